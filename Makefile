@@ -35,8 +35,8 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/check-prerequisites
 	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt --no-build-isolation -e '.[dev]'
 	@touch $@
 
-demo: install  ## The main job: Spark work on real data over several Airflow workers (KEEP=1 leaves Airflow up)
-	$(BIN)/python -m demo --output build/demo $(if $(KEEP),--keep)
+demo: install  ## The main job: Spark work on real data over several Airflow workers (KEEP=1 leaves Airflow up; GROUP_PROTOCOL=connect: a declarative group)
+	$(BIN)/python -m demo --output build/demo $(if $(KEEP),--keep) $(if $(GROUP_PROTOCOL),--group-protocol $(GROUP_PROTOCOL))
 
 test: install  ## Everything that CI runs
 	@$(BIN)/python scripts/run-tests
@@ -75,8 +75,8 @@ format: install  ## Let ruff mend what it can
 bench: install  ## Benchmarks, as ratios against a peer in the same run
 	$(BIN)/python -m benchmarks
 
-soak: install  ## Thirty rolling bounces of three workers under real Spark work (about ten minutes)
-	BOUNCES=30 $(PYTEST) tests/integration/test_faults_bounces.py
+soak: install  ## Under real Spark work: thirty rolling bounces of three workers, forty kills in a declarative group (about twenty minutes)
+	BOUNCES=30 KILLS=40 $(PYTEST) tests/integration/test_faults_bounces.py tests/integration/test_faults_kills.py
 
 compare-designs: install  ## What eager, each resolution policy and learners cost, in a simulated group (SEEDS=5; DOCS=1 writes it into docs/policies.md, too)
 	PYTHONPATH=tests $(BIN)/python -m simulation.designs $(if $(SEEDS),--seeds $(SEEDS)) $(if $(DOCS),--docs)

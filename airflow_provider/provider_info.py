@@ -88,8 +88,21 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "config": {
             "cooperative_spark": {
-                "description": "Workers of groups that share Spark tasks, in this Airflow's triggerers",
+                "description": "Workers of groups that share Spark tasks",
                 "options": {
+                    "default_group_protocol": {
+                        "description": (
+                            "The group protocol of workers whose DAG does not choose one by group_protocol: classic,"
+                            " Kafka's own, in rounds; or connect, declarative groups. Must be the same wherever DAGs"
+                            " are parsed and tasks run. Change it only while no group has workers: one group can't be"
+                            " both, and one that was classic does not become declarative under its name. It does not"
+                            " apply to workers with connect_protocol='extensible', which classic groups have alone."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "connect",
+                        "default": "classic",
+                    },
                     "gc_freeze": {
                         "description": (
                             "Have each triggerer call Python's gc.freeze() when it is given its first deferred"
@@ -103,7 +116,7 @@ def get_provider_info() -> dict[str, Any]:
                         "type": "boolean",
                         "example": None,
                         "default": "False",
-                    }
+                    },
                 },
             }
         },

@@ -12,6 +12,9 @@ from benchmarks import (
     assignor,
     cost,
     declarative,
+    declarative_crowd,
+    declarative_large,
+    declarative_stop,
     looks,
     lost,
     many,
@@ -41,13 +44,26 @@ BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
 }
 """Each measures, prints, and gives its figures; it has a folder for its files."""
 
+LONG: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
+    "declarative_crowd": declarative_crowd.run,
+    "declarative_large": declarative_large.run,
+    "declarative_stop": declarative_stop.run,
+}
+"""Those that take minutes, and run only when they are named."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of {', '.join(BENCHMARKS)} (default: all of these), {', '.join(LONG)}",
+    )
     parser.add_argument("--output", type=Path, default=Path("build/bench"), metavar="DIR")
     args = parser.parse_args()
-    unknown = set(args.names) - BENCHMARKS.keys()
+    known = {**BENCHMARKS, **LONG}
+    unknown = set(args.names) - known.keys()
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
     output: Path = args.output.absolute()
@@ -55,7 +71,7 @@ def main() -> None:
         folder = output / name
         folder.mkdir(parents=True, exist_ok=True)
         print(f"\n--- {name}", flush=True)
-        figures = BENCHMARKS[name](folder)
+        figures = known[name](folder)
         (output / f"{name}.json").write_text(json.dumps(figures, indent=2) + "\n")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from airflow_provider.broker.jars import JarsUnavailableError
 from airflow_provider.broker.local_broker import BrokerStartError, LocalBroker
+from airflow_provider.common.group_protocols import GroupProtocolName
 from demo.airflow import LocalAirflow
 from demo.data import MissingDataError, lay_out
 from demo.play import Play
@@ -31,23 +32,29 @@ def main() -> int:
         help="where the results go (default: build/demo)",
     )
     parser.add_argument("--keep", action="store_true", help="leave Airflow and the broker up until Ctrl-C")
+    parser.add_argument(
+        "--group-protocol",
+        choices=[name.value for name in GroupProtocolName],
+        default=GroupProtocolName.CLASSIC.value,
+        help="by which the workers join their group: Kafka's own (default), or as a declarative group",
+    )
     args = parser.parse_args()
     output: Path = args.output.absolute()
     try:
-        return _play(output, keep=args.keep)
+        return _play(output, keep=args.keep, group_protocol=GroupProtocolName(args.group_protocol))
     except (MissingDataError, JarsUnavailableError, BrokerStartError, ProcessFailedError) as missing:
         print(f"demo: {missing}", file=sys.stderr)
         return 2
 
 
-def _play(output: Path, *, keep: bool) -> int:
+def _play(output: Path, *, keep: bool, group_protocol: GroupProtocolName) -> int:
     began = time.monotonic()
     for folder in ("airflow", "result", "checkpoints"):
         shutil.rmtree(output / folder, ignore_errors=True)
     print("Laying out the flights of 2013 ...", flush=True)
     lay_out(output / "input")
     print("Starting a Kafka broker and Airflow ...", flush=True)
-    with LocalBroker() as broker, _airflow(output, broker) as airflow:
+    with LocalBroker() as broker, _airflow(output, broker, group_protocol) as airflow:
         ready = time.monotonic()
         print(
             f"Ready after {ready - began:.0f} s: {airflow.url} (user {airflow.username}, password {airflow.password})"
@@ -61,7 +68,7 @@ def _play(output: Path, *, keep: bool) -> int:
     return 0 if report["ok"] else 1
 
 
-def _airflow(output: Path, broker: LocalBroker) -> LocalAirflow:
+def _airflow(output: Path, broker: LocalBroker, group_protocol: GroupProtocolName) -> LocalAirflow:
     return LocalAirflow(
         output / "airflow",
         dag_folders=[_HERE / "dags"],
@@ -73,6 +80,7 @@ def _airflow(output: Path, broker: LocalBroker) -> LocalAirflow:
         env={
             "COSPARK_DEMO_INPUT": str(output / "input"),
             "COSPARK_DEMO_OUTPUT": str(output / "result"),
+            "AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL": group_protocol.value,
             "PYTHONPATH": str(_HERE.parent),  # tasks import what the job is made of
         },
     )

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 
-from airflow_provider.coordinator.events import Effects, Event, JobsRead, Reply, RequestArrived, TimerFired
+from airflow_provider.coordinator.events import Effects, Event, JobsRead, Reply, RequestArrived, TimerFired, ToBridge
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
 from airflow_provider.declarative.wire.keys import ConnectWorkerGroupMetadataKey
 from airflow_provider.declarative.wire.metadata_values import ConnectWorkerGroupMetadataValue
 from airflow_provider.declarative.wire.records import Record
-from airflow_provider.protocol.model import MemberId
+from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks
 
 RAISES = MemberId("raises")
 """A member whose heartbeats the machine fails at."""
 HELD = MemberId("held")
 """A member whose heartbeats are answered when the timer fires."""
+SILENT = MemberId("silent")
+"""A member whose heartbeats change nothing and are held for ever."""
 HEARTBEAT_MS = 1_000
 
 
@@ -41,8 +45,25 @@ class EchoMachine:
         group.epoch = record.value.epoch
         group.members.add("somebody")
 
+    def has_members(self, group_id: str) -> bool:
+        return group_id in self.groups and bool(self.groups[group_id].members)
+
+    def claims(self, group_id: str) -> Tasks:
+        return NO_TASKS
+
+    def to_bridge(self, group_id: str, asked: Tasks) -> ToBridge:
+        return ToBridge(members=0, wants_epoch=False, free=NO_TASKS)
+
     def loaded(self, now_ms: int) -> Effects:
         return Effects()
+
+    def handle_all(self, events: Iterable[Event], now_ms: int) -> Effects:
+        each = [self.handle(event) for event in events]
+        return Effects(
+            records=tuple(chain.from_iterable(effects.records for effects in each)),
+            replies=tuple(chain.from_iterable(effects.replies for effects in each)),
+            timer_at_ms=self._timer_at_ms,
+        )
 
     def handle(self, event: Event) -> Effects:
         if isinstance(event, JobsRead):
@@ -57,6 +78,8 @@ class EchoMachine:
         assert isinstance(body, ConnectGroupHeartbeatRequest)
         if body.member_id == RAISES:
             raise RuntimeError("a fault of the machine")
+        if body.member_id == SILENT:
+            return Effects(timer_at_ms=self._timer_at_ms)
         epoch = self.groups[body.group_id].epoch if body.group_id in self.groups else 0
         record = Record(
             ConnectWorkerGroupMetadataKey(body.group_id), ConnectWorkerGroupMetadataValue(epoch=GroupEpoch(epoch + 1))

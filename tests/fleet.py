@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -98,11 +98,21 @@ class Fleet:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._topics: GroupTopics | None = None
 
-    def start(self, name: str, *options: str) -> None:
-        """Start a worker, or start it again."""
+    def start(self, name: str, *options: str, command: Sequence[str] = _COSPARK) -> None:
+        """Start a worker, or start it again.
+
+        :param command: what takes the arguments of ``cospark``
+        """
+        self._run(name, command, "worker", self.group_id, "--worker", name, *self._options, *options)
+
+    def start_coordinator(self, name: str, *options: str) -> None:
+        """Start a coordinator that is no worker, or start it again."""
+        self._run(name, _COSPARK, "coordinator", "--bootstrap-servers", self.settings.bootstrap_servers, *options)
+
+    def _run(self, name: str, command: Sequence[str], *arguments: str) -> None:
         with (self._folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                [*_COSPARK, "worker", self.group_id, "--worker", name, *self._options, *options],
+                [*command, *arguments],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": self._path},

@@ -10,7 +10,8 @@ from typing import Final
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.signals import handlers_restored
 from airflow_provider.cli.terminal import complain, log_to_terminal
-from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.common.bridging import bridges_of
+from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.shards.candidates import shard_server
 from airflow_provider.topics.errors import TopicError
@@ -35,13 +36,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="MS",
             help=f"{meaning}; the same for all coordinators of a cluster (default: %(default)s)",
         )
+    parser.add_argument(
+        "--migration-policy",
+        choices=[policy.value for policy in MigrationPolicy],
+        default=MigrationPolicy.DISABLED.value,
+        help="bidirectional: groups may have classic workers beside declarative ones, so that they can be restarted one"
+        " by one with the other group protocol. The same for all coordinators of a cluster, all of which must then be"
+        " dedicated ones (default: %(default)s)",
+    )
     add_connection_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     log_to_terminal()
     try:
-        server = shard_server(settings_of(args), _settings(args))
+        kafka, coordinator = settings_of(args), _settings(args)
+        server = shard_server(kafka, coordinator, bridges_of(kafka, coordinator))
         with handlers_restored():
             signalled = threading.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -67,5 +77,7 @@ def _settings(args: argparse.Namespace) -> CoordinatorSettings:
             f" --session-timeout-ms {args.session_timeout_ms}"
         )
     return CoordinatorSettings(
-        session_timeout_ms=args.session_timeout_ms, heartbeat_interval_ms=args.heartbeat_interval_ms
+        session_timeout_ms=args.session_timeout_ms,
+        heartbeat_interval_ms=args.heartbeat_interval_ms,
+        migration=MigrationPolicy(args.migration_policy),
     )

@@ -13,7 +13,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription
 from airflow_provider.protocol.model import PROTOCOL_TYPE, ProtocolError, WorkerId
 from airflow_provider.protocol.saved import CONNECT
-from airflow_provider.reports.declarative_group import phase, tables, to_json
+from airflow_provider.reports.declarative_group import configuration_lines, phase, tables, to_json
 from airflow_provider.shards.reading import read_groups
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
@@ -68,4 +68,4 @@ def about(group: GroupState | None) -> dict[str, Any]:
 
 def lines(group: GroupState | None) -> list[str]:
     """The same, for people."""
-    return [] if group is None else tables(group).split("\n")
+    return [] if group is None else [*tables(group).split("\n"), *configuration_lines(group)]

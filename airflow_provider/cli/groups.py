@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider.assignors.policy import policy_to_json
-from airflow_provider.cli import declarative_groups
+from airflow_provider.cli import declarative_groups, group_configs
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import read_on, without_collector
@@ -74,12 +74,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe.add_argument("--json", action="store_true", help="as one JSON object, with every task")
     describe.add_argument("--tasks", action="store_true", help="a line for each task, not only for those that failed")
     add_connection_arguments(describe)
+    configure = actions.add_parser("configure", help="how a declarative group is coordinated: set it, or show it")
+    add_group_argument(configure)
+    group_configs.add_arguments(configure)
+    add_connection_arguments(configure)
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: done; 1: there is no such group; 2: not possible."""
+    """0: done; 1: there is no such group, or refused; 2: not possible."""
     try:
         settings = settings_of(args)
+        if args.action == "configure":
+            return group_configs.run(args, settings)
         return asyncio.run(_list(settings) if args.action == "list" else _describe(settings, args))
     except (SettingsError, TopicError, TransportError) as wrong:
         complain(f"cospark groups {args.action}: {wrong}")

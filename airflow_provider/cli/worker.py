@@ -256,7 +256,7 @@ async def _work(kafka: KafkaSettings, spec: WorkerSpec, returns_ms: int, equipme
     await reach(kafka)
     reins = Reins()
     settings = spec.settings(WorkerPhase.STABLE, returns_ms)
-    holding = Holding(protocol=spec.protocol(), settings=settings, place=InThisProcess(equipment))
+    holding = Holding(protocol=spec.protocol(returns_ms), settings=settings, place=InThisProcess(equipment))
     async with held(holding, kafka, reins) as worker:
         leave_when_signalled(functools.partial(reins.leave, absence=_when_signalled(returns_ms)))
         return await worker.run()

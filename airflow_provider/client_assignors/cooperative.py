@@ -38,7 +38,7 @@ from airflow_provider.client_assignors.client_assignor import (
 )
 from airflow_provider.client_assignors.facts import COMPATIBLE, SESSIONED, decode_facts, encode_facts
 from airflow_provider.client_assignors.remembered import Remembered, decode_remembered, encode_remembered
-from airflow_provider.declarative.model import MemberTarget
+from airflow_provider.declarative.model import NO_TARGET, MemberTarget
 from airflow_provider.protocol.model import NO_TASKS, GenerationId, MemberId, Tasks, WorkerId
 
 _ONE: Final = GenerationId(1)
@@ -118,6 +118,7 @@ def _known(group: Group) -> _Known:
     for member, was in group.departed.items():
         assigned[names_then[member]] = plus(assigned.get(names_then[member], NO_TASKS), was.target.tasks)
     waiting = {names_then[member]: said for member, said in kept.items() if said.until_ms}
+    next_moves_at_ms = max(said.next_moves_at_ms for said in (*before.values(), *kept.values()))
     unknown_ends_ms = [ends_ms(said.until_ms) for said in waiting.values() if not said.awaited]
     return _Known(
         round=Round(
@@ -130,6 +131,7 @@ def _known(group: Group) -> _Known:
             named=frozenset(owned),
             absent=_absences(group.departed, names_then),
             draining=frozenset(names[member] for member, said in facts.items() if said.leaving is not None),
+            stays=frozenset(group.revocation_rank) if not next_moves_at_ms and _has_less_to_do(group) else NO_TASKS,
         ),
         memory=Memory(
             generation=_ONE,
@@ -145,8 +147,17 @@ def _known(group: Group) -> _Known:
         ),
         members={name: member for member, name in names.items()},
         departed={name: member for member, name in names_then.items()},
-        next_moves_at_ms=max(said.next_moves_at_ms for said in (*before.values(), *kept.values())),
+        next_moves_at_ms=next_moves_at_ms,
     )
+
+
+def _has_less_to_do(group: Group) -> bool:
+    """Whether nothing has happened but that work is gone, mostly as it has come to its end. Then free slots are filled
+    with what waits, as in a classic group, and nothing that runs is stopped: a batch task would lose what it has done.
+    """
+    if group.departed or any(said.target == NO_TARGET for said in group.members.values()):
+        return False
+    return group.configured < NO_TASKS.union(*(said.target.tasks for said in group.members.values()))
 
 
 def _names(members: Mapping[MemberId, GroupMember]) -> dict[MemberId, WorkerId]:

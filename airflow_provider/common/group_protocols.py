@@ -47,25 +47,32 @@ def group_protocol(
     member: MemberSettings,
     policy: Policy,
     coordinators: Coordinators = Coordinators.MEMBERS,
+    returns_ms: int | None = None,
 ) -> GroupProtocol:
     """The protocol with what a worker has chosen of it.
 
     :param policy: how an imbalance is resolved while this worker assigns
     :param coordinators: of a declarative group; of a classic one that is the brokers' matter
+    :param returns_ms: in what time at most the worker is back if its process ends; None: not known
     """
-    return _MAKE[name](member, policy, coordinators)
+    return _MAKE[name](member, policy, coordinators, returns_ms)
 
 
 # Kafka's clients stand behind both, and a DAG file imports this module: so they are imported when they are needed.
 
 
-def _classic(member: MemberSettings, policy: Policy, _coordinators: Coordinators) -> GroupProtocol:
+def _classic(
+    member: MemberSettings, policy: Policy, _coordinators: Coordinators, _returns_ms: int | None
+) -> GroupProtocol:
     from airflow_provider.group.classic import ClassicProtocol
+    from airflow_provider.shards.declarative_workers import refuse_beside_declarative_workers
 
-    return ClassicProtocol(member, policy)
+    return ClassicProtocol(member, policy, look_before=refuse_beside_declarative_workers)
 
 
-def _connect(member: MemberSettings, policy: Policy, coordinators: Coordinators) -> GroupProtocol:
+def _connect(
+    member: MemberSettings, policy: Policy, coordinators: Coordinators, returns_ms: int | None
+) -> GroupProtocol:
     """The process may coordinate, too, unless only dedicated ones shall: with what its first worker has chosen of
     session and heartbeat interval.
     """
@@ -91,6 +98,7 @@ def _connect(member: MemberSettings, policy: Policy, coordinators: Coordinators)
         settings,
         assignors_offered(member.protocol, policy),
         member.slots or 0,
+        returns_ms=returns_ms,
         coordinating=(
             leaves_it_to_others
             if coordinators is Coordinators.DEDICATED
@@ -99,7 +107,7 @@ def _connect(member: MemberSettings, policy: Policy, coordinators: Coordinators)
     )
 
 
-_Make = Callable[[MemberSettings, Policy, Coordinators], GroupProtocol]
+_Make = Callable[[MemberSettings, Policy, Coordinators, int | None], GroupProtocol]
 _MAKE: Final[Mapping[GroupProtocolName, _Make]] = MappingProxyType(
     {GroupProtocolName.CLASSIC: _classic, GroupProtocolName.CONNECT: _connect}
 )

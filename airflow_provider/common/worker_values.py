@@ -55,10 +55,13 @@ class WorkerSpec:
             idle_timeout_ms=self.idle_timeout_ms,
         )
 
-    def protocol(self) -> GroupProtocol:
-        """The group protocol by which the worker joins."""
+    def protocol(self, returns_ms: int | None = None) -> GroupProtocol:
+        """The group protocol by which the worker joins.
+
+        :param returns_ms: see :meth:`settings`
+        """
         member = replace(self.member, slots=self.slots)
-        return group_protocol(self.group_protocol, member, self.policy, self.coordinators)
+        return group_protocol(self.group_protocol, member, self.policy, self.coordinators, returns_ms)
 
     def to_json(self) -> dict[str, Any]:
         member = self.member

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from airflow_provider.coordinator.desk import Desk, Held
-from airflow_provider.coordinator.replies import heartbeat_refusal
 from airflow_provider.coordinator.timers import Kind, Timer
 from airflow_provider.coordinator.turn import Turn
-from airflow_provider.declarative.model import CurrentAssignment, MemberEpoch
+from airflow_provider.declarative.model import CurrentAssignment, MemberEpoch, MemberTarget
 from airflow_provider.declarative.reconcile import reconcile
 from airflow_provider.declarative.units import units_of
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse, HeartbeatAssignment
+from airflow_provider.declarative.wire.refusals import heartbeat_refusal
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId, Tasks
 
@@ -33,7 +35,7 @@ def take_step(turn: Turn, desk: Desk, member_id: MemberId, owned: Tasks | None) 
     before = state.current[member_id]
     after = reconcile(
         before,
-        state.target.of(member_id),
+        _to_have(turn, desk, state.target.of(member_id)),
         state.target.epoch,
         owned=owned,
         held_by_others=_HeldByOthers(desk, member_id),
@@ -42,10 +44,22 @@ def take_step(turn: Turn, desk: Desk, member_id: MemberId, owned: Tasks | None) 
         turn.give(desk, member_id, after)
 
 
+def _to_have(turn: Turn, desk: Desk, target: MemberTarget) -> MemberTarget:
+    """Beyond a bridge, what was taken from it may be others' before there is another target. And what has come back
+    since this one was made, others have run in later epochs.
+    """
+    if not turn.has_bridges or (target.tasks <= desk.to_run and target.tasks.isdisjoint(desk.given_in)):
+        return target
+    made_in = desk.state.target.epoch
+    later = frozenset(task for task, epoch in desk.given_in.items() if epoch > made_in)
+    return replace(target, tasks=(target.tasks & desk.to_run) - later)
+
+
 def answer_or_hold(turn: Turn, desk: Desk, member_id: MemberId, heartbeat: Held, *, whole: bool) -> None:
     """:param whole: the heartbeat says everything: its member joins, or has missed an answer, and waits for this one"""
-    release(turn, desk, member_id)
-    if whole or _has_news(desk, member_id, heartbeat.member_epoch):
+    has_news = whole or _has_news(desk, member_id, heartbeat.member_epoch)
+    release(turn, desk, member_id)  # nobody waits for that answer any more: what it says is still news
+    if has_news:
         _answer(turn, desk, member_id, heartbeat)
         return
     desk.held[member_id] = heartbeat
@@ -110,7 +124,7 @@ def _answer(turn: Turn, desk: Desk, member_id: MemberId, heartbeat: Held) -> Non
     sends = _is_sent(desk, heartbeat.member_epoch)
     if sends:
         desk.sent[member_id] = _shown(current)
-    _keep_the_granted_session(turn, desk, member_id, heartbeat)
+    turn.grant_session(desk, member_id, heartbeat.arrived_ms)  # it may be longer than when the heartbeat arrived
     turn.reply(
         heartbeat.request,
         ConnectGroupHeartbeatResponse(
@@ -129,13 +143,5 @@ def _assignment(desk: Desk, current: CurrentAssignment) -> HeartbeatAssignment:
         connectors_and_tasks=units_of(current.assigned),
         version=current.metadata.version,
         metadata=current.metadata.data,
-        assignment_epoch=desk.state.target.epoch,
+        assignment_epoch=current.assignment_epoch,
     )
-
-
-def _keep_the_granted_session(turn: Turn, desk: Desk, member_id: MemberId, heartbeat: Held) -> None:
-    """The session that is granted now may be longer than when the heartbeat arrived."""
-    timer = Timer(Kind.SESSION, desk.state.group_id, member_id)
-    granted = heartbeat.arrived_ms + turn.session_ms(desk)
-    if granted > (turn.timers.at(timer) or 0):
-        turn.timers.set(timer, granted)

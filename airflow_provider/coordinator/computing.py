@@ -5,11 +5,12 @@ Whenever the group's epoch is above its target's, one of both is under way.
 
 from __future__ import annotations
 
+from typing import Final
+
 from airflow_provider.coordinator import values
 from airflow_provider.coordinator.desk import Computing, Desk
 from airflow_provider.coordinator.events import RequestArrived
 from airflow_provider.coordinator.installing import installed, invalid, prepare, prepared_reply
-from airflow_provider.coordinator.replies import refusal
 from airflow_provider.coordinator.selection import NobodyFits, select
 from airflow_provider.coordinator.server_assignor import voted
 from airflow_provider.coordinator.timers import Kind, Timer
@@ -20,8 +21,18 @@ from airflow_provider.declarative.wire.install_assignment import (
     ConnectGroupInstallAssignmentResponse,
 )
 from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
+from airflow_provider.declarative.wire.refusals import refusal
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId
+
+_NOT_PREPARED: Final = "what it was computed from is not known here any more: ask for the group's state again"
+"""No mistake of the member: a coordinator that takes over has not prepared anything yet, nor has one whose member has
+taken the place of another since.
+"""
+_FAILED_AGAIN_MS: Final = 60_000
+"""After an assignor has failed, another assignment is asked for, of another member if there is one; not sooner, or a
+group whose assignor always fails would do nothing else.
+"""
 
 
 def ensure_target(turn: Turn, desk: Desk) -> None:
@@ -47,13 +58,17 @@ def _compute_here(turn: Turn, desk: Desk, name: str) -> None:
     wall_ms = turn.now_ms + turn.wall_ahead_ms
     max_delay_ms = state.configuration.scheduled_rebalance_max_delay_ms
     _install(turn, desk, assignor.compute(prepare(state, name, desk.last_said), wall_ms, max_delay_ms))
-    set_due_timer(turn, desk)
 
 
 def set_due_timer(turn: Turn, desk: Desk) -> None:
-    """See to it that a delay ends which an assignor has begun that is run here."""
+    """See to it that a delay ends which an assignor has begun that is run here, and that an assignor which has failed
+    is followed by another try: who would have ended the delay may be gone.
+    """
     state = desk.state
     timer = Timer(Kind.DUE, state.group_id, MemberId(""))
+    if state.target.error:
+        turn.timers.set(timer, turn.now_ms + _FAILED_AGAIN_MS)
+        return
     assignor = turn.settings.server_assignors.get(_asked_for(desk) or "")
     due_ms = assignor.due_at_ms(state.target) if assignor is not None else None
     if due_ms is None:
@@ -63,8 +78,9 @@ def set_due_timer(turn: Turn, desk: Desk) -> None:
 
 
 def on_due_timer(turn: Turn, desk: Desk) -> None:
-    """Another assignment is due, though nothing has changed."""
-    if _asked_for(desk) is not None:
+    """Another assignment is due, though nothing has changed. If something has, one is under way already."""
+    state = desk.state
+    if state.members and state.epoch <= state.target.epoch:
         turn.begin_epoch(desk)
         ensure_target(turn, desk)
 
@@ -96,18 +112,19 @@ def on_install(turn: Turn, event: RequestArrived, request: ConnectGroupInstallAs
     if desk is None or desk.computing is None:
         return
     prepared = desk.computing.prepared
-    wrong = "Nothing was prepared for it: ask for the group's state first"
-    if prepared is not None:
-        wrong = invalid(request, prepared) or ""
-    if prepared is None or wrong:
+    if prepared is None:
+        turn.reply(event.request, refusal(request, KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _NOT_PREPARED))
+        return
+    wrong = invalid(request, prepared)
+    if wrong is not None:
         turn.reply(event.request, refusal(request, KafkaErrorCode.INVALID_ASSIGNMENT, wrong))
         _let_another_try(turn, desk, request.member_id)
         return
     turn.reply(event.request, ConnectGroupInstallAssignmentResponse())
     turn.timers.cancel(Timer(Kind.COMPUTE, request.group_id, request.member_id))
     desk.computing = None
-    desk.last_computed = request.member_id
-    desk.failed.clear()
+    desk.last_computed = None if request.error else request.member_id
+    desk.failed = {request.member_id} if request.error else set()
     _install(turn, desk, installed(request, prepared, desk.state.target))
     ensure_target(turn, desk)
 
@@ -116,6 +133,7 @@ def _install(turn: Turn, desk: Desk, target: TargetAssignment) -> None:
     turn.write(desk, values.target_record(desk.state.group_id, target))
     for gone in [one for one in desk.last_said if one not in target.members and one not in target.delayed]:
         del desk.last_said[gone]
+    set_due_timer(turn, desk)
     turn.wake_all(desk)
 
 

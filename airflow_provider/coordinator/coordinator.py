@@ -3,10 +3,11 @@
 Theory of operation
 ===================
 
-An event is handled in a *turn* (:mod:`.turn`). What it decides are records, and nothing but applying a record changes
-the state of a group: so the state is what the next coordinator gets by replaying them. Beside it stands what no record
-says (:mod:`.desk`): heartbeats that are held, who computes the next target, timers. The next coordinator does without,
-and it costs nothing but time: it gives each member a fresh session, answers what is asked again, and chooses anew.
+Events that have come together are handled in a *turn* (:mod:`.turn`). What it decides are records, and nothing but
+applying a record changes the state of a group: so the state is what the next coordinator gets by replaying them. Beside
+it stands what no record says (:mod:`.desk`): heartbeats that are held, who computes the next target, timers. The next
+coordinator does without, and it costs nothing but time: it gives each member a fresh session, answers what is asked
+again, and chooses anew.
 
 At the end of a turn those members are looked at for which something may have changed, and no others: who waits for a
 task that was released (``GroupState.wanted_by``), who was chosen, or all when there is a new target. A heartbeat that
@@ -17,30 +18,44 @@ validation.py    what a request must be like
 heartbeat.py     the five steps of a heartbeat
 members.py       join, change, come back, leave, be removed: each a new epoch of the group, if it matters to assignors
 computing.py     a new target for the new epoch
+bridging.py      a group that also has classic workers
+configuring.py   what people set for a group
 answering.py     one step of a member towards its target (``declarative/reconcile.py``), and the answer
 ===============  ===================================================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from airflow_provider.coordinator import answering, computing, members, validation
+from airflow_provider.coordinator import answering, bridging, computing, configuring, members, validation
 from airflow_provider.coordinator.desk import Desk
-from airflow_provider.coordinator.events import Effects, Event, GroupConfigured, JobsRead, RequestArrived, TimerFired
+from airflow_provider.coordinator.events import (
+    BridgeLost,
+    BridgeSaid,
+    Effects,
+    EpochSpoken,
+    Event,
+    JobsRead,
+    RequestArrived,
+    TimerFired,
+    ToBridge,
+)
 from airflow_provider.coordinator.heartbeat import on_heartbeat
-from airflow_provider.coordinator.replies import refusal
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.coordinator.timers import Kind, Timer, Timers
 from airflow_provider.coordinator.turn import Turn
-from airflow_provider.coordinator.values import configuration_record
-from airflow_provider.declarative.model import JOINING, MemberState
+from airflow_provider.coordinator.values import epoch_record
+from airflow_provider.declarative.model import JOINING, GroupEpoch, MemberState
 from airflow_provider.declarative.wire.apis import RequestBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentRequest
 from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
 from airflow_provider.declarative.wire.records import Record
+from airflow_provider.declarative.wire.refusals import refusal
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 
 class Coordinator:
@@ -61,10 +76,24 @@ class Coordinator:
         """Those that have records, to be looked at."""
         return {group_id: desk.state for group_id, desk in self._desks.items() if desk.state.is_recorded}
 
+    def has_members(self, group_id: str) -> bool:
+        desk = self._desks.get(group_id)
+        return desk is not None and bool(desk.state.members)
+
     def stuck(self, group_id: str) -> str | None:
         """Why nobody can compute the group's next target; None: that is not so."""
         desk = self._desks.get(group_id)
         return None if desk is None else desk.stuck
+
+    def claims(self, group_id: str) -> Tasks:
+        """All that anybody in the group may run: what its bridge owns, if it begins now."""
+        desk = self._desks.get(group_id)
+        return NO_TASKS if desk is None else bridging.claims(desk)
+
+    def to_bridge(self, group_id: str, asked: Tasks) -> ToBridge:
+        """:param asked: what the group's bridge would let go of"""
+        desk = self._desks.get(group_id)
+        return bridging.to_bridge(Desk(GroupState(group_id)) if desk is None else desk, asked)
 
     def replay(self, record: Record) -> None:
         """Apply a record that another coordinator has written: while loading, before :meth:`loaded`.
@@ -87,20 +116,37 @@ class Coordinator:
 
     def handle(self, event: Event) -> Effects:
         """What is to be done about it. Time does not go back from one call to the next."""
-        turn = self._turn(event.now_ms)
+        return self.handle_all((event,), event.now_ms)
+
+    def handle_all(self, events: Iterable[Event], now_ms: int) -> Effects:
+        """What is to be done about events that have come together, in one turn: who waits for what several others
+        release in it is answered with all of that, and need not ask again in between.
+
+        :param events: each is taken when the one before it is handled
+        :param now_ms: of all of them
+        """
+        turn = self._turn(now_ms)
+        for event in events:
+            self._take(turn, event)
+        while (woken := turn.woken()) is not None:
+            answering.look_again(turn, *woken)
+        return turn.effects()
+
+    def _take(self, turn: Turn, event: Event) -> None:
         match event:
             case RequestArrived():
                 self._request(turn, event)
             case JobsRead():
                 _jobs(turn, event)
-            case GroupConfigured():
-                _configure(turn, event)
+            case EpochSpoken():
+                _go_on_from(turn, event)
+            case BridgeSaid():
+                bridging.on_said(turn, event)
+            case BridgeLost():
+                bridging.on_lost(turn, event)
             case TimerFired():
                 for timer in self._timers.due(event.now_ms):
                     _timer(turn, timer)
-        while (woken := turn.woken()) is not None:
-            answering.look_again(turn, *woken)
-        return turn.effects()
 
     def _turn(self, now_ms: int) -> Turn:
         return Turn(self.settings, self._desks, self._timers, now_ms, self._wall_ahead_ms)
@@ -117,8 +163,11 @@ class Coordinator:
             self._forget_if_empty(body.group_id)
         elif isinstance(body, ConnectGroupPrepareAssignmentRequest):
             computing.on_prepare(turn, event, body)
-        else:
+        elif isinstance(body, ConnectGroupInstallAssignmentRequest):
             computing.on_install(turn, event, body)
+        else:
+            configuring.on_alter_configs(turn, event, body)
+            self._forget_if_empty(body.group_id)
 
     def _forget_if_empty(self, group_id: str) -> None:
         """Who is refused by a group that there is not leaves nothing of it."""
@@ -160,16 +209,11 @@ def _jobs(turn: Turn, event: JobsRead) -> None:
         computing.ensure_target(turn, desk)
 
 
-def _configure(turn: Turn, event: GroupConfigured) -> None:
-    """Members hear of it with their next answers. Till then they may believe in the session that they were granted, and
-    the next coordinator must not give them less.
-    """
+def _go_on_from(turn: Turn, event: EpochSpoken) -> None:
     desk = turn.desk(event.group_id)
-    if event.configuration == desk.state.configuration:
-        return
-    granted = max(turn.session_ms(desk), desk.state.earlier_session_ms)
-    is_shorter = (event.configuration.session_timeout_ms or turn.settings.session_timeout_ms) < granted
-    turn.write(desk, configuration_record(event.group_id, event.configuration, granted if is_shorter else 0))
+    if event.epoch > desk.state.epoch:
+        turn.write(desk, epoch_record(event.group_id, GroupEpoch(event.epoch)))
+        computing.ensure_target(turn, desk)
 
 
 def _timer(turn: Turn, timer: Timer) -> None:

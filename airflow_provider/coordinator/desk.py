@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airflow_provider.coordinator.events import RequestId
+from airflow_provider.coordinator.events import BridgeSaid, RequestId
 from airflow_provider.coordinator.installing import Prepared
 from airflow_provider.coordinator.selection import Selected
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.model import CurrentAssignment, Member, MemberEpoch
-from airflow_provider.protocol.model import MemberId, Tasks
+from airflow_provider.protocol.model import Epoch, MemberId, TaskId, Tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,10 @@ class Desk:
     :param last_said: what former members have said of themselves that had something by the last target
     :param stuck: why nobody can be chosen
     :param replaced: former members whose instance ids others have now, as long as they hold something
+    :param bridge: what the group's bridge has said last, where groups have one; None: it is not in the classic group
+    :param given_in: in which epoch classic workers gave the bridge what no target has yet that was made since: by an
+        earlier one somebody would run it in an epoch below theirs
+    :param wants_epoch: something has happened that a new epoch is for, and the bridge has none yet
     """
 
     state: GroupState
@@ -62,6 +66,14 @@ class Desk:
     last_said: dict[MemberId, Member] = field(default_factory=dict)
     stuck: str | None = None
     replaced: set[MemberId] = field(default_factory=set)
+    bridge: BridgeSaid | None = None
+    given_in: dict[TaskId, Epoch] = field(default_factory=dict)
+    wants_epoch: bool = False
+
+    @property
+    def to_run(self) -> Tasks:
+        """What is configured, as far as it is known."""
+        return self.state.configured if self.unrecorded is None else self.unrecorded
 
     def forget(self, member_id: MemberId) -> None:
         """It is no member any more."""

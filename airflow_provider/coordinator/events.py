@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NewType
 
-from airflow_provider.coordinator.settings import GroupConfiguration
 from airflow_provider.declarative.wire.apis import ReplyBody, RequestBody
 from airflow_provider.declarative.wire.records import Record
-from airflow_provider.protocol.model import Tasks
+from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
 
 RequestId = NewType("RequestId", int)
 """Which request a reply is for. Given by who reads the requests, who knows where its reply has to go."""
@@ -16,7 +15,7 @@ RequestId = NewType("RequestId", int)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestArrived:
-    """A member has asked something.
+    """A member has asked something, or somebody who configures a group.
 
     :param client_id: of the member's Kafka client, for people
     :param client_host: where that is, for people
@@ -42,12 +41,42 @@ class JobsRead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfigured:
-    """People have set how a group is coordinated. It takes the place of what was set before."""
+class EpochSpoken:
+    """In a group's own topics workers have spoken in this epoch, and in none above it. The group's epochs go on from
+    there: what was written in a higher one would win over all that is written from now on.
+    """
 
     now_ms: int
     group_id: str
-    configuration: GroupConfiguration
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeSaid:
+    """The bridge of a group is in the classic group of its name (:mod:`.bridging`).
+
+    :param epoch: of the last round that it was in
+    :param tasks: what it was given there and need not give up: what the declarative group is to run
+    :param lease_until_ms: before then nobody else is given what it has
+    """
+
+    now_ms: int
+    group_id: str
+    epoch: Epoch
+    tasks: Tasks
+    lease_until_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeLost:
+    """The bridge of a group is not in the classic group any more, or does not know: others may be given what it had.
+
+    :param why: what keeps it out; empty: nothing
+    """
+
+    now_ms: int
+    group_id: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +88,33 @@ class TimerFired:
     now_ms: int
 
 
-Event = RequestArrived | JobsRead | GroupConfigured | TimerFired
+Event = RequestArrived | JobsRead | EpochSpoken | BridgeSaid | BridgeLost | TimerFired
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeAsks:
+    """What a bridge would let go of.
+
+    :param number: counts on with each of these, so that a late answer is not taken for one to a later question
+    """
+
+    tasks: Tasks = NO_TASKS
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToBridge:
+    """What the bridge of a group has to know of it.
+
+    :param members: how many there are, with those that may still run something: the bridge stands for so many
+    :param wants_epoch: something needs a new epoch, which only another classic round can give
+    :param free: of the tasks that were asked for, those that nobody runs or will be given: the bridge may let go of
+        them
+    """
+
+    members: int
+    wants_epoch: bool
+    free: Tasks
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from airflow_provider.coordinator import members, selection
 from airflow_provider.coordinator.answering import answer_or_hold, take_step
 from airflow_provider.coordinator.desk import Desk, Held
 from airflow_provider.coordinator.events import RequestArrived
-from airflow_provider.coordinator.replies import heartbeat_refusal
 from airflow_provider.coordinator.turn import Turn
 from airflow_provider.coordinator.validation import is_first
 from airflow_provider.declarative.model import AWAY, JOINING, LEAVING, CurrentAssignment, Member
 from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
+from airflow_provider.declarative.wire.refusals import heartbeat_refusal
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId, Tasks
 
@@ -149,7 +149,7 @@ class _Heartbeat:
 
     def _reconcile(self) -> None:
         turn, desk, member_id = self.turn, self.desk, self.member_id
-        turn.begin_session(desk, member_id)
+        turn.grant_session(desk, member_id, turn.now_ms)
         take_step(turn, desk, member_id, self.owned)
         heartbeat = Held(self.event.request, self.heartbeat.member_epoch, turn.now_ms)
         answer_or_hold(turn, desk, member_id, heartbeat, whole=self.heartbeat.rebalance_timeout_ms > 0)

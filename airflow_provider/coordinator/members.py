@@ -16,11 +16,11 @@ from airflow_provider.coordinator.desk import Desk
 from airflow_provider.coordinator.events import RequestArrived
 from airflow_provider.coordinator.timers import Kind, Timer
 from airflow_provider.coordinator.turn import Turn, next_epoch
-from airflow_provider.declarative.model import AWAY, CurrentAssignment, Member, TargetAssignment
+from airflow_provider.declarative.model import AWAY, JOINING, CurrentAssignment, Member, MemberState, TargetAssignment
 from airflow_provider.declarative.units import client_assignors_of
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import MemberId, Tasks
+from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks
 
 
 def said(before: Member | None, heartbeat: ConnectGroupHeartbeatRequest, event: RequestArrived) -> Member:
@@ -90,7 +90,7 @@ def take_place(turn: Turn, desk: Desk, former: MemberId, member_id: MemberId, me
     turn.write(desk, values.member_record(state.group_id, epoch, member_id, member))
     if had.epoch == AWAY:
         turn.give(desk, former, None)
-        turn.give(desk, member_id, CurrentAssignment(assigned=had.assigned, metadata=had.metadata))
+        turn.give(desk, member_id, replace(had, epoch=JOINING))
     else:
         _linger(turn, desk, former, had.held)
         turn.give(desk, member_id, CurrentAssignment(metadata=had.metadata))
@@ -108,14 +108,15 @@ def take_place(turn: Turn, desk: Desk, former: MemberId, member_id: MemberId, me
 def come_back(turn: Turn, desk: Desk, member_id: MemberId) -> None:
     """A static member that was away is here again, under the same member id."""
     had = desk.state.current[member_id]
-    turn.give(desk, member_id, CurrentAssignment(assigned=had.assigned, metadata=had.metadata))
+    turn.give(desk, member_id, replace(had, epoch=JOINING))
 
 
 def leave_for_a_while(turn: Turn, desk: Desk, member_id: MemberId) -> None:
     """A static member has stopped everything, and will be back. What it had is kept for it until its session ends."""
     had = desk.state.current[member_id]
     if had.epoch != AWAY:
-        turn.give(desk, member_id, CurrentAssignment(epoch=AWAY, assigned=had.held, metadata=had.metadata))
+        kept = replace(had, epoch=AWAY, state=MemberState.STABLE, assigned=had.held, revoking=NO_TASKS)
+        turn.give(desk, member_id, kept)
     refuse_held(turn, desk, member_id, KafkaErrorCode.UNKNOWN_MEMBER_ID, "it has left for a while")
     desk.forget(member_id)
     computing.ensure_target(turn, desk)

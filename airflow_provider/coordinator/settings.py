@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from airflow_provider.declarative.model import TargetAssignment
@@ -52,8 +54,33 @@ class GroupConfiguration:
 
 DEFAULTS = GroupConfiguration()
 
+SESSION_TIMEOUT: Final = "connect.session.timeout.ms"
+HEARTBEAT_INTERVAL: Final = "connect.heartbeat.interval.ms"
+MAX_DELAY: Final = "scheduled.rebalance.max.delay.ms"
+CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        SESSION_TIMEOUT: "session_timeout_ms",
+        HEARTBEAT_INTERVAL: "heartbeat_interval_ms",
+        MAX_DELAY: "scheduled_rebalance_max_delay_ms",
+    }
+)
+"""What people may set, and where a :class:`GroupConfiguration` has it. The first two are called as Kafka calls those of
+its consumer groups, the last one as Connect does.
+"""
+
 DEFAULT_SESSION_MS: Final = 60_000
 """Brokers notice after 45 s that a coordinator has died, unless they have other settings: sessions outlast that."""
+
+
+class MigrationPolicy(str, Enum):
+    """The setting ``connect.migration.policy``, after Kafka's ``group.consumer.migration.policy``."""
+
+    DISABLED = "disabled"
+    """A declarative group begins when no classic worker of its name is there."""
+    BIDIRECTIONAL = "bidirectional"
+    """Each group has a bridge: one member of the classic group of its name, for all of its own. What classic workers
+    give to it the declarative group runs, and in its epochs.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +92,11 @@ class CoordinatorSettings:
     :param session_timeout_ms: a member that is silent for so long is removed
     :param heartbeat_interval_ms: between two heartbeats of a member; a held heartbeat is answered after it
     :param server_assignors: by the names by which members ask for them
+    :param migration: whether classic workers may be in a group beside declarative ones
     """
 
     enabled: bool = True
     session_timeout_ms: int = DEFAULT_SESSION_MS
     heartbeat_interval_ms: int = 3_000
     server_assignors: Mapping[str, ServerAssignor] = field(default_factory=dict)
+    migration: MigrationPolicy = MigrationPolicy.DISABLED

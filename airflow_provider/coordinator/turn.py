@@ -1,4 +1,4 @@
-"""One event while it is handled: what it may touch, and what comes of it."""
+"""Events while they are handled: what they may touch, and what comes of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from airflow_provider.coordinator import values
 from airflow_provider.coordinator.desk import Desk
 from airflow_provider.coordinator.events import Effects, Reply, RequestId
-from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.coordinator.timers import Kind, Timer, Timers
 from airflow_provider.declarative.model import CurrentAssignment, GroupEpoch, MemberState
@@ -60,8 +60,15 @@ class Turn:
         self._records.append(record)
 
     def begin_epoch(self, desk: Desk) -> None:
-        """What an assignment is made of has changed. Its own records come first: the group's is the last one."""
+        """What an assignment is made of has changed. Its own records come first: the group's is the last one.
+
+        Where groups have bridges, there may be no epoch to begin yet: then it begins with the bridge's next round.
+        """
         state = desk.state
+        if self.has_bridges:
+            desk.wants_epoch = desk.bridge is None or desk.bridge.epoch <= state.epoch
+            if desk.wants_epoch:
+                return
         epoch = next_epoch(desk)
         if desk.unrecorded is not None:
             self.write(desk, values.configured_record(state.group_id, epoch, desk.unrecorded))
@@ -117,7 +124,16 @@ class Turn:
 
     # ---- sessions
 
+    @property
+    def has_bridges(self) -> bool:
+        return self.settings.migration is MigrationPolicy.BIDIRECTIONAL
+
     def session_ms(self, desk: Desk) -> int:
+        """What is granted now: never more than the group's bridge has."""
+        session_ms = self._session_ms(desk)
+        return session_ms if desk.bridge is None else max(1, min(session_ms, desk.bridge.lease_until_ms - self.now_ms))
+
+    def _session_ms(self, desk: Desk) -> int:
         return desk.state.configuration.session_timeout_ms or self.settings.session_timeout_ms
 
     def interval_ms(self, desk: Desk) -> int:
@@ -125,10 +141,18 @@ class Turn:
         intervals after the last one that was answered was sent, and so long the member lives on that.
         """
         wanted = desk.state.configuration.heartbeat_interval_ms or self.settings.heartbeat_interval_ms
-        return max(1, min(wanted, self.session_ms(desk) * 3 // 10))
+        return max(1, min(wanted, longest_interval_ms(self._session_ms(desk))))
 
-    def begin_session(self, desk: Desk, member_id: MemberId) -> None:
-        self.timers.set(Timer(Kind.SESSION, desk.state.group_id, member_id), self.now_ms + self.session_ms(desk))
+    def grant_session(self, desk: Desk, member_id: MemberId, from_ms: int) -> None:
+        """None that was granted is cut short: the answer that tells of a shorter one may be lost, and the member then
+        lives on the longer one.
+        """
+        timer = Timer(Kind.SESSION, desk.state.group_id, member_id)
+        self.timers.set(timer, max(from_ms + self.session_ms(desk), self.timers.at(timer) or 0))
+
+
+def longest_interval_ms(session_ms: int) -> int:
+    return session_ms * 3 // 10
 
 
 def _is_no_heartbeats(reply: Reply) -> bool:
@@ -136,4 +160,6 @@ def _is_no_heartbeats(reply: Reply) -> bool:
 
 
 def next_epoch(desk: Desk) -> GroupEpoch:
+    if desk.bridge is not None:
+        return GroupEpoch(max(desk.bridge.epoch, desk.state.epoch))
     return GroupEpoch(desk.state.epoch + 1)

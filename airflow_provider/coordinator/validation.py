@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from airflow_provider.declarative.model import AWAY, JOINING
-from airflow_provider.declarative.wire.apis import RequestBody
+from airflow_provider.declarative.wire.alter_configs import ConnectGroupAlterConfigsRequest
+from airflow_provider.declarative.wire.apis import MemberRequestBody, RequestBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest as Heartbeat
 from airflow_provider.declarative.wire.parts import ConnectorsAndTasks
 
@@ -20,7 +21,7 @@ def _group_id(request: RequestBody) -> str | None:
     return None if request.group_id else "GroupId is empty: name the group"
 
 
-def _member_id(request: RequestBody) -> str | None:
+def _member_id(request: MemberRequestBody) -> str | None:
     return None if request.member_id else "MemberId is empty: name the member"
 
 
@@ -30,7 +31,7 @@ def _any_epoch(request: Heartbeat) -> str | None:
     return None
 
 
-def _own_epoch(request: RequestBody) -> str | None:
+def _own_epoch(request: MemberRequestBody) -> str | None:
     return None if request.member_epoch >= JOINING else f"MemberEpoch is {request.member_epoch}: the least is 0"
 
 
@@ -121,7 +122,7 @@ _HEARTBEAT: Final[tuple[Callable[[Heartbeat], str | None], ...]] = (
     _versions,
     _owned,
 )
-_OTHERS: Final[tuple[Callable[[RequestBody], str | None], ...]] = (_group_id, _member_id, _own_epoch)
+_OTHERS: Final[tuple[Callable[[MemberRequestBody], str | None], ...]] = (_group_id, _member_id, _own_epoch)
 
 
 _FIRST: Final = tuple(_first_rebalance_timeout if rule is _rebalance_timeout else rule for rule in _HEARTBEAT)
@@ -144,6 +145,8 @@ def wrong_with_first(request: Heartbeat) -> str | None:
 
 def wrong_with(request: RequestBody) -> str | None:
     """The same of any other request."""
+    if isinstance(request, ConnectGroupAlterConfigsRequest):
+        return _group_id(request)
     if isinstance(request, Heartbeat):
         return next(filter(None, (rule(request) for rule in _HEARTBEAT)), None)
     return next(filter(None, (rule(request) for rule in _OTHERS)), None)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
 from typing import Final
 
-from airflow_provider.coordinator.settings import DEFAULTS, GroupConfiguration
+from airflow_provider.coordinator.settings import CONFIG_NAMES, DEFAULTS, SESSION_TIMEOUT, GroupConfiguration
 from airflow_provider.declarative.model import (
     AssignorMetadata,
     CurrentAssignment,
@@ -41,15 +40,7 @@ from airflow_provider.declarative.wire.records import Record
 from airflow_provider.protocol.model import NO_TASKS, MemberId, RemoteProtocolError, Tasks
 
 _STATES: Final = (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED)
-_NAMES: Final = MappingProxyType(
-    {
-        "connect.session.timeout.ms": "session_timeout_ms",
-        "connect.heartbeat.interval.ms": "heartbeat_interval_ms",
-        "scheduled.rebalance.max.delay.ms": "scheduled_rebalance_max_delay_ms",
-    }
-)
-"""The first two as Kafka names those of its consumer groups, the last one as Connect does."""
-_EARLIER_SESSION: Final = "connect.session.timeout.ms.earlier"
+_EARLIER_SESSION: Final = f"{SESSION_TIMEOUT}.earlier"
 """Kept by coordinators, not set by people."""
 
 
@@ -163,6 +154,7 @@ def current_record(group_id: str, member_id: MemberId, current: CurrentAssignmen
             metadata=current.metadata.data,
             state=_STATES.index(current.state),
             connectors_tasks_pending_revocation=units_of(current.revoking),
+            assignment_epoch=current.assignment_epoch,
         ),
     )
 
@@ -183,6 +175,7 @@ def current_of(value: object) -> CurrentAssignment | None:
         assigned=tasks_of(value.connectors_tasks),
         revoking=tasks_of(value.connectors_tasks_pending_revocation),
         metadata=AssignorMetadata(error=value.error, version=value.version, data=value.metadata),
+        assignment_epoch=value.assignment_epoch,
     )
 
 
@@ -193,7 +186,7 @@ def configuration_record(group_id: str, configuration: GroupConfiguration, earli
     """
     entries = [
         Configuration(name=name, value=str(value))
-        for name, attribute in _NAMES.items()
+        for name, attribute in CONFIG_NAMES.items()
         if (value := getattr(configuration, attribute)) is not None
     ]
     if earlier_session_ms:
@@ -221,7 +214,7 @@ def configuration_of(value: object) -> GroupConfiguration:
         return DEFAULTS
     try:
         return GroupConfiguration(
-            **{_NAMES[one.name]: int(one.value) for one in value.configurations if one.name in _NAMES}
+            **{CONFIG_NAMES[one.name]: int(one.value) for one in value.configurations if one.name in CONFIG_NAMES}
         )
     except ValueError as wrong:
         raise RemoteProtocolError(f"a group's configuration is of no use: {wrong}") from None

@@ -151,6 +151,8 @@ class CurrentAssignment:
     :param assigned: what it may run; all of it is sent with each answer
     :param revoking: what it was asked to stop and may still run
     :param metadata: of the target that tasks were last assigned from
+    :param assignment_epoch: of that target, which may be later than the member's epoch and earlier than the group's
+        target. What is written of its tasks is of this epoch: in no other target of it are they somebody else's
     """
 
     epoch: MemberEpoch = JOINING
@@ -158,6 +160,7 @@ class CurrentAssignment:
     assigned: Tasks = NO_TASKS
     revoking: Tasks = NO_TASKS
     metadata: AssignorMetadata = NO_METADATA
+    assignment_epoch: AssignmentEpoch = AssignmentEpoch(0)
 
     @property
     def held(self) -> Tasks:

@@ -45,8 +45,9 @@ The steps and the sets are those of Kafka 4.3's
   needs other rules there.
 - A consumer's subscriptions. Nothing corresponds to them here: a member takes any task.
 - Kafka's state ``UNKNOWN``, of a record that a newer release has written: reading records refuses such a thing before.
-- The assignor's metadata, which Kafka's server-side assignors do not have. A member gets them with the tasks that they
-  belong to: when it is assigned from the target, not when it has to stop something for it.
+- The assignor's metadata, which Kafka's server-side assignors do not have, and the epoch of the target that they are
+  of. A member gets both with the tasks that they belong to: when it is assigned from the target, not when it has to
+  stop something for it. What it keeps meanwhile the new target may give to another member, which must be the later one.
 - A task that the caller says others hold is held, even if this member was asked to stop it: Kafka looks at its own
   list first. Only a coordinator that has given a task to two could tell the difference.
 """
@@ -96,6 +97,7 @@ def reconcile(
             assigned=kept,
             revoking=revoking,
             metadata=current.metadata,
+            assignment_epoch=current.assignment_epoch,
         )
     return _assigned(current, kept, target, target_epoch, held_by_others)
 
@@ -115,6 +117,7 @@ def _assigned(
         state=MemberState.STABLE if whole else MemberState.UNRELEASED,
         assigned=target.tasks if whole else plus(kept, released),
         metadata=target.metadata,
+        assignment_epoch=target_epoch,
     )
     return current if following == current else following
 

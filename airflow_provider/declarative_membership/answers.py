@@ -8,11 +8,12 @@ from typing import Final
 from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse, HeartbeatAssignment
 from airflow_provider.declarative_membership import assigning
-from airflow_provider.declarative_membership.events import HeartbeatAnswered, OnAssignment, Request, RequestFailed, Warn
+from airflow_provider.declarative_membership.events import HeartbeatAnswered, OnAssignment, Request, RequestFailed
 from airflow_provider.declarative_membership.state import Phase
 from airflow_provider.declarative_membership.transition import Transition
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.member_events import Warn
 from airflow_provider.protocol.model import Epoch
 
 _ROLL: Final = "or give all workers of the group group_protocol='classic'"
@@ -20,6 +21,7 @@ _ROLL: Final = "or give all workers of the group group_protocol='classic'"
 _HINTS: Final = {
     KafkaErrorCode.GROUP_AUTHORIZATION_FAILED: "the user of this connection needs the right READ on the group",
     KafkaErrorCode.INVALID_GROUP_ID: "Kafka does not take this as the name of a group",
+    KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL: f"stop those first, {_ROLL}",
     KafkaErrorCode.INVALID_REQUEST: "worker and coordinator do not understand each other: give both the same release,"
     f" {_ROLL}",
     KafkaErrorCode.UNSUPPORTED_ASSIGNOR: "the group's members share no assignor with this worker, or the coordinator"
@@ -75,9 +77,12 @@ def accept(member: Transition, event: HeartbeatAnswered) -> None:
         member.take_back()
         member.start_held()
         assigning.begin_if_wanted(member)
-    # Of a new target it may have nothing yet: the coordinator needs a heartbeat to hold, to say what comes free.
-    news = before != (member.state.phase, member.state.epoch, member.state.assigned) or (
-        state.assignment_epoch != member.state.assignment_epoch
+    # Of a new target it may have nothing yet: the coordinator needs a heartbeat to hold, to say what comes free. So it
+    # does while this member computes one, to say what that makes of itself.
+    news = (
+        before != (member.state.phase, member.state.epoch, member.state.assigned)
+        or state.assignment_epoch != member.state.assignment_epoch
+        or state.assigning is not member.state.assigning
     )
     _next_heartbeat(member, event, news=news)
 
@@ -198,4 +203,5 @@ REACTIONS: Final[Mapping[KafkaErrorCode, Reaction]] = {
     KafkaErrorCode.UNSUPPORTED_VERSION: _refused,
     KafkaErrorCode.GROUP_AUTHORIZATION_FAILED: _refused,
     KafkaErrorCode.GROUP_MAX_SIZE_REACHED: _refused,
+    KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL: _refused,
 }

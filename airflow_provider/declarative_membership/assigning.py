@@ -19,11 +19,11 @@ from airflow_provider.declarative_membership.events import (
     PublishGroup,
     Request,
     RequestFailed,
-    Warn,
 )
 from airflow_provider.declarative_membership.state import Assigning
 from airflow_provider.declarative_membership.transition import Transition
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.member_events import Warn
 
 _ANEW: Final = frozenset(
     {
@@ -85,7 +85,9 @@ def on_assignment_computed(member: Transition, event: AssignmentComputed) -> Non
 
 
 def on_install_answered(member: Transition, event: InstallAnswered) -> None:
-    """The next answer to a heartbeat has what came of it for this member."""
+    """What came of it for this member is in the answer to its heartbeat: the one that the coordinator has held, or else
+    the next.
+    """
     if not _waits_for(member, event.seq, Assigning.INSTALLING):
         return
     if event.reply.error_code:
@@ -95,7 +97,8 @@ def on_install_answered(member: Transition, event: InstallAnswered) -> None:
         member.set(assigning=Assigning.NOT, assigning_seq=None, unpublished=None)
         if record is not None:
             member.do(PublishGroup(record=record))
-        member.hurry()
+        if member.state.awaiting is None and not member.state.revoked:
+            member.hurry()
 
 
 def on_failed(member: Transition, event: RequestFailed) -> None:

@@ -1,7 +1,8 @@
-"""What a member of a declarative group hears (events) and what it wants done (commands).
+"""What a member of a declarative group hears (events) and what it wants done (commands), with
+:mod:`airflow_provider.protocol.member_events`, which any group protocol has.
 
-Every event carries ``now_ms``, the caller's monotonic clock. A command that sends a request carries ``seq``; who
-answers it gives the same number back: so a late or doubled reply is not taken for the one waited for.
+A command that sends a request carries ``seq``; who answers it gives the same number back: so a late or doubled
+reply is not taken for the one waited for.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from airflow_provider.declarative.model import GroupEpoch
-from airflow_provider.declarative.wire.apis import RequestBody
+from airflow_provider.declarative.wire.apis import MemberRequestBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse, HeartbeatAssignment
 from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentResponse, InstalledMember
 from airflow_provider.declarative.wire.parts import Assignor
 from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
 from airflow_provider.declarative_membership.record import DeclarativeRecord
-from airflow_provider.protocol.holding import Predecessor, StopReason
-from airflow_provider.protocol.model import ConfigOffset, Epoch, Tasks
+from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.member_events import Command, Event
+from airflow_provider.protocol.model import ConfigOffset, Tasks
 
 
 class Request(str, Enum):
@@ -29,13 +31,6 @@ class Request(str, Enum):
 
 
 # ---- events
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something happened at ``now_ms`` (monotonic milliseconds)."""
-
-    now_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,44 +137,15 @@ class AssignorsChanged(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigAdvanced(Event):
-    """The jobs topic has been read up to ``config_offset``."""
-
-    config_offset: ConfigOffset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TasksStopped(Event):
-    """Tasks do not run here any more, whether they were told to stop or not, and are to run on."""
+class TasksDue(Event):
+    """Tasks have come to their end here and are to run again: they are retried, or planned anew. A coordinator that has
+    seen them neither gone nor back assigns them to nobody: they are this member's still.
+    """
 
     tasks: Tasks
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TasksFinished(Event):
-    """Tasks came to their own end, and the status topic says so."""
-
-    tasks: Tasks
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveRequested(Event):
-    """The worker shall leave the group for good."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimerFired(Event):
-    """The time asked for by :class:`ArmTimer` has come."""
 
 
 # ---- commands
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """Something that the member's driver shall do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +157,7 @@ class SendRequest(Command):
 
     seq: int
     request: Request
-    body: RequestBody
+    body: MemberRequestBody
     timeout_ms: int
 
 
@@ -223,53 +189,7 @@ class TellDelayOver(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartTasks(Command):
-    """Run these; they are this worker's from ``epoch`` on."""
-
-    tasks: Tasks
-    epoch: Epoch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopTasks(Command):
-    """Stop these, started or not, and answer with :class:`TasksStopped` when they have stopped."""
-
-    tasks: Tasks
-    reason: StopReason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmTimer(Command):
-    """Feed :class:`TimerFired` at ``at_ms`` (monotonic); replaces the time asked for before."""
-
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishAssignment(Command):
-    """Say in the worker's own record what it has by now, in which epoch."""
-
-    epoch: Epoch
-    owned: Tasks
-    revoking: Tasks
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishGroup(Command):
     """Write the ``group`` record: the coordinator has taken what this member has computed."""
 
     record: DeclarativeRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fail(Command):
-    """The membership has ended against the worker's will."""
-
-    error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Warn(Command):
-    """Something that people should read about, but that the member copes with."""
-
-    message: str

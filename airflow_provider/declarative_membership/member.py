@@ -50,56 +50,33 @@ knows, or not in its epoch, is not at its end: it stops everything and joins aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeVar, cast
+from collections.abc import Mapping
 
 from airflow_provider.declarative_membership import answers, assigning, staying
 from airflow_provider.declarative_membership.events import (
     AssignmentComputed,
     AssignorsChanged,
-    Command,
-    ConfigAdvanced,
     DelaySet,
-    Event,
     HeartbeatAnswered,
     InstallAnswered,
-    LeaveRequested,
     PrepareAnswered,
     RequestFailed,
     Resumed,
     Started,
+    TasksDue,
+)
+from airflow_provider.declarative_membership.state import MembershipState, Phase
+from airflow_provider.declarative_membership.transition import Transition
+from airflow_provider.protocol.member_events import (
+    Command,
+    ConfigAdvanced,
+    Event,
+    LeaveRequested,
     TasksFinished,
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.declarative_membership.state import MembershipState, Phase
-from airflow_provider.declarative_membership.transition import Transition
-from airflow_provider.protocol.model import LocalProtocolError
-
-E = TypeVar("E", bound=Event)
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What an event does in a phase: its handler, and the phases in which that may end."""
-
-    event: type[Event]
-    handler: Callable[[Transition, Event], None]
-    leads_to: frozenset[Phase]
-
-
-def _on(event: type[E], handler: Callable[[Transition, E], None], *phases: Phase) -> Rule:
-    """A handler is called with the event of its rule only; that it takes that one, is checked here."""
-    return Rule(event, cast("Callable[[Transition, Event], None]", handler), frozenset(phases))
-
-
-def _rules(*rules: Rule) -> Mapping[type[Event], Rule]:
-    return {rule.event: rule for rule in rules}
-
-
-def _late(_member: Transition, _event: Event) -> None:
-    """An answer that nobody waits for any more, or news that this phase has no use for."""
+from airflow_provider.protocol.member_machine import Rules, apply, late, on, rules
 
 
 def _note_assignors(member: Transition, event: AssignorsChanged) -> None:
@@ -115,69 +92,73 @@ _FENCED = Phase.FENCED
 _FAILED = Phase.FAILED
 
 
-def _ended(phase: Phase) -> Mapping[type[Event], Rule]:
-    return _rules(
-        _on(HeartbeatAnswered, _late, phase),
-        _on(PrepareAnswered, _late, phase),
-        _on(AssignmentComputed, _late, phase),
-        _on(InstallAnswered, _late, phase),
-        _on(RequestFailed, _late, phase),
-        _on(DelaySet, _late, phase),
-        _on(AssignorsChanged, _late, phase),
-        _on(ConfigAdvanced, _late, phase),
-        _on(TasksStopped, staying.on_tasks_ended_late, phase),
-        _on(TasksFinished, staying.on_tasks_ended_late, phase),
-        _on(LeaveRequested, _late, phase),
-        _on(TimerFired, _late, phase),
+def _ended(phase: Phase) -> Rules[Transition, Phase]:
+    return rules(
+        on(HeartbeatAnswered, late, phase),
+        on(PrepareAnswered, late, phase),
+        on(AssignmentComputed, late, phase),
+        on(InstallAnswered, late, phase),
+        on(RequestFailed, late, phase),
+        on(DelaySet, late, phase),
+        on(AssignorsChanged, late, phase),
+        on(ConfigAdvanced, late, phase),
+        on(TasksStopped, staying.on_tasks_ended_late, phase),
+        on(TasksFinished, staying.on_tasks_ended_late, phase),
+        on(TasksDue, late, phase),
+        on(LeaveRequested, late, phase),
+        on(TimerFired, late, phase),
     )
 
 
-TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
-    _INITIAL: _rules(
-        _on(Started, staying.on_started, _JOINING),
-        _on(Resumed, staying.on_resumed, _JOINING, _STABLE),
+TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
+    _INITIAL: rules(
+        on(Started, staying.on_started, _JOINING),
+        on(Resumed, staying.on_resumed, _JOINING, _STABLE),
     ),
-    _JOINING: _rules(
-        _on(HeartbeatAnswered, answers.on_heartbeat_answered, _JOINING, _STABLE, _FENCED, _FAILED),
-        _on(PrepareAnswered, _late, _JOINING),
-        _on(AssignmentComputed, _late, _JOINING),
-        _on(InstallAnswered, _late, _JOINING),
-        _on(RequestFailed, answers.on_request_failed, _JOINING),
-        _on(DelaySet, _late, _JOINING),
-        _on(AssignorsChanged, _note_assignors, _JOINING),
-        _on(ConfigAdvanced, staying.on_config_advanced, _JOINING),
-        _on(TasksStopped, staying.on_tasks_stopped, _JOINING),
-        _on(TasksFinished, staying.on_tasks_finished, _JOINING),
-        _on(LeaveRequested, staying.on_leave_requested, _LEAVING, _LEFT),
-        _on(TimerFired, staying.on_timer, _JOINING),
+    _JOINING: rules(
+        on(HeartbeatAnswered, answers.on_heartbeat_answered, _JOINING, _STABLE, _FENCED, _FAILED),
+        on(PrepareAnswered, late, _JOINING),
+        on(AssignmentComputed, late, _JOINING),
+        on(InstallAnswered, late, _JOINING),
+        on(RequestFailed, answers.on_request_failed, _JOINING),
+        on(DelaySet, late, _JOINING),
+        on(AssignorsChanged, _note_assignors, _JOINING),
+        on(ConfigAdvanced, staying.on_config_advanced, _JOINING),
+        on(TasksStopped, staying.on_tasks_stopped, _JOINING),
+        on(TasksFinished, staying.on_tasks_finished, _JOINING),
+        on(TasksDue, late, _JOINING),
+        on(LeaveRequested, staying.on_leave_requested, _LEAVING, _LEFT),
+        on(TimerFired, staying.on_timer, _JOINING),
     ),
-    _STABLE: _rules(
-        _on(HeartbeatAnswered, answers.on_heartbeat_answered, _STABLE, _JOINING, _FENCED, _FAILED),
-        _on(PrepareAnswered, assigning.on_prepare_answered, _STABLE),
-        _on(AssignmentComputed, assigning.on_assignment_computed, _STABLE),
-        _on(InstallAnswered, assigning.on_install_answered, _STABLE),
-        _on(RequestFailed, answers.on_request_failed, _STABLE),
-        _on(DelaySet, staying.on_delay_set, _STABLE),
-        _on(AssignorsChanged, staying.on_assignors_changed, _STABLE),
-        _on(ConfigAdvanced, staying.on_config_advanced, _STABLE),
-        _on(TasksStopped, staying.on_tasks_stopped, _STABLE),
-        _on(TasksFinished, staying.on_tasks_finished, _STABLE),
-        _on(LeaveRequested, staying.on_leave_requested, _LEAVING),
-        _on(TimerFired, staying.on_timer, _STABLE),
+    _STABLE: rules(
+        on(HeartbeatAnswered, answers.on_heartbeat_answered, _STABLE, _JOINING, _FENCED, _FAILED),
+        on(PrepareAnswered, assigning.on_prepare_answered, _STABLE),
+        on(AssignmentComputed, assigning.on_assignment_computed, _STABLE),
+        on(InstallAnswered, assigning.on_install_answered, _STABLE),
+        on(RequestFailed, answers.on_request_failed, _STABLE),
+        on(DelaySet, staying.on_delay_set, _STABLE),
+        on(AssignorsChanged, staying.on_assignors_changed, _STABLE),
+        on(ConfigAdvanced, staying.on_config_advanced, _STABLE),
+        on(TasksStopped, staying.on_tasks_stopped, _STABLE),
+        on(TasksFinished, staying.on_tasks_finished, _STABLE),
+        on(TasksDue, staying.on_tasks_due, _STABLE),
+        on(LeaveRequested, staying.on_leave_requested, _LEAVING),
+        on(TimerFired, staying.on_timer, _STABLE),
     ),
-    _LEAVING: _rules(
-        _on(HeartbeatAnswered, staying.on_answer_while_leaving, _LEAVING, _LEFT, _FENCED, _FAILED),
-        _on(PrepareAnswered, _late, _LEAVING),
-        _on(AssignmentComputed, _late, _LEAVING),
-        _on(InstallAnswered, _late, _LEAVING),
-        _on(RequestFailed, staying.on_failed_while_leaving, _LEAVING),
-        _on(DelaySet, _late, _LEAVING),
-        _on(AssignorsChanged, _note_assignors, _LEAVING),
-        _on(ConfigAdvanced, _late, _LEAVING),
-        _on(TasksStopped, staying.on_task_ended_while_leaving, _LEAVING),
-        _on(TasksFinished, staying.on_task_ended_while_leaving, _LEAVING),
-        _on(LeaveRequested, _late, _LEAVING),
-        _on(TimerFired, staying.on_timer_while_leaving, _LEAVING, _LEFT),
+    _LEAVING: rules(
+        on(HeartbeatAnswered, staying.on_answer_while_leaving, _LEAVING, _LEFT, _FENCED, _FAILED),
+        on(PrepareAnswered, late, _LEAVING),
+        on(AssignmentComputed, late, _LEAVING),
+        on(InstallAnswered, late, _LEAVING),
+        on(RequestFailed, staying.on_failed_while_leaving, _LEAVING),
+        on(DelaySet, late, _LEAVING),
+        on(AssignorsChanged, _note_assignors, _LEAVING),
+        on(ConfigAdvanced, late, _LEAVING),
+        on(TasksStopped, staying.on_task_ended_while_leaving, _LEAVING),
+        on(TasksFinished, staying.on_task_ended_while_leaving, _LEAVING),
+        on(TasksDue, late, _LEAVING),
+        on(LeaveRequested, late, _LEAVING),
+        on(TimerFired, staying.on_timer_while_leaving, _LEAVING, _LEFT),
     ),
     _LEFT: _ended(_LEFT),
     _FENCED: _ended(_FENCED),
@@ -191,15 +172,6 @@ def handle(state: MembershipState, event: Event) -> tuple[MembershipState, list[
     :return: the next state, and the commands to carry out in their order
     :raises LocalProtocolError: for an event that cannot happen in this phase: the driver's mistake
     """
-    rule = TRANSITIONS[state.phase].get(type(event))
-    if rule is None:
-        raise LocalProtocolError(f"{type(event).__name__} while {state.phase.value}: {event}")
     member = Transition(state, event.now_ms)
-    rule.handler(member, event)
-    if member.state.phase not in rule.leads_to:
-        after = member.state.phase.value
-        raise LocalProtocolError(
-            f"{type(event).__name__} while {state.phase.value} led to {after}, which its rule excludes"
-        )
-    member.arm()
+    apply(TRANSITIONS, member, event)
     return member.state, member.commands

@@ -6,8 +6,9 @@ It says who is to have what. Nobody in the group needs it: the coordinator has a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from reprlib import repr as short
 from typing import Any, Final
 
@@ -111,13 +112,22 @@ def _words_from_json(words: object) -> str:
 
 
 def record_of(
-    group: Group, assignment: Assignment, *, epoch: GroupEpoch, config_offset: ConfigOffset, asks_at_ms: int
+    group: Group,
+    assignment: Assignment,
+    *,
+    epoch: GroupEpoch,
+    config_offset: ConfigOffset,
+    asks_at_ms: int,
+    before: GroupRecord | None = None,
+    done: Tasks = NO_TASKS,
 ) -> DeclarativeRecord:
     """What is written of an assignment that the coordinator has taken.
 
     :param group: that it was computed for, by one of its members
     :param config_offset: how far that member has read the jobs topic
     :param asks_at_ms: when that member asks for another one; 0: no need to
+    :param before: the last one that was written, as far as that member knows
+    :param done: what has ended by itself: nobody stops it
     """
     names = {member: WorkerId(one.instance_id or member) for member, one in group.members.items()}
     gone = {member: WorkerId(one.instance_id or member) for member, one in group.departed.items()}
@@ -129,9 +139,9 @@ def record_of(
         members={name: member for member, name in names.items()},
         assignment={names[member]: target.tasks for member, target in assignment.members.items()},
         revoked={},
-        moves=_moves(group, assignment, names, gone),
+        moves=_moves(group, assignment, names, gone, done),
         delay_ms=min(max(0, asks_at_ms - group.now_ms), LONGEST_DELAY_MS),
-        reason=_reason(group, names, gone),
+        reason=_first_reason(group, names, gone) if before is None else _reason(group, names, before, done),
         at_ms=group.now_ms,
         waits={gone[member]: target.tasks for member, target in assignment.delayed.items() if member in gone},
         asks_at_ms=asks_at_ms,
@@ -139,7 +149,11 @@ def record_of(
 
 
 def _moves(
-    group: Group, assignment: Assignment, names: Mapping[MemberId, WorkerId], gone: Mapping[MemberId, WorkerId]
+    group: Group,
+    assignment: Assignment,
+    names: Mapping[MemberId, WorkerId],
+    gone: Mapping[MemberId, WorkerId],
+    done: Tasks,
 ) -> tuple[Move, ...]:
     had = {task: names[member] for member, one in group.members.items() for task in one.target.tasks}
     lost = {task: gone[member] for member, one in group.departed.items() for task in one.target.tasks}
@@ -148,7 +162,7 @@ def _moves(
         before, name = group.members[member].target.tasks, names[member]
         for task in target.tasks - before:
             moves[_way(task, name, had, lost)].add(task)
-        for task in before - target.tasks - group.configured:
+        for task in before - target.tasks - group.configured - done:
             moves[name, None, MoveReason.DELETED].add(task)
     return tuple(
         Move(tasks=frozenset(tasks), source=source, target=target, reason=reason)
@@ -166,8 +180,8 @@ def _way(
     return lost[task], target, MoveReason.RETURNED if lost[task] == target else MoveReason.LOST
 
 
-def _reason(group: Group, names: Mapping[MemberId, WorkerId], gone: Mapping[MemberId, WorkerId]) -> str:
-    """Which change began it, as far as the group's state shows: a coordinator does not say."""
+def _first_reason(group: Group, names: Mapping[MemberId, WorkerId], gone: Mapping[MemberId, WorkerId]) -> str:
+    """What began it, as far as the group's state shows: a coordinator does not say."""
     new = sorted(names[member] for member, one in group.members.items() if one.target.tasks == NO_TASKS)
     left = sorted(set(gone.values()) - set(names.values()))
     if any(one.reason == Reason.DELAY_OVER for one in group.members.values()):
@@ -177,6 +191,30 @@ def _reason(group: Group, names: Mapping[MemberId, WorkerId], gone: Mapping[Memb
     return f"with {_some(new)}" if new else "what is configured has changed"
 
 
-def _some(names: list[WorkerId]) -> str:
-    more = len(names) - _MOST_NAMED
+def _reason(group: Group, names: Mapping[MemberId, WorkerId], before: GroupRecord, done: Tasks) -> str:
+    """What began it, by what is another thing than in the record before."""
+    return "; ".join(_changes(group, names, before, done)) or "what a worker says of itself has changed"
+
+
+def _changes(group: Group, names: Mapping[MemberId, WorkerId], before: GroupRecord, done: Tasks) -> Iterator[str]:
+    members = {name: member for member, name in names.items()}
+    had = before.waiting.union(*before.assignment.values())
+    over = had - group.configured
+    if 0 < before.deadline_ms <= group.now_ms:
+        yield "the delay is over"
+    for words, workers in (
+        ("without", before.members.keys() - members.keys()),
+        ("with", members.keys() - before.members.keys()),
+        ("back:", {name for name, member in members.items() if before.members.get(name, member) != member}),
+    ):
+        if workers:
+            yield f"{words} {_some(sorted(workers))}"
+    for words, tasks in (("new work", group.configured - had), ("ended", over & done), ("removed", over - done)):
+        if tasks:
+            first = [str(task) for task in nsmallest(_MOST_NAMED, tasks)]
+            yield f"{words}: {_some(first, of=len(tasks))}"
+
+
+def _some(names: Sequence[str], *, of: int = 0) -> str:
+    more = max(of, len(names)) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

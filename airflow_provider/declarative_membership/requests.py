@@ -2,52 +2,32 @@
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING
 
 from airflow_provider.declarative.model import JOINING, LEAVING, MemberEpoch
 from airflow_provider.declarative.units import units_of
-from airflow_provider.declarative.wire.apis import RequestBody
+from airflow_provider.declarative.wire.apis import MemberRequestBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
-from airflow_provider.declarative_membership.events import Command, Request, SendRequest
+from airflow_provider.declarative_membership.events import Request, SendRequest
 from airflow_provider.declarative_membership.state import MembershipState, Phase, StateChanges
+from airflow_provider.protocol.member_machine import Changing
 from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Requesting:
-    """The state before and, step by step, after an event; and the commands that come out.
+class Requesting(Changing[MembershipState]):
+    """What a member asks its coordinator, and what it says of itself."""
 
-    Steps change the state and add commands. They never read a clock: ``now`` is the event's.
-    """
-
-    __slots__ = ("_changes", "_state", "commands", "now")
-
-    def __init__(self, state: MembershipState, now_ms: int) -> None:
-        self._state = state
-        self._changes: StateChanges = {}
-        self.now = now_ms
-        self.commands: list[Command] = []
-
-    @property
-    def state(self) -> MembershipState:
-        """The state after the last step. Made when somebody looks: several changes make one new state."""
-        if self._changes:
-            self._state, self._changes = self._state.changed(self._changes), {}
-        return self._state
+    __slots__ = ()
 
     def set(self, **changes: Unpack[StateChanges]) -> None:
         self._changes.update(changes)
 
-    def do(self, command: Command) -> None:
-        self.commands.append(command)
-
-    def ask(self, request: Request, body: RequestBody, timeout_ms: int) -> int:
+    def ask(self, request: Request, body: MemberRequestBody, timeout_ms: int) -> int:
         """:returns: the number of the request"""
-        seq = self.state.seq + 1
-        self.set(seq=seq)
+        seq = self.next_seq()
         self.do(SendRequest(seq=seq, request=request, body=body, timeout_ms=timeout_ms))
         return seq
 
@@ -111,17 +91,13 @@ class Requesting:
         )
 
     def retry_later(self) -> None:
-        """Say everything again after a while: doubling from try to try, spread by the worker's name."""
-        settings, attempts = self.state.settings, self.state.attempts
-        wait = min(settings.retry_backoff_max_ms, settings.retry_backoff_ms * 2 ** min(attempts, 20))
-        spread = zlib.crc32(f"{settings.worker}/{attempts}".encode()) % 400 - 200
+        """Say everything again after a while."""
         self.set(
             awaiting=None,
             says_all=True,
             said=None,
             said_assignors=None,
-            attempts=attempts + 1,
-            heartbeat_at=self.now + wait + wait * spread // 1000,
+            heartbeat_at=self.next_try_at(),
         )
 
 

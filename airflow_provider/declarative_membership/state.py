@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import Final, TypedDict
+from typing import TypedDict
+
+from msgspec import Struct, structs
 
 from airflow_provider.declarative.model import JOINING, MemberEpoch
 from airflow_provider.declarative.wire.parts import Assignor
@@ -12,7 +13,6 @@ from airflow_provider.declarative_membership.record import DeclarativeRecord
 from airflow_provider.declarative_membership.settings import DeclarativeSettings
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, Epoch, LocalProtocolError, MemberId, Tasks
-from airflow_provider.protocol.replacing import replacer
 
 
 class Phase(str, Enum):
@@ -94,8 +94,7 @@ class StateChanges(TypedDict, total=False):
     armed_at: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MembershipState:
+class MembershipState(Struct, frozen=True, kw_only=True):
     """Everything a member knows. All times are monotonic milliseconds, None where nothing is due.
 
     A task that it has runs (it is in ``owned`` only), is held back, is stopping, or both: then a predecessor may still
@@ -110,7 +109,8 @@ class MembershipState:
     :param held: the part of ``owned`` that is not started, or has stopped again
     :param stopping: the part of ``owned`` that was told to stop and has not said that it did
     :param released_since_sent: what it has let go of since it sent the last heartbeat: a reply may name it still
-    :param dropped: what has stopped without being told to, and has not ended: it is tried again after the next answer
+    :param dropped: what has stopped without being told to and has not ended, or is due again since: it is tried again
+        after the next answer
     :param said: what it said last that it owns; None: the next heartbeat says it
     :param says_all: the next heartbeat says everything: it joins, or the one before may be lost
     :param acknowledges: the coordinator waits to hear that what it revoked has stopped
@@ -169,8 +169,8 @@ class MembershipState:
     armed_at: int | None = None
 
     def changed(self, changes: StateChanges) -> MembershipState:
-        """As :func:`dataclasses.replace`, in a third of its time."""
-        return _replaced(self, changes)
+        """A copy with some fields changed, as fast as that of a classic membership's state."""
+        return structs.replace(self, **changes)
 
     @property
     def running(self) -> Tasks:
@@ -249,6 +249,3 @@ class MembershipState:
         for rule, holds in broken.items():
             if not holds:
                 raise LocalProtocolError(f"{rule}: {self}")
-
-
-_replaced: Final = replacer(MembershipState)

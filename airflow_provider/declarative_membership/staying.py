@@ -5,23 +5,26 @@ from __future__ import annotations
 from airflow_provider.declarative_membership.answers import on_heartbeat_answered
 from airflow_provider.declarative_membership.events import (
     AssignorsChanged,
-    ConfigAdvanced,
     DelaySet,
     HeartbeatAnswered,
-    LeaveRequested,
     Request,
     RequestFailed,
     Resumed,
     Started,
-    TasksFinished,
-    TasksStopped,
+    TasksDue,
     TellDelayOver,
-    TimerFired,
 )
 from airflow_provider.declarative_membership.state import Phase
 from airflow_provider.declarative_membership.transition import Transition
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.member_events import (
+    ConfigAdvanced,
+    LeaveRequested,
+    TasksFinished,
+    TasksStopped,
+    TimerFired,
+)
 from airflow_provider.protocol.model import NO_TASKS
 
 
@@ -100,6 +103,12 @@ def on_tasks_finished(member: Transition, event: TasksFinished) -> None:
     member.start_held()
     member.acknowledge()
     member.join_when_stopped()
+
+
+def on_tasks_due(member: Transition, event: TasksDue) -> None:
+    """Taken back after the next answer: that one says whether they are this worker's still."""
+    state = member.state
+    member.set(dropped=state.dropped | event.tasks & state.assigned - state.owned)
 
 
 def on_tasks_ended_late(member: Transition, event: TasksStopped | TasksFinished) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from airflow_provider.declarative.model import JOINING
-from airflow_provider.declarative_membership.events import ArmTimer, Fail, PublishAssignment, StartTasks, StopTasks
 from airflow_provider.declarative_membership.requests import Requesting
-from airflow_provider.declarative_membership.settings import by_a_slower_clock
 from airflow_provider.declarative_membership.state import Assigning, Phase
 from airflow_provider.protocol.holding import StopReason
+from airflow_provider.protocol.member_events import Fail, PublishAssignment, StartTasks, StopTasks
+from airflow_provider.protocol.member_settings import by_a_slower_clock
 from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 
@@ -166,10 +166,3 @@ class Transition(Requesting):
         self.set(phase=phase, awaiting=None, lease_until=None, heartbeat_at=None, leave_by=None)
         if error is not None:
             self.do(Fail(error=error))
-
-    def arm(self) -> None:
-        """Ask to be called when the next thing is due, if that is another time than the one asked for."""
-        due = self.state.next_deadline()
-        if due is not None and due != self.state.armed_at:
-            self.set(armed_at=due)
-            self.do(ArmTimer(at_ms=due))

@@ -1,10 +1,18 @@
 """A copy of a stream's checkpoint as it was before its last batch. A query that starts from it does that batch again,
 as if the real one had been interrupted in it.
+
+Who makes a copy deletes it, and at the end of an orderly JVM it does. What a process has left that was killed, the next
+one removes that makes a copy beside it. It can't ask who uses it: that may be on another machine. So each copy has a
+sign of life, the time of its newest file, which is written before all others and again as long as the copy is used.
+Times are compared as the file system has them, for which all machines are one.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import re
+import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -21,7 +29,16 @@ _COMPACTED: Final = frozenset({".compact"})
 """A source's files that need none of an older batch (Spark's ``CompactibleFileStreamLog``)."""
 
 _ID: Final = "metadata"
-"""The file with the query's id."""
+"""The file with the query's id; it is the sign of life, too."""
+_PREFIX: Final = "rehearsal-"
+"""Of a copy's name. No checkpoint's begins so (``spark/checkpoints.py``)."""
+_SIGN_EVERY_S: Final = 60.0
+ABANDONED_MS: Final = 15 * 60_000
+"""After so long without a sign of life nobody uses a copy. A process that was suspended for longer finds its own gone,
+and its rehearsal fails, which harms nobody.
+"""
+
+log = logging.getLogger(__name__)
 
 
 def before(batch: int, paths: Iterable[str]) -> list[str]:
@@ -52,22 +69,29 @@ def _latest(folder: str, batch: int) -> int:
     return batch - 1 if folder == "commits" else batch
 
 
+def _literally(path: str) -> str:
+    """As Hadoop's patterns have it (``GlobPattern``)."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
 class CheckpointCopy:
-    """One beside the checkpoint on its file system, where executors reach it. What nobody has deleted, the JVM does at
-    its end.
+    """One beside the checkpoint on its file system, where executors reach it.
 
     :param location: the checkpoint's folder, on any file system that Spark can write to
-    :param name: of the copy, behind that of the checkpoint
     """
 
-    def __init__(self, spark: SparkSession, location: str, name: str) -> None:
+    def __init__(self, spark: SparkSession, location: str) -> None:
         self._jvm: Any = spark._jvm  # noqa: SLF001
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
         given = self._path(location)
         self._files = given.getFileSystem(self._conf)
         self._original = self._files.makeQualified(given)
-        self._copy = self._path(self._original.getParent(), f"{self._original.getName()}.{name}")
+        self._copy = self._path(
+            self._original.getParent(), f"{_PREFIX}{uuid.uuid4().hex[:8]}-{self._original.getName()}"
+        )
         self._batch: int | None = None
+        self._id = json.dumps({"id": str(uuid.uuid4())})
+        self._signed_at = float("-inf")
 
     @property
     def location(self) -> str:
@@ -85,18 +109,21 @@ class CheckpointCopy:
         if self._batch is None:
             return False
         self._files.deleteOnExit(self._copy)
+        self._sign()
+        self._remove_abandoned()
         others = (path for folder in _OTHERS for path in self._below(self._original, folder))
         for path in before(self._batch, [*commits, *others]):
             if is_over():
                 return False
+            self._sign()
             source, target = self._path(self._original, path), self._path(self._copy, path)
             self._jvm.org.apache.hadoop.fs.FileUtil.copy(self._files, source, self._files, target, False, self._conf)
-        self._write_id(self._path(self._copy, _ID))
         return True
 
     def rewind(self) -> None:
         """Have it before that batch again, after a query that has started from it has ended."""
         assert self._batch is not None
+        self._sign()
         for folder, last in (("commits", self._batch - 1), ("offsets", self._batch)):
             for path in self._below(self._copy, folder):
                 found = FILE.fullmatch(path)
@@ -107,13 +134,36 @@ class CheckpointCopy:
         if self._batch is not None:
             self._files.delete(self._copy, True)
 
-    def _write_id(self, path: Any) -> None:
-        """As of another query: Spark stops the one that runs under an id when a second one starts under it."""
-        stream = self._files.create(path)
+    def _sign(self) -> None:
+        """Say that it is used. The id is not that of the real query: Spark stops the one that runs under an id when a
+        second one starts under it.
+        """
+        if time.monotonic() < self._signed_at + _SIGN_EVERY_S:
+            return
+        stream = self._files.create(self._path(self._copy, _ID))
         try:
-            stream.writeBytes(json.dumps({"id": str(uuid.uuid4())}))
+            stream.writeBytes(self._id)
         finally:
             stream.close()
+        self._signed_at = time.monotonic()
+
+    def _remove_abandoned(self) -> None:
+        """Of this task or another of its job."""
+        folder = self._original.getParent()
+        try:
+            now = self._last_sign_ms(self._files.getFileStatus(self._copy))
+            for copy in self._files.globStatus(self._path(_literally(str(folder.toString())), f"{_PREFIX}*")):
+                path = copy.getPath()
+                silent_ms = now - self._last_sign_ms(copy)
+                if silent_ms > ABANDONED_MS and self._files.delete(path, True):
+                    log.info("Removed %s, which a rehearsal that was killed has left", path.toString())
+        except Exception:
+            log.warning("Could not remove what rehearsals have left in %s", folder.toString(), exc_info=True)
+
+    def _last_sign_ms(self, copy: Any) -> int:
+        """Object stores know no times of folders."""
+        files = (entry for entry in self._files.listStatus(copy.getPath()) if not entry.isDirectory())
+        return max((int(file.getModificationTime()) for file in files), default=int(copy.getModificationTime()))
 
     def _below(self, root: Any, folder: str) -> list[str]:
         """The files in it, as seen from the checkpoint's folder."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.driver.checkpoint_copy import CheckpointCopy
+from airflow_provider.driver.interrupted_batches import brief_interruptions
 from airflow_provider.driver.pyspark_internals import batches_done, options_of_sources, sink_of
 
 if TYPE_CHECKING:
@@ -60,22 +60,23 @@ def rehearse(
     :param stream: one whose sink keeps nothing. In the end it has ``location`` as its checkpoint
     :param wait: waits so many seconds, and says whether to end this
     """
-    copy = CheckpointCopy(spark, location, f"rehearsal-{uuid.uuid4().hex[:8]}")
+    copy = CheckpointCopy(spark, location)
     times: list[float] = []
     try:
         refuse_what_leaves_traces(stream)
         going_on = copy.make(lambda: wait(0))
         while going_on and not is_settled(times):
-            seconds = _perform(stream, copy.location, wait)
+            seconds = _perform(spark, stream, copy.location, wait)
             if seconds is None:
                 break
             times.append(seconds)
             yield len(times) / MOST
             copy.rewind()
     except Exception:
-        log.warning("A rehearsal with a copy of the checkpoint %s failed", location, exc_info=True)
+        level = logging.DEBUG if wait(0) else logging.WARNING  # what is to end has had its jobs cancelled
+        log.log(level, "A rehearsal with a copy of the checkpoint %s failed", location, exc_info=True)
     finally:
-        with contextlib.suppress(Exception):  # of a JVM that has ended, which deletes it
+        with contextlib.suppress(Exception):  # of a JVM that has ended; somebody's next rehearsal removes it
             stream.option("checkpointLocation", location)
             copy.remove()
     if times:
@@ -92,18 +93,21 @@ def refuse_what_leaves_traces(stream: DataStreamWriter) -> None:
         raise ValueError("with cleanSource a rehearsal would remove files that the task has not read yet")
 
 
-def _perform(stream: DataStreamWriter, checkpoint: str, wait: Callable[[float], bool]) -> float | None:
+def _perform(
+    spark: SparkSession, stream: DataStreamWriter, checkpoint: str, wait: Callable[[float], bool]
+) -> float | None:
     """:returns: seconds to the end of the first batch; None if it does not come, or all is to end"""
     began = time.monotonic()
     query = stream.option("checkpointLocation", checkpoint).start()
-    try:
-        if not _await_batches(query, 1, _LIMIT_S, wait):
-            return None
-        seconds = time.monotonic() - began
-        _await_batches(query, _BATCHES, max(_IDLE_S, seconds), wait)
-        return seconds
-    finally:
-        query.stop()
+    with brief_interruptions(spark, query):
+        try:
+            if not _await_batches(query, 1, _LIMIT_S, wait):
+                return None
+            seconds = time.monotonic() - began
+            _await_batches(query, _BATCHES, max(_IDLE_S, seconds), wait)
+            return seconds
+        finally:
+            query.stop()
 
 
 def _await_batches(query: StreamingQuery, batches: int, patience_s: float, wait: Callable[[float], bool]) -> bool:

@@ -82,10 +82,13 @@ class Learners:
 
     :param failed: why warm-ups have failed here for good, also when the leader has let go of them: until the worker has
         the task, or learns it again
+    :param deaths: how often this worker's process has ended under a warm-up, as long as nothing else has become of the
+        task here
     """
 
     tasks: dict[TaskId, LearnerTask] = field(default_factory=dict)
     failed: dict[TaskId, str] = field(default_factory=dict)
+    deaths: dict[TaskId, int] = field(default_factory=dict)
 
     def state_of(self, task: TaskId) -> LearnerState | None:
         """None: it is no learner task here."""

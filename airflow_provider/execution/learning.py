@@ -10,8 +10,9 @@ ready when its owner was lost, so it stands still already.
 
 A warm-up that fails is tried again here after a while. When it has failed three times in a row the worker says so, and
 the leader gives its place to another task. That harms nobody: the task runs where it is. When Spark ends under a
-warm-up, it begins anew in the next Spark; from the second time on after a while, for it may be the reason. None begins
-while a task is on trial (``spark_restarts.py``), which would have to answer for it.
+warm-up, it begins anew in the next Spark; from the second time on after a while, for it may be the reason. When the
+worker's process ends under it, the next one counts that (``warm_up_deaths.py``). None begins while a task is on trial
+(``spark_restarts.py``), which would have to answer for it.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from airflow_provider.execution.learners import ALMOST, LearnerState, LearnerTas
 from airflow_provider.execution.rules import Table, all_late, apply, late, to
 from airflow_provider.execution.runs import RunState, TaskRun, first_run, last_word
 from airflow_provider.execution.state import WAITS_ITS_TURN, Execution
+from airflow_provider.execution.warm_up_deaths import DIED, MOST_DEATHS
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import TaskState, TaskWork
@@ -55,6 +57,17 @@ def on_to_learn(x: Execution, task: TaskId, _event: TasksToLearn) -> None:
     if run is None or run.revoked:
         x.learners.failed.pop(task, None)
         x.learners.tasks[task] = LearnerTask(task=task, work=x.jobs.work_of(task))
+        if task in x.learners.deaths:
+            _learn_after_death(x, task)
+
+
+def _learn_after_death(x: Execution, task: TaskId) -> None:
+    what_next = "it is tried once more"
+    if x.learners.deaths[task] >= MOST_DEATHS:
+        what_next = "it is not tried again here"
+        x.learners.failed[task] = DIED
+        _keep(x, replaced(x.learners.tasks[task], state=LearnerState.FAILED))
+    x.do(Warn(message=f"the warm-up of {x.jobs.label(task)} failed; {what_next}: {DIED}"))
 
 
 def on_learning_stopped(x: Execution, task: TaskId, _event: LearningStopped) -> None:
@@ -113,6 +126,7 @@ def on_progressed(x: Execution, task: TaskId, event: WarmUpProgressed) -> None:
 
 def on_ready(x: Execution, task: TaskId, _event: WarmUpReady) -> None:
     learner = _keep(x, replaced(x.learners.tasks[task], state=LearnerState.READY, progress=1.0, failures=0))
+    x.learners.deaths.pop(task, None)
     assert learner.began_ms is not None
     x.do(Inform(message=f"{x.jobs.label(task)} is ready after {(x.now - learner.began_ms) / 1000:.1f} s"))
 
@@ -162,6 +176,7 @@ def _keep_or_forget(x: Execution, learner: LearnerTask) -> None:
 
 
 def _drop(x: Execution, task: TaskId) -> None:
+    x.learners.deaths.pop(task, None)
     if x.learners.tasks.pop(task).state.with_runner:
         x.do(StopWarmUp(task=task))
     x.idle_since_ms = x.now
@@ -191,7 +206,7 @@ _OF_RUNNER = (WarmUpProgressed, WarmUpReady, WarmUpFailed, WarmUpLost, NoSparkTo
 
 TRANSITIONS: Final[Table[LearnerState]] = {
     _GONE: {
-        TasksToLearn: to(on_to_learn, _WAITING, _GONE),
+        TasksToLearn: to(on_to_learn, _WAITING, _FAILED, _GONE),
         **all_late(_GONE, (LearningStopped, TasksGiven, TasksRevoked, TopicsRead, Closed), _OF_RUNNER),
     },
     _WAITING: {
@@ -250,7 +265,7 @@ def follow(x: Execution, event: Event) -> None:
     """Take in an event, as far as it is about learner tasks."""
     for task in _concerned(x, event):
         _apply(x, task, event)
-    if x.learners.failed and isinstance(event, TasksGiven | TopicsRead):
+    if (x.learners.failed or x.learners.deaths) and isinstance(event, TasksGiven | TopicsRead):
         _forget_failures(x, event.tasks if isinstance(event, TasksGiven) else NO_TASKS)
 
 
@@ -274,9 +289,10 @@ def begin_next(x: Execution) -> None:
 
 def _forget_failures(x: Execution, given: Tasks) -> None:
     """Of what the worker has by now, and of what nobody is to run any more."""
-    gone = [task for task in x.learners.failed if task in given or x.jobs.work_of(task) is None]
-    for task in gone:
-        del x.learners.failed[task]
+    known = x.learners.failed.keys() | x.learners.deaths.keys()
+    for task in (task for task in known if task in given or x.jobs.work_of(task) is None):
+        x.learners.failed.pop(task, None)
+        x.learners.deaths.pop(task, None)
 
 
 def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:

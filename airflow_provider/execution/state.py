@@ -30,6 +30,7 @@ from airflow_provider.execution.learners import Learners, LearnerState
 from airflow_provider.execution.run_table import RunTable
 from airflow_provider.execution.runs import End, RunState, TaskRun, first_run, is_said_to_run, last_word
 from airflow_provider.execution.spark_restarts import SparkRestarts
+from airflow_provider.execution.warm_up_deaths import deaths_after
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import needs_running
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -89,7 +90,7 @@ class Execution:
         self.unable = ""
         self.stopped_running = 0
         self.runs = RunTable()
-        self.learners = Learners()
+        self.learners = Learners(deaths=deaths_after(status.workers.get(settings.worker), settings.process))
         self.restarts = SparkRestarts(settings.max_spark_deaths)
         self.claims = Claims(process=settings.process, lease_ms=settings.lease_ms)
         self.stops: dict[TaskId, TaskStatus] = {}

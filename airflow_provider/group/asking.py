@@ -14,7 +14,6 @@ from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.kafka.wire.messages import JoinRequest, NodeId, SyncRequest
 from airflow_provider.membership.events import (
     CoordinatorFound,
-    Event,
     FindCoordinator,
     HeartbeatAnswered,
     Joined,
@@ -31,6 +30,7 @@ from airflow_provider.membership.events import (
 )
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.member_events import Event
 from airflow_provider.protocol.model import PROTOCOL_TYPE, SubProtocol
 
 log: Final = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -21,21 +21,31 @@ from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.saved import CLASSIC, check_group_protocol
 from airflow_provider.topics.group_topics import GroupTopics
 
+LookBefore = Callable[[KafkaSettings, str, GroupTopics], Awaitable[None]]
+"""With the name of the group, and its topics, read to their ends."""
+
+
+async def all_may_join(_kafka: KafkaSettings, _group_id: str, _topics: GroupTopics) -> None:
+    """:data:`LookBefore` where there is nothing to look for."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocol:
     """The classic protocol as a worker joins by it (:class:`~airflow_provider.group.membership.GroupProtocol`).
 
     :param policy: how an imbalance is resolved while this worker leads
+    :param look_before: called before anybody joins; raises TopicError if nobody may
     """
 
     member: MemberSettings
     policy: Policy
+    look_before: LookBefore = all_may_join
 
     @asynccontextmanager
     async def memberships(
         self, kafka: KafkaSettings, topics: GroupTopics, is_gone: KnowsGone | None
     ) -> AsyncIterator[ClassicMemberships]:
+        await self.look_before(kafka, self.member.group_id, topics)
         async with shared_transport(kafka) as transport:
             # A crowd that waited for its group's topics begins together.
             await transport.turn()

@@ -22,6 +22,7 @@ from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.model import MemberId
 from airflow_provider.protocol.saved import CONNECT, check_group_protocol
+from airflow_provider.records import WorkerPhase
 from airflow_provider.topics.group_topics import GroupTopics
 
 Coordinating = Callable[[KafkaSettings], AbstractAsyncContextManager[object]]
@@ -40,12 +41,14 @@ class DeclarativeProtocol:
 
     :param assignors: what it can run, the preferred one first; none where it asks for one of the coordinator's
     :param slots: how many tasks it runs together; 0: not known
+    :param returns_ms: in what time at most the worker is back if its process ends; None: not known
     :param coordinating: begins before the coordinators of the cluster are looked for
     """
 
     member: DeclarativeSettings
     assignors: tuple[ClientSideAssignor, ...]
     slots: int
+    returns_ms: int | None = None
     coordinating: Coordinating = leaves_it_to_others
 
     @asynccontextmanager
@@ -53,22 +56,30 @@ class DeclarativeProtocol:
         self,
         kafka: KafkaSettings,
         topics: GroupTopics,
-        is_gone: KnowsGone | None,  # noqa: ARG002  # nobody waits
+        is_gone: KnowsGone | None,
     ) -> AsyncIterator[DeclarativeMemberships]:
         async with self.coordinating(kafka), shared_channel(kafka) as channel:
-            yield DeclarativeMemberships(self, channel, topics)
+            yield DeclarativeMemberships(self, channel, topics, is_gone)
 
 
 class DeclarativeMemberships:
     """Makes them (:class:`~airflow_provider.group.membership.Memberships`).
 
     :param topics: of the group, read to their ends
+    :param is_gone: whose process has surely ended; None: from here nothing is seen of others
     """
 
-    def __init__(self, protocol: DeclarativeProtocol, channel: RequestChannel, topics: GroupTopics) -> None:
+    def __init__(
+        self,
+        protocol: DeclarativeProtocol,
+        channel: RequestChannel,
+        topics: GroupTopics,
+        is_gone: KnowsGone | None = None,
+    ) -> None:
         self._protocol: Final = protocol
         self._channel: Final = channel
         self._topics: Final = topics
+        self._is_gone: Final = is_gone
 
     def make(self, listener: MembershipListener, saved: Saved | None) -> DeclarativeMember:
         settings = self._protocol.member
@@ -84,13 +95,27 @@ class DeclarativeMemberships:
             member_id=state.member_id,
             url=settings.url,
             slots=self._protocol.slots,
+            returns_ms=self._protocol.returns_ms,
         )
         return DeclarativeMember(
-            state, self._channel, self._topics, listener, assignors, opening=Started if saved is None else Resumed
+            state,
+            self._channel,
+            self._topics,
+            listener,
+            assignors,
+            opening=Started if saved is None else Resumed,
+            former=self._former() if saved is None else None,
         )
 
     def taken_over(self, saved: Saved) -> Saved:
         return taken_over(saved, self._new_id())
+
+    def _former(self) -> MemberId | None:
+        """Who had the worker's name before, and has ended without a word. What is deferred lives on in a triggerer."""
+        last = self._topics.status.workers.get(self._protocol.member.worker)
+        if last is None or self._is_gone is None or last.state in (WorkerPhase.LEFT, WorkerPhase.DEFERRED):
+            return None
+        return last.member_id or None if self._is_gone(last) else None
 
     def _new_id(self) -> MemberId:
         """Kept as long as the membership lasts; whoever has the worker's name next has another one."""

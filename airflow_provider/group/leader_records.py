@@ -64,6 +64,13 @@ class LeaderRecords:
             log.warning(
                 "group %s: the record of epoch %d was not written: %s", self._topics.group, record.epoch, failed
             )
+        except asyncio.CancelledError:
+            log.warning(
+                "group %s: the record of epoch %d was not confirmed before its leader ended, and may be lost",
+                self._topics.group,
+                record.epoch,
+            )
+            raise
 
     async def _mend(self) -> None:
         try:

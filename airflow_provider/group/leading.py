@@ -14,21 +14,21 @@ from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, Limits
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.group.free_slots import drained, nobody_stays
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.leading.call import Call
 from airflow_provider.leading.causes import names_in_short
 from airflow_provider.leading.leader import lead
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
+from airflow_provider.ledger.free_slots import drained, nobody_stays
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import configured, revocation_rank
+from airflow_provider.ledger.progress import configured, revocation_rank, spoken_epoch
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import AssignmentComputed, JoinedMember, PerformAssignment
 from airflow_provider.membership.record import ClassicRecord, newer
 from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.records import TaskState, TaskStatus, WorkerStatus
+from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
+from airflow_provider.records import TaskState, WorkerStatus
 from airflow_provider.topics.group_topics import GroupTopics
 
 log: Final = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def gather_call(
         reason=command.reason,
         revocation_rank=revocation_rank(status.tasks),
         ended=frozenset(task for task, word in status.tasks.items() if word.state.final) - wanted,
-        spoken_epoch=_spoken_epoch(status),
+        spoken_epoch=spoken_epoch(status),
         jobs_end=jobs.offset,
         named=frozenset(WorkerId(member.instance_id) for member in command.members if member.instance_id is not None),
         absent={} if last is None else absences(command.members, last, status.workers),
@@ -110,12 +110,6 @@ def said_ready(members: Iterable[JoinedMember], workers: Mapping[WorkerId, Worke
 def last_round(status: StatusSnapshot) -> ClassicRecord | None:
     """The group's record, if a group of this protocol has written it."""
     return status.group if isinstance(status.group, ClassicRecord) else None
-
-
-def _spoken_epoch(status: StatusSnapshot) -> Epoch:
-    """Of tasks, too: a worker that outlived the topics may have spoken of them in those made anew, before it ended."""
-    words: Iterable[WorkerStatus | TaskStatus] = chain(status.workers.values(), status.tasks.values())
-    return max((word.epoch for word in words), default=Epoch(0))
 
 
 async def assign(
@@ -191,7 +185,7 @@ def learned_for_nothing(jobs: JobsSnapshot, status: StatusSnapshot) -> str | Non
 
 def later_epoch(status: StatusSnapshot) -> str | None:
     """Why what the workers say would not be believed; None if it is. Only a round of a higher epoch helps."""
-    if status.group is None or _spoken_epoch(status) <= status.group.epoch:
+    if status.group is None or spoken_epoch(status) <= status.group.epoch:
         return None
     return "somebody spoke in a later epoch than that of the last round"
 

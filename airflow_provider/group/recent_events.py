@@ -8,9 +8,10 @@ from enum import Enum
 from typing import Final
 
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.membership.events import ArmTimer, Command, Event, HeartbeatAnswered, SendHeartbeat, TimerFired
+from airflow_provider.membership.events import HeartbeatAnswered, SendHeartbeat
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.member_events import ArmTimer, Command, Event, TimerFired
 from airflow_provider.protocol.model import TaskId
 
 _KEPT: Final = 30

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from airflow_provider.declarative.wire.apis import Reply, ReplyBody, RequestBody
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.topics.worker_requests import WorkerRequests
+from airflow_provider.topics.worker_requests import APPEAR_S, WorkerRequests
 
 _NUMBERS: Final = 2**31
 """So many correlation ids there are. A coordinator ignores what has a lower one than it has seen before."""
@@ -42,9 +42,11 @@ class KafkaChannel:
         self._numbers: Final = count(1)
         self._requests: Final = WorkerRequests(settings, heard=self._heard, failed=self._failed)
 
-    async def open(self) -> None:
-        """:raises TopicError: the topics are not there, can't be used, or no broker answers"""
-        await asyncio.to_thread(self._requests.open)
+    async def open(self, *, appear_s: float = APPEAR_S) -> None:
+        """:param appear_s: so long the topics may be missing: who makes them may start together with this
+        :raises TopicError: the topics are not there, can't be used, or no broker answers
+        """
+        await asyncio.to_thread(self._requests.open, appear_s=appear_s)
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self._requests.close)
@@ -57,7 +59,9 @@ class KafkaChannel:
             self._requests.send(body, correlation_id=number)
             return await asyncio.wait_for(answered, timeout_s)
         except (TimeoutError, asyncio.TimeoutError):
-            raise NoReplyError(f"no coordinator replied within {timeout_s:g} s") from None
+            raise NoReplyError(
+                f"no coordinator replied within {timeout_s:.3g} s; if none runs, start one: cospark coordinator"
+            ) from None
         finally:
             del self._waiting[number]
 

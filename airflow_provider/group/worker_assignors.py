@@ -16,7 +16,8 @@ from airflow_provider.declarative_membership.record import DeclarativeRecord, re
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.progress import revocation_rank
-from airflow_provider.protocol.model import ConfigOffset, MemberId, WorkerId
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, MemberId, WorkerId
 from airflow_provider.topics.group_topics import GroupTopics
 
 log: Final = logging.getLogger(__name__)
@@ -30,6 +31,7 @@ class WorkerAssignors:
 
     :param assignors: the preferred one first; none where the coordinator computes by itself
     :param slots: how many tasks the worker runs together
+    :param returns_ms: in what time at most it is back if its process ends; None: not known
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class WorkerAssignors:
         member_id: MemberId,
         url: str,
         slots: int,
+        returns_ms: int | None,
     ) -> None:
         self._assignors: Final = assignors
         self._topics: Final = topics
@@ -48,9 +51,11 @@ class WorkerAssignors:
         self._member_id: Final = member_id
         self._url: Final = url
         self._slots: Final = slots
+        self._returns_ms: Final = returns_ms
 
     def said(self, delay_over_ms: int) -> tuple[Assignor, ...]:
-        """What they say now, by the worker's own record, if this membership has written it.
+        """What they say now, by the worker's own record, if this membership has written it. Until then by what the
+        record will say: another word makes another assignment.
 
         :param delay_over_ms: when the last delay was over that this member has asked after; 0: none was
         """
@@ -59,7 +64,7 @@ class WorkerAssignors:
         facts = WorkerFacts(
             url=self._url,
             slots=self._slots if mine is None else mine.slots,
-            returns_ms=None if mine is None else mine.returns_ms,
+            returns_ms=self._returns_ms if mine is None else mine.returns_ms,
             leaving=None if mine is None else mine.left or (LeaveReason.DRAINED if mine.drains else None),
             delay_over_ms=delay_over_ms,
         )
@@ -76,14 +81,14 @@ class WorkerAssignors:
     async def compute(self, command: ComputeAssignment) -> AssignmentComputed:
         """Run the selected one, in a thread if there is much to assign. An assignor that fails is told as its error."""
         prepared, assignors = command.prepared, self._assignors
-        statuses = self._topics.status.tasks
+        status = self._topics.status
         at_ms, offset = wall_ms(), self._topics.jobs.offset
 
         def assign() -> AssignmentComputed:
-            rank = revocation_rank(statuses)
+            rank = revocation_rank(status.tasks)
             group = group_of(prepared, computing=self._member_id, now_ms=at_ms, revocation_rank=rank)
             assignment = assigned_by(assignors, prepared.assignor_name, group)
-            record = None if assignment.error else self._record(group, assignment, prepared.group_epoch, offset)
+            record = None if assignment.error else self._record(group, assignment, prepared.group_epoch, offset, status)
             return AssignmentComputed(
                 now_ms=now_ms(),
                 seq=command.seq,
@@ -105,7 +110,17 @@ class WorkerAssignors:
         return min((at_ms for one in self._assignors if (at_ms := one.on_assignment(target)) is not None), default=0)
 
     def _record(
-        self, group: Group, assignment: Assignment, epoch: GroupEpoch, offset: ConfigOffset
+        self, group: Group, assignment: Assignment, epoch: GroupEpoch, offset: ConfigOffset, status: StatusSnapshot
     ) -> DeclarativeRecord:
-        asks_at_ms = self._asks_at_ms(assignment.members[self._member_id])
-        return record_of(group, assignment, epoch=epoch, config_offset=offset, asks_at_ms=asks_at_ms)
+        had = NO_TASKS.union(*(one.target.tasks for one in group.members.values()))
+        return record_of(
+            group,
+            assignment,
+            epoch=epoch,
+            config_offset=offset,
+            asks_at_ms=self._asks_at_ms(assignment.members[self._member_id]),
+            before=status.group,
+            done=frozenset(
+                task for task in had - group.configured if (last := status.tasks.get(task)) and last.state.final
+            ),
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
@@ -23,6 +23,7 @@ from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.rights import RETRIER, STOPPER, Needs
 
 if TYPE_CHECKING:
+    from airflow_provider.group.configuring import GroupSetting
     from airflow_provider.ledger.jobs_view import JobsSnapshot
     from airflow_provider.ledger.status_view import StatusSnapshot
     from airflow_provider.topics.group_topics import GroupTopics, Submission
@@ -164,6 +165,23 @@ class SparkGroupHook(BaseHook):
         if plan is None:
             raise ScaleError("there is no such group")
         return plan
+
+    # ---- declarative groups
+
+    def configure_group(
+        self, group: str, changes: Mapping[str, int] | None = None, *, reset: Iterable[str] = ()
+    ) -> Mapping[str, GroupSetting]:
+        """Set how a declarative group is coordinated: all of it, or nothing. Without a change, look at it.
+
+        :param changes: milliseconds by name: ``session_timeout_ms``, ``heartbeat_interval_ms``, ``max_delay_ms``
+        :param reset: the names of those that get the coordinators' default again
+        :returns: what holds now, by name
+        :raises GroupConfigError: if a value is refused; says what is wrong and what to do
+        :raises TopicError: if no coordinator can be asked, or none has answered
+        """
+        from airflow_provider.group.configuring import configure_group
+
+        return self._run(lambda settings: configure_group(settings, group, changes or {}, frozenset(reset)))
 
     # ---- what becomes of them
 

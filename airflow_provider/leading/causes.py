@@ -47,20 +47,23 @@ def cause_of(
     last: ClassicRecord | None,
     *,
     now_ms: int,
+    wishes: str = "",
     otherwise: str,
 ) -> Cause:
     """Why the group rebalances, as far as it shows.
 
     :param absent: what workers that were in the last round have said of their absence
+    :param wishes: what members have joined for, by what they say of themselves
     :param otherwise: what made the leader join, where nothing else is known
     """
     if last is None:
-        return Cause(reason="; ".join(_came(members, frozenset())) or otherwise)
-    step = _step(last, now_ms) or (otherwise if otherwise in _STEPS else "")
-    new = "; ".join(_changes(members, absent, last))
+        return Cause(reason="; ".join(_came(members, frozenset())) or wishes or otherwise)
+    asked = wishes or otherwise
+    step = _step(last, now_ms) or (asked if asked in _STEPS else "")
+    new = "; ".join(_changes(members, absent, last)) or (wishes if wishes != _newest(last) else "")
     if step and not new:
         return Cause(reason=last.reason or step, step=step)
-    new = new or (_restarted(members, last) if otherwise in _SAYS_LITTLE else "") or otherwise
+    new = new or (_restarted(members, last) if asked in _SAYS_LITTLE else "") or asked
     return Cause(reason=f"{new}{_BEFORE}{_origin(last)}" if _goes_on(last) else new)
 
 
@@ -76,6 +79,11 @@ def _step(last: ClassicRecord, now_ms: int) -> str:
     if 0 < last.deadline_ms <= now_ms:
         return DELAY_OVER if last.memory.ends_ms else "the next tasks may move"
     return ""
+
+
+def _newest(last: ClassicRecord) -> str:
+    """What the last round was for. Members repeat a wish until it has come true."""
+    return last.reason.partition(_BEFORE)[0]
 
 
 def _origin(last: ClassicRecord) -> str:

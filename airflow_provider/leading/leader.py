@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider.assignors import cooperative, eager
+from airflow_provider.assignors import weights
 from airflow_provider.assignors.learners.model import LearnerAssignment
 from airflow_provider.assignors.model import GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.shares import without
@@ -17,6 +17,7 @@ from airflow_provider.leading.causes import FOR_WHAT_WAITS, Cause, cause_of
 from airflow_provider.leading.unchanged_rounds import IN_A_ROW_MS
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord, epoch_of
+from airflow_provider.protocol.bridge import BRIDGE, stands_for
 from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.extensible import ExtensibleAssignment
 from airflow_provider.protocol.model import (
@@ -79,7 +80,7 @@ def lead(call: Call) -> LeaderAnswer:
         return LeaderAnswer(assignments=assignments, record=None, unreadable=unreadable, unbelievable=unbelievable)
 
     said = extensible_round.wishes(states, call.last_record) if call.protocol is SubProtocol.EXTENSIBLE else ""
-    cause = cause_of(names, call.absent, call.last_record, now_ms=call.now_ms, otherwise=said or call.reason)
+    cause = cause_of(names, call.absent, call.last_record, now_ms=call.now_ms, wishes=said, otherwise=call.reason)
     answers, record = _lead(call, names, leader, states, header, cause)
     assignments = {member_id: codec.encode_assignment(answers[name]) for name, member_id in names.items()}
     return LeaderAnswer(assignments=assignments, record=record, unreadable=unreadable, unbelievable=unbelievable)
@@ -197,9 +198,13 @@ def _name(member: JoinedMember) -> WorkerId:
 
 def _decide(call: Call, states: Mapping[WorkerId, WorkerState], cause: Cause) -> GroupAssignment:
     if call.protocol is SubProtocol.DEFAULT:
-        return _decide_eagerly(call, frozenset(states))
+        return _decide_eagerly(call, frozenset(states), _weights(states))
     known, memory = _known(call, {name: state.owned for name, state in states.items()}, cause)
-    return cooperative.assign(known, memory, policy=call.policy)
+    return weights.assign(known, memory, policy=call.policy, weights=_weights(states))
+
+
+def _weights(states: Mapping[WorkerId, WorkerState]) -> weights.Weights:
+    return {BRIDGE: stands_for(states[BRIDGE].url)} if BRIDGE in states else {}
 
 
 def _known(call: Call, owned: Mapping[WorkerId, Tasks], cause: Cause) -> tuple[Round, Memory]:
@@ -237,12 +242,12 @@ def _memory(call: Call) -> tuple[Memory, GenerationId]:
     return record.memory, call.last_completed
 
 
-def _decide_eagerly(call: Call, members: frozenset[WorkerId]) -> GroupAssignment:
+def _decide_eagerly(call: Call, members: frozenset[WorkerId], of_each: weights.Weights) -> GroupAssignment:
     """Deal everything out, but in the first round after a cooperative one nothing: the members joined it with their
     tasks running, and stop them only now (KIP-415, downgrade). They join again, and get theirs in the next round.
     """
     last = call.last_record
-    target = assigned = eager.assign(members, call.configured)
+    target = assigned = weights.assign_eagerly(members, call.configured, of_each)
     if not _all_have_stopped(call):
         target, assigned = dict.fromkeys(members, NO_TASKS), _to_be_stopped(call)
     before = {} if last is None else {task: worker for worker, tasks in last.assignment.items() for task in tasks}

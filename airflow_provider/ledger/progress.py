@@ -6,11 +6,13 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import chain
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import TaskId, Tasks, WorkerId, labelled, planner_of
+from airflow_provider.protocol.bridge import BRIDGE
+from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId, labelled, planner_of
 from airflow_provider.records import (
     JobDefinition,
     PlanRecord,
@@ -108,7 +110,7 @@ def _effective_state(last: TaskStatus | None, owner: WorkerId | None, status: St
         return TaskState.UNASSIGNED if owner is None else TaskState.PENDING
     if owner is None or status.group is None or last.state.final or last.epoch >= status.group.epoch:
         return last.state
-    here = last.worker == owner and last.state not in (TaskState.STOPPED, TaskState.UNASSIGNED)
+    here = owner in (last.worker, BRIDGE) and last.state not in (TaskState.STOPPED, TaskState.UNASSIGNED)
     return last.state if here else TaskState.PENDING
 
 
@@ -275,3 +277,12 @@ def revocation_rank(statuses: Statuses) -> dict[TaskId, int]:
         for task, status in statuses.items()
         if status.state is TaskState.RUNNING
     }
+
+
+def spoken_epoch(status: StatusSnapshot) -> Epoch:
+    """The highest epoch in which anybody has spoken, of itself or of a task; 0: nobody has.
+
+    Of tasks, too: a worker that outlived the topics may have spoken of them in those made anew, before it ended.
+    """
+    words: Iterator[WorkerStatus | TaskStatus] = chain(status.workers.values(), status.tasks.values())
+    return max((word.epoch for word in words), default=Epoch(0))

@@ -1,7 +1,8 @@
-"""What a member hears (events) and what it wants done (commands).
+"""What a member of a classic group hears (events) and what it wants done (commands), with
+:mod:`airflow_provider.protocol.member_events`, which any group protocol has.
 
-Every event carries ``now_ms``, the caller's monotonic clock. A command that sends a request carries ``seq``; who
-answers it gives the same number back: so a late answer to an older request is not taken for the one waited for.
+A command that sends a request carries ``seq``; who answers it gives the same number back: so a late answer to
+an older request is not taken for the one waited for.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from enum import Enum
 
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.member_events import Command, Event
 from airflow_provider.protocol.model import (
     NO_TASKS,
     ConfigOffset,
@@ -48,18 +50,15 @@ class JoinedMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something happened at ``now_ms`` (monotonic milliseconds)."""
-
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Started(Event):
-    """The worker's process is up and has read the jobs topic up to ``config_offset``."""
+    """The worker's process is up and has read the jobs topic up to ``config_offset``.
+
+    :param spoken_epoch: the highest one in which the status topic has any worker speak; 0: in none
+    """
 
     config_offset: ConfigOffset
     predecessor: Predecessor = Predecessor.UNKNOWN
+    spoken_epoch: Epoch = Epoch(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +66,12 @@ class Resumed(Event):
     """The membership goes on in another process; its state was saved in the one before.
 
     :param predecessor: what is known of the worker's next process by that name, for a membership that must join anew
+    :param spoken_epoch: as in :class:`Started`
     """
 
     config_offset: ConfigOffset
     predecessor: Predecessor = Predecessor.GONE
+    spoken_epoch: Epoch = Epoch(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,31 +153,10 @@ class RecordRead(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigAdvanced(Event):
-    """The jobs topic has been read up to ``config_offset``."""
-
-    config_offset: ConfigOffset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceWanted(Event):
     """What is configured, or who has room, differs from what the leader last assigned."""
 
     reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TasksStopped(Event):
-    """Tasks that were told to stop have stopped."""
-
-    tasks: Tasks
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TasksFinished(Event):
-    """Tasks came to their own end, and the status topic says so."""
-
-    tasks: Tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,15 +186,12 @@ class LeaveSoonRequested(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimerFired(Event):
-    """The time asked for by :class:`ArmTimer` has come."""
+class UrlChanged(Event):
+    """The worker has another url to say of itself, and the group shall go round with it: a member whose metadata differ
+    from those of its last join makes the coordinator rebalance.
+    """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaveRequested(Event):
-    """The worker shall leave the group for good."""
-
-    reason: str
+    url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,11 +202,6 @@ class Left(Event):
 
 
 # ---- commands
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """Something that the member's driver shall do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,22 +272,6 @@ class SendLeave(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartTasks(Command):
-    """Run these; they are this worker's from ``epoch`` on."""
-
-    tasks: Tasks
-    epoch: Epoch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopTasks(Command):
-    """Stop these, started or not, and answer with :class:`TasksStopped` when they have stopped."""
-
-    tasks: Tasks
-    reason: StopReason
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StartLearning(Command):
     """Make these ready to run, and tell of it by :class:`LearningProgressed`. One that this member then owns is started
     or stopped as any other.
@@ -337,37 +293,7 @@ class MayLeave(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmTimer(Command):
-    """Feed :class:`TimerFired` at ``at_ms`` (monotonic); replaces the time asked for before."""
-
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishGroup(Command):
     """Write the ``group`` record: this member led, and its assignment has reached the coordinator."""
 
     record: ClassicRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishAssignment(Command):
-    """Say in the worker's own record what it has by now, in which epoch."""
-
-    epoch: Epoch
-    owned: Tasks
-    revoking: Tasks
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fail(Command):
-    """The membership has ended against the worker's will."""
-
-    error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Warn(Command):
-    """Something that people should read about, but that the member copes with."""
-
-    message: str

@@ -13,7 +13,6 @@ from airflow_provider.membership.events import (
     Started,
     StartLearning,
     Synced,
-    Warn,
 )
 from airflow_provider.membership.join_reasons import HAVE_STOPPED, STARTS
 from airflow_provider.membership.learning import adopt_target, learn_nothing, leave_unheard
@@ -24,6 +23,7 @@ from airflow_provider.membership.transition import Transition
 from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.extensible import ExtensibleAssignment
 from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.member_events import Warn
 from airflow_provider.protocol.model import (
     NO_TASKS,
     UNKNOWN_MEMBER_ID,
@@ -40,6 +40,7 @@ def on_started(member: Transition, event: Started) -> None:
     member.set(
         phase=Phase.UNJOINED,
         config_offset=event.config_offset,
+        spoken_epoch=event.spoken_epoch,
         predecessor=event.predecessor,
         rejoin_reason=STARTS,
     )
@@ -64,6 +65,7 @@ def on_resumed(member: Transition, event: Resumed) -> None:
     member.set(
         phase=Phase.UNJOINED if joins else Phase.STABLE,
         config_offset=event.config_offset,
+        spoken_epoch=event.spoken_epoch,
         owned=owned,
         held=owned,
         rejoin_reason=state.rejoin_reason or (None if known else "a worker goes on in another process"),
@@ -197,11 +199,14 @@ def _adopt_nothing(member: Transition, assignment: Assignment | ExtensibleAssign
 def _complete(member: Transition, assignment: Assignment | ExtensibleAssignment) -> None:
     """This round is known to be the group's last one; from here on this member is in it.
 
-    Its epoch is above the last one that this member was in, whatever records have got lost on the way.
+    Its epoch is above the last one that this member was in, whatever records have got lost on the way. Where no round
+    of this protocol is known, it is above all in which anybody had spoken: the group may have been a declarative one.
     """
     state = member.state
     again = (state.generation, assignment.leader) == (state.last_completed, state.last_leader)
     least = state.epoch if again else Epoch(state.epoch + 1)
+    if state.record is None:
+        least = max(least, Epoch(state.spoken_epoch + 1))
     said = assignment.epoch if isinstance(assignment, ExtensibleAssignment) else None
     member.set(
         epoch=max(epoch_of(state.generation, assignment.leader, state.record) if said is None else said, least),

@@ -49,22 +49,16 @@ longer knows is not at its end: it stops everything and joins anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TypeVar, cast
+from collections.abc import Mapping
 
 from airflow_provider.membership import joining, learning, reactions, staying
 from airflow_provider.membership.events import (
     AssignmentComputed,
-    Command,
-    ConfigAdvanced,
     CoordinatorFound,
-    Event,
     HeartbeatAnswered,
     Joined,
     LearnersReady,
     LearningProgressed,
-    LeaveRequested,
     LeaveSoonRequested,
     Left,
     RebalanceWanted,
@@ -74,37 +68,20 @@ from airflow_provider.membership.events import (
     Resumed,
     Started,
     Synced,
+    UrlChanged,
+)
+from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.membership.transition import Transition
+from airflow_provider.protocol.member_events import (
+    Command,
+    ConfigAdvanced,
+    Event,
+    LeaveRequested,
     TasksFinished,
     TasksStopped,
     TimerFired,
 )
-from airflow_provider.membership.state import MemberState, Phase
-from airflow_provider.membership.transition import Transition
-from airflow_provider.protocol.model import LocalProtocolError
-
-E = TypeVar("E", bound=Event)
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """What an event does in a phase: its handler, and the phases in which that may end."""
-
-    event: type[Event]
-    handler: Callable[[Transition, Event], None]
-    leads_to: frozenset[Phase]
-
-
-def _on(event: type[E], handler: Callable[[Transition, E], None], *phases: Phase) -> Rule:
-    """A handler is called with the event of its rule only; that it takes that one, is checked here."""
-    return Rule(event, cast("Callable[[Transition, Event], None]", handler), frozenset(phases))
-
-
-def _rules(*rules: Rule) -> Mapping[type[Event], Rule]:
-    return {rule.event: rule for rule in rules}
-
-
-def _late(_member: Transition, _event: Event) -> None:
-    """An answer that nobody waits for any more, or news that this phase has no use for."""
+from airflow_provider.protocol.member_machine import Rules, apply, late, on, rules
 
 
 def _note_config(member: Transition, event: ConfigAdvanced) -> None:
@@ -122,133 +99,139 @@ _FENCED = Phase.FENCED
 _FAILED = Phase.FAILED
 
 
-def _ended(phase: Phase) -> Mapping[type[Event], Rule]:
-    return _rules(
-        _on(TasksStopped, staying.on_tasks_ended_late, phase),
-        _on(TasksFinished, staying.on_tasks_ended_late, phase),
-        _on(CoordinatorFound, _late, phase),
-        _on(RequestFailed, _late, phase),
-        _on(RequestRejected, _late, phase),
-        _on(Joined, _late, phase),
-        _on(AssignmentComputed, _late, phase),
-        _on(Synced, _late, phase),
-        _on(HeartbeatAnswered, _late, phase),
-        _on(RecordRead, _late, phase),
-        _on(ConfigAdvanced, _late, phase),
-        _on(RebalanceWanted, _late, phase),
-        _on(LearningProgressed, _late, phase),
-        _on(LearnersReady, _late, phase),
-        _on(LeaveSoonRequested, _late, phase),
-        _on(TimerFired, _late, phase),
-        _on(LeaveRequested, _late, phase),
-        _on(Left, _late, phase),
+def _ended(phase: Phase) -> Rules[Transition, Phase]:
+    return rules(
+        on(TasksStopped, staying.on_tasks_ended_late, phase),
+        on(TasksFinished, staying.on_tasks_ended_late, phase),
+        on(CoordinatorFound, late, phase),
+        on(RequestFailed, late, phase),
+        on(RequestRejected, late, phase),
+        on(Joined, late, phase),
+        on(AssignmentComputed, late, phase),
+        on(Synced, late, phase),
+        on(HeartbeatAnswered, late, phase),
+        on(RecordRead, late, phase),
+        on(ConfigAdvanced, late, phase),
+        on(RebalanceWanted, late, phase),
+        on(LearningProgressed, late, phase),
+        on(LearnersReady, late, phase),
+        on(LeaveSoonRequested, late, phase),
+        on(UrlChanged, late, phase),
+        on(TimerFired, late, phase),
+        on(LeaveRequested, late, phase),
+        on(Left, late, phase),
     )
 
 
-TRANSITIONS: Mapping[Phase, Mapping[type[Event], Rule]] = {
-    _INITIAL: _rules(
-        _on(Started, joining.on_started, _UNJOINED),
-        _on(Resumed, joining.on_resumed, _UNJOINED, _STABLE),
+TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
+    _INITIAL: rules(
+        on(Started, joining.on_started, _UNJOINED),
+        on(Resumed, joining.on_resumed, _UNJOINED, _STABLE),
     ),
-    _UNJOINED: _rules(
-        _on(CoordinatorFound, joining.on_coordinator_found, _UNJOINED, _PREPARING),
-        _on(RequestFailed, reactions.on_request_failed, _UNJOINED),
-        _on(RequestRejected, reactions.on_request_rejected, _UNJOINED, _FAILED),
-        _on(Joined, _late, _UNJOINED),
-        _on(AssignmentComputed, _late, _UNJOINED),
-        _on(Synced, _late, _UNJOINED),
-        _on(HeartbeatAnswered, staying.on_heartbeat_answered, _UNJOINED, _FENCED, _FAILED),
-        _on(RecordRead, joining.on_record_read, _UNJOINED),
-        _on(ConfigAdvanced, _note_config, _UNJOINED),
-        _on(RebalanceWanted, _late, _UNJOINED),
-        _on(TasksStopped, staying.on_tasks_stopped, _UNJOINED, _PREPARING),
-        _on(TasksFinished, staying.on_tasks_finished, _UNJOINED, _PREPARING),
-        _on(LearningProgressed, learning.on_learning_progressed, _UNJOINED, _PREPARING),
-        _on(LearnersReady, learning.on_learners_ready, _UNJOINED),
-        _on(LeaveSoonRequested, learning.on_leave_soon_requested, _UNJOINED, _PREPARING),
-        _on(TimerFired, staying.on_timer, _UNJOINED, _PREPARING),
-        _on(LeaveRequested, staying.on_leave_requested, _LEAVING, _LEFT),
-        _on(Left, _late, _UNJOINED),
+    _UNJOINED: rules(
+        on(CoordinatorFound, joining.on_coordinator_found, _UNJOINED, _PREPARING),
+        on(RequestFailed, reactions.on_request_failed, _UNJOINED),
+        on(RequestRejected, reactions.on_request_rejected, _UNJOINED, _FAILED),
+        on(Joined, late, _UNJOINED),
+        on(AssignmentComputed, late, _UNJOINED),
+        on(Synced, late, _UNJOINED),
+        on(HeartbeatAnswered, staying.on_heartbeat_answered, _UNJOINED, _FENCED, _FAILED),
+        on(RecordRead, joining.on_record_read, _UNJOINED),
+        on(ConfigAdvanced, _note_config, _UNJOINED),
+        on(RebalanceWanted, late, _UNJOINED),
+        on(TasksStopped, staying.on_tasks_stopped, _UNJOINED, _PREPARING),
+        on(TasksFinished, staying.on_tasks_finished, _UNJOINED, _PREPARING),
+        on(LearningProgressed, learning.on_learning_progressed, _UNJOINED, _PREPARING),
+        on(LearnersReady, learning.on_learners_ready, _UNJOINED),
+        on(LeaveSoonRequested, learning.on_leave_soon_requested, _UNJOINED, _PREPARING),
+        on(UrlChanged, staying.on_url_changed, _UNJOINED),
+        on(TimerFired, staying.on_timer, _UNJOINED, _PREPARING),
+        on(LeaveRequested, staying.on_leave_requested, _LEAVING, _LEFT),
+        on(Left, late, _UNJOINED),
     ),
-    _PREPARING: _rules(
-        _on(CoordinatorFound, _late, _PREPARING),
-        _on(RequestFailed, reactions.on_request_failed, _PREPARING, _UNJOINED),
-        _on(RequestRejected, reactions.on_request_rejected, _PREPARING, _UNJOINED, _FENCED, _FAILED),
-        _on(Joined, joining.on_joined, _PREPARING, _COMPLETING),
-        _on(AssignmentComputed, _late, _PREPARING),
-        _on(Synced, _late, _PREPARING),
-        _on(HeartbeatAnswered, staying.on_heartbeat_answered, _PREPARING, _UNJOINED, _FENCED, _FAILED),
-        _on(RecordRead, joining.on_record_read, _PREPARING),
-        _on(ConfigAdvanced, _note_config, _PREPARING),
-        _on(RebalanceWanted, _late, _PREPARING),
-        _on(TasksStopped, staying.on_tasks_stopped, _PREPARING),
-        _on(TasksFinished, staying.on_tasks_finished, _PREPARING),
-        _on(LearningProgressed, learning.on_learning_progressed, _PREPARING),
-        _on(LearnersReady, learning.on_learners_ready, _PREPARING),
-        _on(LeaveSoonRequested, learning.on_leave_soon_requested, _PREPARING),
-        _on(TimerFired, staying.on_timer, _PREPARING),
-        _on(LeaveRequested, staying.on_leave_requested, _LEAVING, _LEFT),
-        _on(Left, _late, _PREPARING),
+    _PREPARING: rules(
+        on(CoordinatorFound, late, _PREPARING),
+        on(RequestFailed, reactions.on_request_failed, _PREPARING, _UNJOINED),
+        on(RequestRejected, reactions.on_request_rejected, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        on(Joined, joining.on_joined, _PREPARING, _COMPLETING),
+        on(AssignmentComputed, late, _PREPARING),
+        on(Synced, late, _PREPARING),
+        on(HeartbeatAnswered, staying.on_heartbeat_answered, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        on(RecordRead, joining.on_record_read, _PREPARING),
+        on(ConfigAdvanced, _note_config, _PREPARING),
+        on(RebalanceWanted, late, _PREPARING),
+        on(TasksStopped, staying.on_tasks_stopped, _PREPARING),
+        on(TasksFinished, staying.on_tasks_finished, _PREPARING),
+        on(LearningProgressed, learning.on_learning_progressed, _PREPARING),
+        on(LearnersReady, learning.on_learners_ready, _PREPARING),
+        on(LeaveSoonRequested, learning.on_leave_soon_requested, _PREPARING),
+        on(UrlChanged, staying.on_url_changed, _PREPARING),
+        on(TimerFired, staying.on_timer, _PREPARING),
+        on(LeaveRequested, staying.on_leave_requested, _LEAVING, _LEFT),
+        on(Left, late, _PREPARING),
     ),
-    _COMPLETING: _rules(
-        _on(CoordinatorFound, _late, _COMPLETING),
-        _on(RequestFailed, reactions.on_request_failed, _COMPLETING, _UNJOINED),
-        _on(RequestRejected, reactions.on_request_rejected, _COMPLETING, _PREPARING, _UNJOINED, _FENCED, _FAILED),
-        _on(Joined, _late, _COMPLETING),
-        _on(AssignmentComputed, joining.on_assignment_computed, _COMPLETING),
-        _on(Synced, joining.on_synced, _COMPLETING, _STABLE, _PREPARING, _UNJOINED),
-        _on(HeartbeatAnswered, staying.on_heartbeat_answered, _COMPLETING, _PREPARING, _UNJOINED, _FENCED, _FAILED),
-        _on(RecordRead, joining.on_record_read, _COMPLETING),
-        _on(ConfigAdvanced, _note_config, _COMPLETING),
-        _on(RebalanceWanted, _late, _COMPLETING),
-        _on(TasksStopped, staying.on_tasks_stopped, _COMPLETING),
-        _on(TasksFinished, staying.on_tasks_finished, _COMPLETING),
-        _on(LearningProgressed, learning.on_learning_progressed, _COMPLETING),
-        _on(LearnersReady, learning.on_learners_ready, _COMPLETING),
-        _on(LeaveSoonRequested, learning.on_leave_soon_requested, _COMPLETING),
-        _on(TimerFired, staying.on_timer, _COMPLETING, _UNJOINED),
-        _on(LeaveRequested, staying.on_leave_requested, _LEAVING),
-        _on(Left, _late, _COMPLETING),
+    _COMPLETING: rules(
+        on(CoordinatorFound, late, _COMPLETING),
+        on(RequestFailed, reactions.on_request_failed, _COMPLETING, _UNJOINED),
+        on(RequestRejected, reactions.on_request_rejected, _COMPLETING, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        on(Joined, late, _COMPLETING),
+        on(AssignmentComputed, joining.on_assignment_computed, _COMPLETING),
+        on(Synced, joining.on_synced, _COMPLETING, _STABLE, _PREPARING, _UNJOINED),
+        on(HeartbeatAnswered, staying.on_heartbeat_answered, _COMPLETING, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        on(RecordRead, joining.on_record_read, _COMPLETING),
+        on(ConfigAdvanced, _note_config, _COMPLETING),
+        on(RebalanceWanted, late, _COMPLETING),
+        on(TasksStopped, staying.on_tasks_stopped, _COMPLETING),
+        on(TasksFinished, staying.on_tasks_finished, _COMPLETING),
+        on(LearningProgressed, learning.on_learning_progressed, _COMPLETING),
+        on(LearnersReady, learning.on_learners_ready, _COMPLETING),
+        on(LeaveSoonRequested, learning.on_leave_soon_requested, _COMPLETING),
+        on(UrlChanged, staying.on_url_changed, _COMPLETING),
+        on(TimerFired, staying.on_timer, _COMPLETING, _UNJOINED),
+        on(LeaveRequested, staying.on_leave_requested, _LEAVING),
+        on(Left, late, _COMPLETING),
     ),
-    _STABLE: _rules(
-        _on(CoordinatorFound, joining.on_coordinator_found, _STABLE, _PREPARING),
-        _on(RequestFailed, reactions.on_request_failed, _STABLE),
-        _on(RequestRejected, reactions.on_request_rejected, _STABLE, _FAILED),
-        _on(Joined, _late, _STABLE),
-        _on(AssignmentComputed, _late, _STABLE),
-        _on(Synced, _late, _STABLE),
-        _on(HeartbeatAnswered, staying.on_heartbeat_answered, _STABLE, _PREPARING, _UNJOINED, _FENCED, _FAILED),
-        _on(RecordRead, joining.on_record_read, _STABLE, _PREPARING),
-        _on(ConfigAdvanced, staying.on_config_advanced, _STABLE, _PREPARING),
-        _on(RebalanceWanted, staying.on_rebalance_wanted, _STABLE, _PREPARING),
-        _on(TasksStopped, staying.on_tasks_stopped, _STABLE, _PREPARING),
-        _on(TasksFinished, staying.on_tasks_finished, _STABLE, _PREPARING),
-        _on(LearningProgressed, learning.on_learning_progressed, _STABLE, _PREPARING),
-        _on(LearnersReady, learning.on_learners_ready, _STABLE),
-        _on(LeaveSoonRequested, learning.on_leave_soon_requested, _STABLE, _PREPARING),
-        _on(TimerFired, staying.on_timer, _STABLE, _PREPARING),
-        _on(LeaveRequested, staying.on_leave_requested, _LEAVING),
-        _on(Left, _late, _STABLE),
+    _STABLE: rules(
+        on(CoordinatorFound, joining.on_coordinator_found, _STABLE, _PREPARING),
+        on(RequestFailed, reactions.on_request_failed, _STABLE),
+        on(RequestRejected, reactions.on_request_rejected, _STABLE, _FAILED),
+        on(Joined, late, _STABLE),
+        on(AssignmentComputed, late, _STABLE),
+        on(Synced, late, _STABLE),
+        on(HeartbeatAnswered, staying.on_heartbeat_answered, _STABLE, _PREPARING, _UNJOINED, _FENCED, _FAILED),
+        on(RecordRead, joining.on_record_read, _STABLE, _PREPARING),
+        on(ConfigAdvanced, staying.on_config_advanced, _STABLE, _PREPARING),
+        on(RebalanceWanted, staying.on_rebalance_wanted, _STABLE, _PREPARING),
+        on(TasksStopped, staying.on_tasks_stopped, _STABLE, _PREPARING),
+        on(TasksFinished, staying.on_tasks_finished, _STABLE, _PREPARING),
+        on(LearningProgressed, learning.on_learning_progressed, _STABLE, _PREPARING),
+        on(LearnersReady, learning.on_learners_ready, _STABLE),
+        on(LeaveSoonRequested, learning.on_leave_soon_requested, _STABLE, _PREPARING),
+        on(UrlChanged, staying.on_url_changed, _STABLE, _PREPARING),
+        on(TimerFired, staying.on_timer, _STABLE, _PREPARING),
+        on(LeaveRequested, staying.on_leave_requested, _LEAVING),
+        on(Left, late, _STABLE),
     ),
-    _LEAVING: _rules(
-        _on(CoordinatorFound, staying.on_coordinator_found_while_leaving, _LEAVING, _LEFT),
-        _on(RequestFailed, reactions.on_request_failed, _LEAVING),
-        _on(RequestRejected, reactions.on_rejected_while_leaving, _LEAVING, _LEFT),
-        _on(Joined, _late, _LEAVING),
-        _on(AssignmentComputed, _late, _LEAVING),
-        _on(Synced, _late, _LEAVING),
-        _on(HeartbeatAnswered, staying.on_heartbeat_answered, _LEAVING, _FENCED, _FAILED),
-        _on(RecordRead, _late, _LEAVING),
-        _on(ConfigAdvanced, _late, _LEAVING),
-        _on(RebalanceWanted, _late, _LEAVING),
-        _on(TasksStopped, staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
-        _on(TasksFinished, staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
-        _on(LearningProgressed, _late, _LEAVING),
-        _on(LearnersReady, _late, _LEAVING),
-        _on(LeaveSoonRequested, _late, _LEAVING),
-        _on(TimerFired, staying.on_timer_while_leaving, _LEAVING, _LEFT),
-        _on(LeaveRequested, _late, _LEAVING),
-        _on(Left, staying.on_left, _LEAVING, _LEFT),
+    _LEAVING: rules(
+        on(CoordinatorFound, staying.on_coordinator_found_while_leaving, _LEAVING, _LEFT),
+        on(RequestFailed, reactions.on_request_failed, _LEAVING),
+        on(RequestRejected, reactions.on_rejected_while_leaving, _LEAVING, _LEFT),
+        on(Joined, late, _LEAVING),
+        on(AssignmentComputed, late, _LEAVING),
+        on(Synced, late, _LEAVING),
+        on(HeartbeatAnswered, staying.on_heartbeat_answered, _LEAVING, _FENCED, _FAILED),
+        on(RecordRead, late, _LEAVING),
+        on(ConfigAdvanced, late, _LEAVING),
+        on(RebalanceWanted, late, _LEAVING),
+        on(TasksStopped, staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
+        on(TasksFinished, staying.on_task_ended_while_leaving, _LEAVING, _LEFT),
+        on(LearningProgressed, late, _LEAVING),
+        on(LearnersReady, late, _LEAVING),
+        on(LeaveSoonRequested, late, _LEAVING),
+        on(UrlChanged, late, _LEAVING),
+        on(TimerFired, staying.on_timer_while_leaving, _LEAVING, _LEFT),
+        on(LeaveRequested, late, _LEAVING),
+        on(Left, staying.on_left, _LEAVING, _LEFT),
     ),
     _LEFT: _ended(_LEFT),
     _FENCED: _ended(_FENCED),
@@ -262,15 +245,6 @@ def handle(state: MemberState, event: Event) -> tuple[MemberState, list[Command]
     :return: the next state, and the commands to carry out in their order
     :raises LocalProtocolError: for an event that cannot happen in this phase: the driver's mistake
     """
-    rule = TRANSITIONS[state.phase].get(type(event))
-    if rule is None:
-        raise LocalProtocolError(f"{type(event).__name__} while {state.phase.value}: {event}")
     member = Transition(state, event.now_ms)
-    rule.handler(member, event)
-    if member.state.phase not in rule.leads_to:
-        after = member.state.phase.value
-        raise LocalProtocolError(
-            f"{type(event).__name__} while {state.phase.value} led to {after}, which its rule excludes"
-        )
-    member.arm()
+    apply(TRANSITIONS, member, event)
     return member.state, member.commands

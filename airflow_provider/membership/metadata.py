@@ -7,7 +7,15 @@ from airflow_provider.protocol import extensible
 from airflow_provider.protocol.embedded import CONNECTS, EXTENSIBLE
 from airflow_provider.protocol.extensible import ExtensibleState
 from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import NO_TASKS, Assignment, SubProtocol, Tasks, WorkerState
+from airflow_provider.protocol.model import (
+    NO_GENERATION,
+    NO_TASKS,
+    UNKNOWN_MEMBER_ID,
+    Assignment,
+    SubProtocol,
+    Tasks,
+    WorkerState,
+)
 from airflow_provider.protocol.packed_tasks import PackedTasks
 
 
@@ -30,7 +38,7 @@ def _extensible(state: MemberState, now_ms: int) -> bytes:
     ready = state.lessons.ready(state.settings.ready_from)
     return EXTENSIBLE.encode_metadata(
         ExtensibleState(
-            url=state.settings.url,
+            url=state.settings.url if state.url is None else state.url,
             config_offset=state.config_offset,
             owned=PackedTasks.of(_predecessors(state, now_ms) if state.returning else state.owned),
             learning=learning,
@@ -48,7 +56,7 @@ def _connects(state: MemberState, offer: SubProtocol, now_ms: int) -> bytes:
     return CONNECTS[offer].encode_metadata(
         WorkerState(
             version=offer.version,
-            url=state.settings.url,
+            url=state.settings.url if state.url is None else state.url,
             config_offset=state.config_offset,
             assignment=_owned(state, offer, now_ms) if offer.cooperative else None,
         )
@@ -74,7 +82,11 @@ def _owned(state: MemberState, offer: SubProtocol, now_ms: int) -> Assignment | 
 
 
 def _predecessors(state: MemberState, now_ms: int) -> Tasks:
-    """What the process that had this name may still run: nobody else may be given it as long as its lease lasts."""
+    """What the process that had this name may still run: nobody else may be given it as long as its lease lasts. And
+    what a member had that begins: others run it for this one, which is a bridge (:mod:`airflow_provider.bridge`).
+    """
+    if state.former_id == UNKNOWN_MEMBER_ID and state.last_completed == NO_GENERATION and state.owned:
+        return state.owned
     if state.record is None or not (state.predecessor is Predecessor.UNKNOWN or state.predecessor_may_run(now_ms)):
         return NO_TASKS
     worker = state.settings.worker

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from airflow_provider.membership.events import (
-    Command,
-    FindCoordinator,
-    SendHeartbeat,
-    SendJoin,
-    SendLeave,
-    SendSync,
-)
+from airflow_provider.membership.events import FindCoordinator, SendHeartbeat, SendJoin, SendLeave, SendSync
 from airflow_provider.membership.metadata import offers
 from airflow_provider.membership.state import MemberState, Phase, StateChanges
+from airflow_provider.protocol.member_machine import Changing
 from airflow_provider.protocol.model import (
     NO_TASKS,
     UNKNOWN_MEMBER_ID,
@@ -32,37 +25,13 @@ _BEFORE_ANOTHER_ROUND_MS = 250
 """So often at least, while another round is known to be near: what moves stands still until all have heard of it."""
 
 
-class Requesting:
-    """The state before and, step by step, after an event; and the commands that come out.
+class Requesting(Changing[MemberState]):
+    """What a member asks its coordinator for, and when."""
 
-    Steps change the state and add commands. They never read a clock: ``now`` is the event's.
-    """
-
-    __slots__ = ("_changes", "_state", "commands", "now")
-
-    def __init__(self, state: MemberState, now_ms: int) -> None:
-        self._state = state
-        self._changes: StateChanges = {}
-        self.now = now_ms
-        self.commands: list[Command] = []
-
-    @property
-    def state(self) -> MemberState:
-        """The state after the last step. Made when somebody looks: several changes make one new state."""
-        if self._changes:
-            self._state, self._changes = self._state.changed(self._changes), {}
-        return self._state
+    __slots__ = ()
 
     def set(self, **changes: Unpack[StateChanges]) -> None:
         self._changes.update(changes)
-
-    def do(self, command: Command) -> None:
-        self.commands.append(command)
-
-    def next_seq(self) -> int:
-        seq = self.state.seq + 1
-        self.set(seq=seq)
-        return seq
 
     def find_coordinator(self) -> None:
         state = self.state
@@ -72,16 +41,8 @@ class Requesting:
         self.do(FindCoordinator(seq=seq))
 
     def retry_later(self) -> None:
-        """Look for the coordinator again after a while: doubling from try to try, spread by the worker's name."""
-        settings, attempts = self.state.settings, self.state.attempts
-        wait = min(settings.retry_backoff_max_ms, settings.retry_backoff_ms * 2 ** min(attempts, 20))
-        spread = zlib.crc32(f"{settings.worker}/{attempts}".encode()) % 400 - 200
-        self.set(
-            awaiting=None,
-            coordinator=None,
-            attempts=attempts + 1,
-            retry_at=self.now + wait + wait * spread // 1000,
-        )
+        """Look for the coordinator again after a while."""
+        self.set(awaiting=None, coordinator=None, retry_at=self.next_try_at())
 
     def send_join(self, reason: str) -> None:
         """Join with what this worker has, and keep running it."""

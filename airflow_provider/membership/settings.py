@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from airflow_provider.assignors.learners.model import LearnedRule, Limits
-from airflow_provider.protocol.model import ConnectProtocol, WorkerId
-
-_CLOCK_TOLERANCE: Final = 100
-"""The part of a period by which two clocks may come to differ in it: one hundredth."""
-
-
-def _by_a_slower_clock(ms: int) -> int:
-    return ms - ms // _CLOCK_TOLERANCE
+from airflow_provider.protocol.member_settings import CommonSettings, by_a_slower_clock
+from airflow_provider.protocol.model import ConnectProtocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSettings:
-    """The settings of one membership. Defaults are Kafka Connect's, all times in milliseconds.
+class MemberSettings(CommonSettings):
+    """The settings of one membership.
 
-    :param group_id: the group to join
-    :param worker: the group instance id (KIP-345), by which the worker is known everywhere
-    :param url: where people can look at this worker
     :param protocol: which versions of the embedded protocol to offer (``connect.protocol``)
     :param slots: how many tasks the worker runs at the same time; None: not known
     :param learned: when this member stops what others learn of its tasks
@@ -33,47 +23,32 @@ class MemberSettings:
         again as the one before, up to ``heartbeat_interval_ms``, so that a second rebalance is heard of soon
     :param rebalance_timeout_ms: the coordinator waits so long for members to join a rebalance; at least a session: so
         long a member that hears nothing may believe that there is none
-    :param lease_margin_ms: tasks are told to stop so long before the lease ends
-    :param retry_backoff_ms: first wait after a failed request; doubles with each further one
-    :param retry_backoff_max_ms: longest wait after a failed request
     """
 
-    group_id: str
-    worker: WorkerId
-    url: str = ""
     protocol: ConnectProtocol = ConnectProtocol.SESSIONED
     slots: int | None = None
     learned: LearnedRule = LearnedRule.WHEN_READY
     limits: Limits = field(default_factory=Limits)
-    session_timeout_ms: int = 10_000
-    heartbeat_interval_ms: int = 3_000
     fast_heartbeat_ms: int = 50
-    rebalance_timeout_ms: int = 60_000
-    lease_margin_ms: int = 2_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
 
     @property
     def session_lease_ms(self) -> int:
         """How long a member may take its session for: less than the coordinator does by as much as their clocks may
         differ in speed.
         """
-        return _by_a_slower_clock(self.session_timeout_ms)
+        return by_a_slower_clock(self.session_timeout_ms)
 
     @property
     def rebalance_lease_ms(self) -> int:
         """The same of the time in which it has to join a rebalance."""
-        return _by_a_slower_clock(self.rebalance_timeout_ms)
+        return by_a_slower_clock(self.rebalance_timeout_ms)
 
     @property
     def ready_from(self) -> float:
         return self.limits.ready_from
 
     def __post_init__(self) -> None:
-        if not self.group_id:
-            raise ValueError("group_id is empty: name the group that the worker shall join")
-        if not self.worker:
-            raise ValueError("worker is empty: give the worker a group instance id that stays the same over restarts")
+        CommonSettings.__post_init__(self)
         if not 0 < self.fast_heartbeat_ms <= self.heartbeat_interval_ms:
             raise ValueError(
                 f"fast_heartbeat_ms={self.fast_heartbeat_ms} must be positive and at most"

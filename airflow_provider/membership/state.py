@@ -63,6 +63,7 @@ class StateChanges(TypedDict, total=False):
     awaiting: int | None
     attempts: int
     coordinator: int | None
+    url: str | None
     member_id: MemberId
     former_id: MemberId
     generation: GenerationId
@@ -71,6 +72,7 @@ class StateChanges(TypedDict, total=False):
     last_completed: GenerationId
     last_leader: MemberId
     epoch: Epoch
+    spoken_epoch: Epoch
     record: ClassicRecord | None
     record_at: int
     told_delay_ms: int
@@ -117,6 +119,7 @@ class MemberState(Struct, frozen=True, kw_only=True):
     what has not changed.
 
     :param awaiting: ``seq`` of the one request (other than heartbeats) whose answer is waited for
+    :param url: what is said instead of the settings' one
     :param owned: what this worker has: running, held back, or stopping; what it reports when it joins
     :param held: the part of ``owned`` that may not be started yet
     :param stopping: the part of ``owned`` that was told to stop and has not said that it did
@@ -124,6 +127,7 @@ class MemberState(Struct, frozen=True, kw_only=True):
     :param lessons: what it learns, and what others learn of its own; nothing of what it learns is in ``owned``
     :param leaving_soon: why it shall leave when others have taken what it has
     :param former_id: the member id with which it was expelled last
+    :param spoken_epoch: the highest one in which anybody had spoken when this process began
     :param record_at: when the record was written
     :param told_delay_ms: the scheduled delay of the last completed round
     :param another_round: the leader has said that others join again as soon as they have stopped what they have to
@@ -150,6 +154,7 @@ class MemberState(Struct, frozen=True, kw_only=True):
     attempts: int = 0
     coordinator: int | None = None
 
+    url: str | None = None
     member_id: MemberId = UNKNOWN_MEMBER_ID
     former_id: MemberId = UNKNOWN_MEMBER_ID
     generation: GenerationId = NO_GENERATION
@@ -158,6 +163,7 @@ class MemberState(Struct, frozen=True, kw_only=True):
     last_completed: GenerationId = NO_GENERATION
     last_leader: MemberId = UNKNOWN_MEMBER_ID
     epoch: Epoch = Epoch(0)
+    spoken_epoch: Epoch = Epoch(0)
     record: ClassicRecord | None = None
     record_at: int = 0
     told_delay_ms: int = 0

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from airflow_provider.membership.events import (
-    ConfigAdvanced,
     CoordinatorFound,
     HeartbeatAnswered,
-    LeaveRequested,
     Left,
     RebalanceWanted,
     Request,
-    TasksFinished,
-    TasksStopped,
-    TimerFired,
+    UrlChanged,
 )
 from airflow_provider.membership.join_reasons import DELAY_OVER
 from airflow_provider.membership.joining import without_record
@@ -22,6 +18,13 @@ from airflow_provider.membership.state import Phase
 from airflow_provider.membership.transition import Transition
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.member_events import (
+    ConfigAdvanced,
+    LeaveRequested,
+    TasksFinished,
+    TasksStopped,
+    TimerFired,
+)
 from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 
@@ -138,6 +141,15 @@ def on_rebalance_wanted(member: Transition, event: RebalanceWanted) -> None:
     state = member.state
     if state.is_leader and state.unadopted is None and state.config_offset >= state.needed_offset:
         member.want_join(event.reason)
+
+
+def on_url_changed(member: Transition, event: UrlChanged) -> None:
+    """Who has joined already, and waits for the others, has said the old one: it joins again after that round."""
+    if event.url == member.state.url:
+        return
+    member.set(url=event.url)
+    if member.state.phase is not Phase.UNJOINED:
+        member.want_join("what a worker says of itself has changed")
 
 
 # ---- leaving

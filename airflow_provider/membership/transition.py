@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from airflow_provider.membership.events import (
-    ArmTimer,
-    Fail,
-    PublishAssignment,
-    StartTasks,
-    StopLearning,
-    StopTasks,
-)
+from airflow_provider.membership.events import StopLearning
 from airflow_provider.membership.lessons import NO_LESSONS
 from airflow_provider.membership.requests import Requesting
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.member_events import Fail, PublishAssignment, StartTasks, StopTasks
 from airflow_provider.protocol.model import (
     NO_GENERATION,
     UNKNOWN_MEMBER_ID,
@@ -221,10 +215,3 @@ class Transition(Requesting):
         self.forget_round()
         if error is not None:
             self.do(Fail(error=error))
-
-    def arm(self) -> None:
-        """Ask to be called when the next thing is due, if that is another time than the one asked for."""
-        due = self.state.next_deadline()
-        if due is not None and due != self.state.armed_at:
-            self.set(armed_at=due)
-            self.do(ArmTimer(at_ms=due))

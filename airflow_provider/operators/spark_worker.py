@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator, conf
 
 from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, LearnedRule
 from airflow_provider.assignors.policy import Policy, PolicyName
@@ -106,7 +106,9 @@ class SparkWorkerOperator(BaseOperator):
     :param move_interval: ``incremental``: so long from a round that moved tasks to the next (default: 30 s)
     :param group_protocol: ``classic``: Kafka's group protocol, in rounds; ``connect``: a declarative group, in which
         each worker moves its own tasks and waits for nobody else. Give all workers of the group the same. Processes
-        that hold such workers may coordinate groups, too, by their own session timeout and heartbeat interval
+        that hold such workers may coordinate groups, too, by their own session timeout and heartbeat interval. By
+        default what ``[cooperative_spark] default_group_protocol`` says; ``classic`` if that says nothing, and
+        with ``connect_protocol="extensible"``
     :param coordinators: of declarative groups. ``members``: the processes that hold workers, triggerers too;
         ``dedicated``: only those that do nothing else (``cospark coordinator``)
     :param connect_protocol: ``sessioned``, ``compatible`` or ``eager``, as in Connect's ``connect.protocol``; or
@@ -163,7 +165,7 @@ class SparkWorkerOperator(BaseOperator):
         max_delay: TimeSpan | None = None,
         max_moves: int | None = None,
         move_interval: TimeSpan | None = None,
-        group_protocol: str = GroupProtocolName.CLASSIC.value,
+        group_protocol: str | None = None,
         coordinators: str = Coordinators.MEMBERS.value,
         connect_protocol: str = ConnectProtocol.SESSIONED.value,
         learned: str = LearnedRule.WHEN_READY.value,
@@ -238,7 +240,13 @@ class SparkWorkerOperator(BaseOperator):
         return None if self.idle_timeout is None else milliseconds("idle_timeout", self.idle_timeout, least_ms=1)
 
     def _group_protocol(self) -> GroupProtocolName:
-        return choice("group_protocol", self.group_protocol, GroupProtocolName)
+        """Who asks for learners asks for a classic group by that: the default is for those who say neither."""
+        if self.group_protocol is not None:
+            return choice("group_protocol", self.group_protocol, GroupProtocolName)
+        if self.connect_protocol == ConnectProtocol.EXTENSIBLE.value:
+            return GroupProtocolName.CLASSIC
+        default = conf.get("cooperative_spark", "default_group_protocol", fallback=GroupProtocolName.CLASSIC.value)
+        return choice("[cooperative_spark] default_group_protocol", default, GroupProtocolName)
 
     def _policy(self) -> Policy:
         return resolution_policy(

@@ -124,7 +124,7 @@ class WorkerRun:
 
         self._thread.call_soon(self._leave)  # it may have been asked before
         holding = Holding(
-            protocol=self._spec.protocol(),
+            protocol=self._spec.protocol(self._tries.returns_ms),
             settings=self._spec.settings(WorkerPhase.STABLE, self._tries.returns_ms),
             place=InThisProcess(self._equipment, masked),
             beside=lambda topics: following_leader(topics, self._link),

@@ -35,6 +35,7 @@ from airflow_provider.records.status import (
     TaskFailure,
     TaskState,
     TaskStatus,
+    WarmUpDeaths,
     WorkerPhase,
     WorkerStatus,
 )
@@ -66,6 +67,7 @@ __all__ = [
     "TaskWork",
     "TopicNames",
     "UnreadableRecordError",
+    "WarmUpDeaths",
     "WorkerPhase",
     "WorkerStatus",
     "control_key",

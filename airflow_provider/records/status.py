@@ -300,6 +300,13 @@ class FailedWarmUp(NamedTuple):
     error: Annotated[str, TEXT]
 
 
+class WarmUpDeaths(NamedTuple):
+    """How often this worker's process has ended while it made a task ready."""
+
+    task: TaskId
+    times: Annotated[int, COUNT]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStatus:
     """The last word of a worker about itself.
@@ -321,6 +328,7 @@ class WorkerStatus:
     :param leaves_soon: it was asked to leave when others have learned what it has. It goes on running that, unless it
         drains because its group learns nothing
     :param failed_warm_ups: why it learns some tasks no further, as long as nothing else has become of them there
+    :param warm_up_deaths: for the next process under this name, as long as nothing else has become of these tasks there
     """
 
     worker: Annotated[WorkerId, TEXT]
@@ -339,6 +347,7 @@ class WorkerStatus:
     learning: tuple[Lesson, ...] = ()
     leaves_soon: bool = False
     failed_warm_ups: tuple[FailedWarmUp, ...] = ()
+    warm_up_deaths: tuple[WarmUpDeaths, ...] = ()
 
     @property
     def drains(self) -> bool:
@@ -367,6 +376,7 @@ class WorkerStatus:
             "learning": [[list(lesson.task), lesson.progress, lesson.ready] for lesson in self.learning],
             "leaves_soon": self.leaves_soon,
             "failed_warm_ups": [[list(failed.task), failed.error] for failed in self.failed_warm_ups],
+            "warm_up_deaths": [[list(died.task), died.times] for died in self.warm_up_deaths],
         }
 
     @classmethod

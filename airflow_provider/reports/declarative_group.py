@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from airflow_provider.coordinator.settings import CONFIG_NAMES
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.model import CurrentAssignment
 from airflow_provider.protocol.model import MemberId, TaskId, Tasks, tasks_to_json
@@ -50,6 +51,7 @@ def to_json(group: GroupState) -> dict[str, Any]:
         "epoch": group.epoch,
         "assignment_epoch": group.target.epoch,
         "error": group.target.error,
+        "configuration": _configured(group),
         "delayed": {one: tasks_to_json(target.tasks) for one, target in sorted(group.target.delayed.items())},
         "members": [
             {
@@ -69,6 +71,17 @@ def to_json(group: GroupState) -> dict[str, Any]:
             for one, current in sorted(group.current.items(), key=_by_name)
         ],
     }
+
+
+def configuration_lines(group: GroupState) -> list[str]:
+    """What people have set for it; nothing where all is by default."""
+    configured = _configured(group)
+    return ["Configuration", *_lines(f"{name}={value}" for name, value in configured.items())] if configured else []
+
+
+def _configured(group: GroupState) -> dict[str, int]:
+    values = {name: getattr(group.configuration, attribute) for name, attribute in CONFIG_NAMES.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def waiting_for(group: GroupState, member_id: MemberId) -> Mapping[TaskId, MemberId]:

@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import floor
-from typing import Any
+from typing import Any, Final
 
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import WorkerPhase
+
+_TOO_LONG: Final = "it took longer than learner_timeout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,8 @@ class GivenUp:
 
     :param learner: who has learned it in vain
     :param learned: whose it is; None: nobody's
-    :param error: why its warm-up failed; empty: it took too long, or the learner's record says nothing of it any more
+    :param error: why its warm-up failed, or that it took too long; empty: the learner's record tells nothing of it any
+        more
     """
 
     task: TaskId
@@ -137,11 +140,21 @@ def given_up(status: StatusSnapshot) -> tuple[GivenUp, ...]:
     """All of a group, by task."""
     record = status.group
     found = [
-        GivenUp(task=task, learner=worker, learned=status.owner_of(task), error=_errors(status, worker).get(task, ""))
+        GivenUp(task=task, learner=worker, learned=status.owner_of(task), error=errors.get(task, otherwise))
         for worker, tasks in ({} if record is None else record.given_up).items()
+        for errors, otherwise in ((_errors(status, worker), _without_error(status, worker)),)
         for task in tasks
     ]
     return tuple(sorted(found, key=lambda one: (one.task, one.learner)))
+
+
+def _without_error(status: StatusSnapshot, worker: WorkerId) -> str:
+    """Why something was given up that this worker names no error of. One that came back without a round may have
+    forgotten the error.
+    """
+    said = status.workers.get(worker)
+    known = said is not None and status.group is not None and status.group.members.get(worker) == said.member_id
+    return _TOO_LONG if known else ""
 
 
 def _errors(status: StatusSnapshot, worker: WorkerId) -> Mapping[TaskId, str]:

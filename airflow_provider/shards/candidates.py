@@ -7,8 +7,6 @@ each shard that it gets, which with more processes than shards is mostly none.
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,17 +14,25 @@ from contextlib import asynccontextmanager
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.shards.bridges import Bridges
 from airflow_provider.shards.server import ShardServer
 from airflow_provider.shards.takeover import warn_of_short_sessions
 
 
-def shard_server(settings: KafkaSettings, coordinator: CoordinatorSettings) -> ShardServer:
-    """Serves shards with the coordinator of declarative groups."""
+def shard_server(
+    settings: KafkaSettings, coordinator: CoordinatorSettings, bridges: Bridges | None = None
+) -> ShardServer:
+    """Serves shards with the coordinator of declarative groups.
+
+    :param bridges: to classic groups, where the coordinator's migration policy has any
+    """
     return ShardServer(
         settings,
         lambda: _machine(coordinator),
         when_connected=lambda admin: warn_of_short_sessions(admin, coordinator),
+        bridges=bridges,
     )
 
 
@@ -34,8 +40,8 @@ def _machine(settings: CoordinatorSettings) -> Coordinator:
     return Coordinator(settings, wall_ahead_ms=wall_ms() - now_ms())
 
 
-class _Process:
-    """What this process has open."""
+class _Open:
+    """What a process has open."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -43,7 +49,7 @@ class _Process:
         self.users: dict[KafkaSettings, int] = {}
 
 
-_process = _Process()
+_open = PerProcess(_Open)
 
 
 @asynccontextmanager
@@ -62,31 +68,23 @@ async def candidate(settings: KafkaSettings, coordinator: CoordinatorSettings) -
 
 
 def _acquire(settings: KafkaSettings, coordinator: CoordinatorSettings) -> ShardServer:
-    with _process.lock:
-        _process.users[settings] = _process.users.get(settings, 0) + 1
-        if settings not in _process.servers:
-            server = _process.servers[settings] = shard_server(settings, coordinator)
+    own = _open.own
+    with own.lock:
+        own.users[settings] = own.users.get(settings, 0) + 1
+        if settings not in own.servers:
+            server = own.servers[settings] = shard_server(settings, coordinator)
             server.start()
-        return _process.servers[settings]
+        return own.servers[settings]
 
 
 def _release(settings: KafkaSettings) -> ShardServer | None:
     """:returns: the server, if nobody uses it any more: close it"""
-    with _process.lock:
-        if settings not in _process.servers:  # acquired in the process that this one was forked from
+    own = _open.own
+    with own.lock:
+        if settings not in own.servers:  # acquired in the process that this one was forked from
             return None
-        _process.users[settings] -= 1
-        if _process.users[settings]:
+        own.users[settings] -= 1
+        if own.users[settings]:
             return None
-        del _process.users[settings]
-        return _process.servers.pop(settings)
-
-
-def _start_over() -> None:
-    """As for the topics' clients: a forked process may neither use nor destroy what it has not opened."""
-    global _process
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_process))
-    _process = _Process()
-
-
-os.register_at_fork(after_in_child=_start_over)
+        del own.users[settings]
+        return own.servers.pop(settings)

@@ -19,3 +19,9 @@ class AbortedError(ShardError):
 
 class StalledError(ShardError):
     """Members may have been unable to reach this coordinator: it does not know who has been silent."""
+
+
+class OversizedError(ShardError):
+    """A record or a reply is larger than its topic takes. Nothing of the transaction has had an effect; and to try the
+    same again would keep the shard from all its groups.
+    """

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from airflow_provider.protocol.model import Tasks
+from airflow_provider.shards.bridges import BridgeWord
+from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.requests import RawRequest
 
 FULL: Final = 10_000
@@ -18,11 +20,15 @@ _BATCH: Final = 1_000
 class Taken(NamedTuple):
     """:param jobs: what is configured, by group
     :param read_to: with these the topic has been read to this offset, if not farther
+    :param seen: of groups in the classic protocol, by group
+    :param words: of the groups' bridges, in their order
     """
 
     requests: Sequence[RawRequest]
     jobs: dict[str, Tasks]
     read_to: int
+    seen: dict[str, Seen]
+    words: Sequence[BridgeWord]
 
 
 class Inbox:
@@ -32,6 +38,8 @@ class Inbox:
         self._changed = threading.Condition()
         self._requests: deque[RawRequest] = deque()
         self._jobs: dict[str, Tasks] = {}
+        self._seen: dict[str, Seen] = {}
+        self._words: list[BridgeWord] = []
         self._read_to = -1
         self._ended = False
 
@@ -60,11 +68,25 @@ class Inbox:
             self._jobs[group] = tasks
             self._changed.notify()
 
+    def put_seen(self, seen: Seen) -> None:
+        """What was to be known of a group in the classic protocol."""
+        with self._changed:
+            self._seen[seen.group] = seen
+            self._changed.notify()
+
+    def put_word(self, word: BridgeWord) -> None:
+        """What the bridge of a group says."""
+        with self._changed:
+            self._words.append(word)
+            self._changed.notify()
+
     def put_back(self, taken: Taken) -> None:
         """What was not done is to be done again, before all that follows."""
         with self._changed:
             self._requests.extendleft(reversed(taken.requests))
             self._jobs = {**taken.jobs, **self._jobs}
+            self._seen = {**taken.seen, **self._seen}
+            self._words = [*taken.words, *self._words]
 
     def pass_over(self, offset: int) -> None:
         """The requests before this one were handled, by whomever."""
@@ -81,12 +103,14 @@ class Inbox:
     def take(self, timeout_s: float) -> Taken:
         """Wait until there is something, or this has ended, but not longer than that."""
         with self._changed:
-            if not (self._requests or self._jobs or self._ended):
+            if not (self._requests or self._jobs or self._seen or self._words or self._ended):
                 self._changed.wait(timeout_s)
             count = min(len(self._requests), _BATCH)
             jobs, self._jobs = self._jobs, {}
+            seen, self._seen = self._seen, {}
+            words, self._words = self._words, []
             requests = [self._requests.popleft() for _ in range(count)]
-            return Taken(requests, jobs, self._requests[0].offset if self._requests else self._read_to)
+            return Taken(requests, jobs, self._requests[0].offset if self._requests else self._read_to, seen, words)
 
     def rest(self, timeout_s: float) -> None:
         """Wait for its end, but not longer than that."""

@@ -1,4 +1,6 @@
-"""What is configured in groups, as their own topics say, for the shards that coordinate them."""
+"""What is configured in groups, as their own topics say, for the shards that coordinate them; and whether a group is in
+the classic protocol yet.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,19 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.progress import configured
 from airflow_provider.protocol.model import Tasks
+from airflow_provider.shards.classic import Seen, look_at
+from airflow_provider.shards.resting import Resting
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.followed import FollowedTopics
 
 log: Final = logging.getLogger(__name__)
 
 _FIRST_REST_S: Final = 1.0
-_LONGEST_REST_S: Final = 30.0
 
 Put = Callable[[str, Tasks], None]
 """Takes a group's tasks; must not block."""
@@ -37,6 +41,7 @@ class JobsFollower:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._followers: dict[tuple[int, str], _Follower] = {}
+        self._looking: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
 
     def follow(self, shard: int, groups: frozenset[str], put: Put) -> None:
@@ -45,13 +50,18 @@ class JobsFollower:
         Any thread may call it.
         """
         with self._lock:
-            if self._loop is None:
-                if not groups:
-                    return
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="cospark-shard-jobs", daemon=True)
-                self._thread.start()
-            self._loop.call_soon_threadsafe(self._set, shard, groups, put)
+            if groups or self._loop is not None:
+                self._begin().call_soon_threadsafe(self._set, shard, groups, put)
+
+    def look(self, group: str, put: Callable[[Seen], None]) -> None:
+        """Find out, once, what there is of a group in the classic protocol.
+
+        Any thread may call it.
+
+        :param put: must not block
+        """
+        with self._lock:
+            self._begin().call_soon_threadsafe(self._look, group, put)
 
     def close(self) -> None:
         """Returns when nothing is followed any more."""
@@ -63,6 +73,21 @@ class JobsFollower:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+    def _begin(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="cospark-shard-jobs", daemon=True)
+            self._thread.start()
+        return self._loop
+
+    def _look(self, group: str, put: Callable[[Seen], None]) -> None:
+        async def look() -> None:
+            put(await look_at(self._settings, group))
+
+        task = asyncio.ensure_future(look())
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
 
     def _set(self, shard: int, groups: frozenset[str], put: Put) -> None:
         for at in [at for at in self._followers if at[0] == shard and at[1] not in groups]:
@@ -83,6 +108,8 @@ class JobsFollower:
         for follower in self._followers.values():
             self._cancel(follower.task)
         self._followers.clear()
+        for task in self._looking:
+            self._cancel(task)
         await asyncio.gather(*self._ending, return_exceptions=True)
 
 
@@ -103,26 +130,29 @@ class _Follower:
             put(self._group, self._tasks)
 
     async def _run(self) -> None:
-        rest_s = _FIRST_REST_S
+        resting = Resting(_FIRST_REST_S, now_ms)
         while True:
+            resting.begin()
             topics = FollowedTopics(self._settings, self._group)
             try:
                 topics.attach()
                 await topics.catch_up()
-                rest_s = _FIRST_REST_S
+                resting.is_well()
                 await self._watch(topics)
             except NoTopicError as wrong:  # until its first worker has made them
+                rest_s = resting.fault()
                 log.debug("group %r has nothing to do yet: %s", self._group, wrong)
             except TopicError as wrong:
+                rest_s = resting.fault()
                 log.warning(
                     "what group %r has to do is not known: %s; looking again in %.0f s", self._group, wrong, rest_s
                 )
             except Exception:
+                rest_s = resting.fault()
                 log.exception("what group %r has to do is not known; looking again in %.0f s", self._group, rest_s)
             finally:
                 await topics.aclose()
             await asyncio.sleep(rest_s)
-            rest_s = min(2 * rest_s, _LONGEST_REST_S)
 
     async def _watch(self, topics: FollowedTopics) -> None:
         """:raises TopicError: a topic is read no more"""

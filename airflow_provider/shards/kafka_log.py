@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.shards.errors import AbortedError, ShardError
-from airflow_provider.shards.loading import read_records
+from airflow_provider.shards.loading import read_handled, read_records
 from airflow_provider.shards.producer import ShardProducer
 from airflow_provider.shards.requests import Write
-from airflow_provider.shards.settings import COORDINATORS
 
 _ANSWER_S: Final = 5.0
 _GENERATION_S: Final = 0.1
@@ -51,28 +50,34 @@ class KafkaShardLog:
             raise
 
     def handled_to(self) -> int:
-        partition = TopicPartition(REQUESTS_TOPIC, self._shard)
-        group = ConsumerGroupTopicPartitions(COORDINATORS, [partition])
-        try:
-            asked = self._admin.list_consumer_group_offsets([group], require_stable=True, request_timeout=_ANSWER_S)
-            (committed,) = asked[COORDINATORS].result(_ANSWER_S).topic_partitions
-        except (KafkaException, TimeoutError) as failed:
-            raise ShardError(f"how far shard {self._shard} is handled is not known: {failed}") from failed
-        if committed.error is not None:
-            raise ShardError(f"how far shard {self._shard} is handled is not known: {committed.error.str()}")
-        return max(0, int(committed.offset))
+        return read_handled(self._config, self._shard)
 
     def end(self) -> int:
+        why = "no broker answers"
+        try:
+            end = self._ask_for_end()
+            if end >= 0:  # else librdkafka tells that the request has timed out
+                return end
+        except FutureTimeoutError:
+            pass
+        except KafkaException as failed:
+            why = failed.args[0].str()
+        raise ShardError(f"the end of shard {self._shard}'s requests is not known: {why}")
+
+    def _ask_for_end(self) -> int:
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # without hints
         partition = TopicPartition(REQUESTS_TOPIC, self._shard)
-        try:
+
+        def ask() -> int:
             asked = self._admin.list_offsets({partition: latest}, request_timeout=_ANSWER_S)[partition]
-            end = int(asked.result(_ANSWER_S).offset)
-        except (KafkaException, FutureTimeoutError) as failed:
-            raise ShardError(f"the end of shard {self._shard}'s requests is not known: {failed}") from failed
-        if end < 0:  # librdkafka's way to tell that the request has timed out
-            raise ShardError(f"the end of shard {self._shard}'s requests is not known: no broker answers")
-        return end
+            return int(asked.result(_ANSWER_S).offset)
+
+        try:
+            return ask()
+        except KafkaException:
+            # librdkafka remembers for minutes in which epoch somebody led the partition: only this makes it look again.
+            self._admin.list_topics(REQUESTS_TOPIC, timeout=_ANSWER_S)
+            return ask()
 
     def give_up(self) -> None:
         self._given_up.set()

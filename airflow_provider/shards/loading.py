@@ -1,20 +1,17 @@
-"""Reads the records of one shard: what those who served it before have left."""
+"""Reads what those who served a shard before have left: its records, and how far they have handled its requests."""
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from airflow_provider.declarative.sharding import RECORDS_TOPIC
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
 from airflow_provider.shards.errors import ShardError
-from airflow_provider.topics.client_errors import make_client
-
-_silence: Final = logging.getLogger(f"{__name__}.librdkafka")
-_silence.disabled = True
+from airflow_provider.shards.settings import COORDINATORS
+from airflow_provider.topics.librdkafka import COMMON, make_client
 
 _BATCH: Final = 5_000
 _POLL_S: Final = 0.2
@@ -32,28 +29,49 @@ def read_records(
     :param given_up: whether nobody waits for it any more
     :raises ShardError: it can't be read
     """
-    consumer = make_client(
-        Consumer,
-        {
-            **config,
-            # Asked for by librdkafka, which asks who coordinates it. There is no subscription and no commit.
-            "group.id": "cospark-shard-reader",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "allow.auto.create.topics": False,
-            "reconnect.backoff.max.ms": 1_000,
-            "log_level": 0,
-            "logger": _silence,
-        },
-    )
+    # Asked for by librdkafka, which asks who coordinates it. There is no subscription and no commit.
+    consumer = _consumer(config, "cospark-shard-reader")
     try:
         yield from _up_to_the_end(consumer, shard, given_up)
     except KafkaException as failed:
         raise ShardError(f"the records of shard {shard} can't be read: {failed.args[0].str()}") from failed
     finally:
         consumer.close()
+
+
+def read_handled(config: Mapping[str, Any], shard: int) -> int:
+    """The offset of the first request that no committed transaction has handled.
+
+    Asked by a client that lives for this question only. An admin client that did not get its answer in time, because
+    no broker was there, gets none afterwards either, or ends the process (librdkafka 2.16).
+
+    :raises ShardError: it is not known
+    """
+    consumer = _consumer(config, COORDINATORS)
+    try:
+        (committed,) = consumer.committed([TopicPartition(REQUESTS_TOPIC, shard)], timeout=_ANSWER_S)
+    except KafkaException as failed:
+        raise ShardError(f"how far shard {shard} is handled is not known: {failed.args[0].str()}") from failed
+    finally:
+        consumer.close()
+    if committed.error is not None:
+        raise ShardError(f"how far shard {shard} is handled is not known: {committed.error.str()}")
+    return max(0, int(committed.offset))
+
+
+def _consumer(config: Mapping[str, Any], group_id: str) -> Consumer:
+    return make_client(
+        Consumer,
+        {
+            **config,
+            **COMMON,
+            "group.id": group_id,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        },
+    )
 
 
 def _up_to_the_end(
@@ -77,7 +95,9 @@ def _up_to_the_end(
                 raise KafkaException(error)
         if messages:
             heard_at = time.monotonic()
-        elif given_up() or time.monotonic() - heard_at > _ANSWER_S:
+        elif given_up():
+            raise ShardError(f"shard {shard} was given away before it was loaded")
+        elif time.monotonic() - heard_at > _ANSWER_S:
             raise ShardError(f"the records of shard {shard} can't be read: no broker answers")
 
 

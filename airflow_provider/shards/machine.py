@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from airflow_provider.coordinator.events import Effects, Event
+from airflow_provider.coordinator.events import Effects, Event, ToBridge
 from airflow_provider.declarative.wire.records import Record
+from airflow_provider.protocol.model import Tasks
 from airflow_provider.shards.requests import Write
-
-
-class GroupLike(Protocol):
-    @property
-    def members(self) -> Collection[object]: ...
 
 
 class Machine(Protocol):
     """Of one shard (:class:`airflow_provider.coordinator.coordinator.Coordinator`)."""
 
-    @property
-    def groups(self) -> Mapping[str, GroupLike]: ...
+    def has_members(self, group_id: str) -> bool: ...
+
+    def claims(self, group_id: str) -> Tasks: ...
+
+    def to_bridge(self, group_id: str, asked: Tasks) -> ToBridge: ...
 
     def replay(self, record: Record) -> None: ...
 
     def loaded(self, now_ms: int) -> Effects: ...
 
-    def handle(self, event: Event) -> Effects: ...
+    def handle_all(self, events: Iterable[Event], now_ms: int) -> Effects:
+        """Handle events that have come together. Each is taken when the one before it is handled: so whose fault it is
+        that this raises, who gives them can tell.
+        """
 
 
 class ShardLog(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import queue
 import threading
 import time
@@ -12,20 +11,17 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.records.envelope import LARGEST_VALUE
-from airflow_provider.shards.errors import AbortedError, FencedError, ShardError
+from airflow_provider.shards.errors import AbortedError, FencedError, OversizedError, ShardError
 from airflow_provider.shards.requests import Write
 from airflow_provider.shards.settings import transactional_id
-from airflow_provider.topics.client_errors import make_client
 from airflow_provider.topics.errors import RightsError
+from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.rights import Operation, Right
-
-_silence: Final = logging.getLogger(f"{__name__}.librdkafka")
-_silence.disabled = True
 
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
 """After that the broker aborts the transaction of a coordinator that has died, should nobody have taken its place:
@@ -35,6 +31,8 @@ _CALL_S: Final = 5.0
 _HANGS_S: Final = 8.0
 """librdkafka may not come back from sending offsets, whatever the timeout, where a broker was killed before it."""
 _ROOM_S: Final = 0.05
+_BACKOFF_MS: Final = 2
+"""It doubles from try to try, up to a second."""
 _FENCED: Final = frozenset(
     {
         KafkaError._FENCED,  # noqa: SLF001
@@ -83,11 +81,13 @@ class ShardProducer:
         self._shard = shard
         self._user = principal_of(config)
         self._given_up = threading.Event()
+        self._oversized: str | None = None
         self._caller = _Caller(f"cospark-shard-{shard}-producer")
         self._producer = make_client(
             Producer,
             {
                 **config,
+                **COMMON,
                 "transactional.id": transactional_id(shard),
                 "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
                 # Neither can take longer than the transaction.
@@ -95,12 +95,10 @@ class ShardProducer:
                 "socket.timeout.ms": _TRANSACTION_TIMEOUT_MS,
                 # A transaction's end sends what there is; until then it comes together.
                 "linger.ms": 1,
+                # A broker that still ends the transaction before refuses the next one for a few milliseconds.
+                "retry.backoff.ms": _BACKOFF_MS,
                 "compression.type": "lz4",
                 "message.max.bytes": LARGEST_VALUE,
-                "allow.auto.create.topics": False,
-                "reconnect.backoff.max.ms": 1_000,
-                "log_level": 0,
-                "logger": _silence,
             },
         )
 
@@ -116,21 +114,29 @@ class ShardProducer:
     def commit(self, writes: Sequence[Write], next_offset: int | None, group: object) -> None:
         """Write all of this and have the requests before ``next_offset`` handled, in one transaction.
 
+        The offset goes first. If the transaction before has not ended yet in the broker, librdkafka tries that again
+        after ``retry.backoff.ms``, and a partition to write to after 20 ms, whatever is set.
+
         :param group: the consumer group's metadata: the broker refuses those of an earlier generation
         :raises FencedError: somebody else serves the shard; nothing of it has an effect
+        :raises OversizedError: a topic does not take a record of this size; nothing of it has an effect
         :raises AbortedError: nothing of it has an effect
         :raises ShardError: whether it has an effect is not known
         """
         self._producer.begin_transaction()
+        self._oversized = None
         try:
-            for write in writes:
-                self._produce(write)
             if next_offset is not None:
                 offsets = [TopicPartition(REQUESTS_TOPIC, self._shard, next_offset)]
                 self._persist(lambda: self._producer.send_offsets_to_transaction(offsets, group, _CALL_S))
+            for write in writes:
+                self._produce(write)
             self._persist(lambda: self._producer.commit_transaction(_CALL_S))
         except KafkaException as failed:
             error = failed.args[0]
+            if self._oversized is not None:
+                self._abort()
+                raise OversizedError(self._oversized) from failed
             if not error.txn_requires_abort():
                 raise ShardError(f"writing for shard {self._shard} failed: {error.str()}") from failed
             self._abort()
@@ -154,10 +160,22 @@ class ShardProducer:
             raise ShardError(f"aborting a transaction of shard {self._shard} failed: {failed}") from failed
 
     def _produce(self, write: Write) -> None:
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            """A broker's limit counts after compression, librdkafka's before."""
+            if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                self._oversized = (
+                    f"{len(write.value or b'')} bytes are more than the topic {write.topic!r} takes in one record"
+                    f" (its max.message.bytes, or {LARGEST_VALUE} before compression): make the group of shard"
+                    f" {self._shard} with so many workers and tasks smaller, or raise the limit of the topic"
+                )
+
         while True:
             try:
-                self._producer.produce(write.topic, write.value, write.key, write.partition)
+                self._producer.produce(write.topic, write.value, write.key, write.partition, on_delivery=delivered)
                 return
+            except KafkaException as refused:
+                delivered(refused.args[0], None)  # type: ignore[arg-type]  # there is none
+                raise
             except BufferError:  # more than librdkafka keeps at a time
                 self._producer.poll(_ROOM_S)
 

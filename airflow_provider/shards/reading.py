@@ -9,16 +9,19 @@ from collections.abc import Mapping
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, partition_of
 from airflow_provider.declarative.wire.records import decode_record
-from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.shards.loading import read_records
 from airflow_provider.topics.admin import TopicAdmin
+from airflow_provider.topics.errors import RightsError
 from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.rights import Operation, Right
 
 
 def read_groups(settings: KafkaSettings, *, timeout_s: float, only: str | None = None) -> Mapping[str, GroupState]:
     """The groups that have records; none where there have never been any coordinators. Blocks.
 
     :param only: this group, of whose shard alone the records are read
+    :raises RightsError: this user may not read them
     :raises TopicError: the records can't be read
     :raises MalformedMessageError: one of them is damaged
     :raises RemoteProtocolError: one of them makes no sense
@@ -26,8 +29,10 @@ def read_groups(settings: KafkaSettings, *, timeout_s: float, only: str | None =
     config, until = settings.librdkafka(), time.monotonic() + timeout_s
     admin = TopicAdmin(config, Outage(settings.bootstrap_servers))
     found = asyncio.run(admin.look_at(RECORDS_TOPIC, timeout_s=timeout_s))
-    if found is None or not found.partitions:
+    if found is None:
         return {}
+    if not found.partitions:  # not even that it exists may be known
+        raise RightsError((Right(RECORDS_TOPIC, Operation.READ),), principal_of(config))
     shards = range(found.partitions) if only is None else (partition_of(only, found.partitions),)
     groups: dict[str, GroupState] = {}
     for shard in shards:

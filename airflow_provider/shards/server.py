@@ -17,17 +17,20 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
+from airflow_provider.shards.bridges import Bridges
 from airflow_provider.shards.errors import ShardError
 from airflow_provider.shards.inbox import FULL
 from airflow_provider.shards.jobs import JobsFollower
 from airflow_provider.shards.kafka_log import KafkaShardLog
 from airflow_provider.shards.machine import Machine
 from airflow_provider.shards.requests import RawRequest
+from airflow_provider.shards.resting import Resting
 from airflow_provider.shards.settings import COORDINATORS, DEFAULT_LAYOUT, Layout
 from airflow_provider.shards.shard import Shard
 from airflow_provider.shards.topics import ShardTopics
-from airflow_provider.topics.client_errors import make_client, tell
+from airflow_provider.topics.client_errors import UNKNOWN_TOPIC, tell
 from airflow_provider.topics.errors import RefusedError, RightsError, TopicError
+from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.rights import Operation, Right
 
@@ -40,15 +43,9 @@ _PREPARE_S: Final = 30.0
 _REVOKED_S: Final = 10.0
 """So long, at most, others wait for a shard whose thread does not end."""
 _FIRST_REST_S: Final = 1.0
-_LONGEST_REST_S: Final = 30.0
-_GOOD_MS: Final = 60_000
-"""After so long what went wrong before is over."""
 _FENCED_REST_S: Final = 3.0
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 _DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
-_GONE: Final = frozenset(
-    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
-)
 # What a connection may say of consumers and producers, and what this consumer group decides.
 _NOT_OURS: Final = frozenset(
     {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "group.protocol.type"}
@@ -64,6 +61,7 @@ class ShardServer:
     :param make: how many partitions the topics get, where they are missing
     :param when_connected: called once, before shards are served, with a client that may be asked for what is set; must
         not raise
+    :param bridges: where groups may have classic workers, too; None: they may not
     """
 
     def __init__(
@@ -73,6 +71,7 @@ class ShardServer:
         *,
         make: Layout = DEFAULT_LAYOUT,
         when_connected: Callable[[AdminClient], None] | None = None,
+        bridges: Bridges | None = None,
     ) -> None:
         self._when_connected = when_connected
         self._config = {key: value for key, value in settings.librdkafka().items() if key not in _NOT_OURS}
@@ -84,6 +83,7 @@ class ShardServer:
         self._paused: set[int] = set()
         self._loaded: set[int] = set()
         self._jobs = JobsFollower(settings)
+        self._bridges = bridges
         self._orders: queue.SimpleQueue[Callable[[Consumer], None]] = queue.SimpleQueue()
         self._group: object = None
         self._admin: AdminClient | None = None
@@ -111,21 +111,18 @@ class ShardServer:
             self._thread.join()
 
     def _run(self) -> None:
-        rest_s = _FIRST_REST_S
+        resting = Resting(_FIRST_REST_S, now_ms)
         while not self._closing.is_set():
-            began_ms = now_ms()
+            resting.begin()
             try:
                 self._prepare()
                 self._serve()
             except TopicError as wrong:
                 self.problem = wrong
-                log.warning("no shards are served: %s; trying again in %.0f s", wrong, rest_s)
+                log.warning("no shards are served: %s; trying again in %.0f s", wrong, resting.fault())
             except Exception:
-                log.exception("no shards are served; trying again in %.0f s", rest_s)
-            if now_ms() - began_ms > _GOOD_MS:
-                rest_s = _FIRST_REST_S
-            self._closing.wait(rest_s)
-            rest_s = min(2 * rest_s, _LONGEST_REST_S)
+                log.exception("no shards are served; trying again in %.0f s", resting.fault())
+            self._closing.wait(resting.for_s)
         self._jobs.close()
 
     def _prepare(self) -> None:
@@ -139,7 +136,7 @@ class ShardServer:
 
         :raises TopicError: it can't go on
         """
-        self._admin = make_client(AdminClient, {**self._config, "log_level": 0, "reconnect.backoff.max.ms": 1_000})
+        self._admin = make_client(AdminClient, {**self._config, **COMMON})
         when_connected, self._when_connected = self._when_connected, None
         if when_connected is not None:
             when_connected(self._admin)
@@ -199,7 +196,7 @@ class ShardServer:
             raise RightsError((Right(COORDINATORS, Operation.READ, "group"),), principal_of(self._config))
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             raise RightsError((Right(REQUESTS_TOPIC, Operation.READ),), principal_of(self._config))
-        if error.fatal() or error.code() in _GONE:
+        if error.fatal() or error.code() in UNKNOWN_TOPIC:
             raise ShardError(f"the requests can't be read: {error.str()}")
         log.info("reading requests: %s", error.str())  # the consumer tries again by itself
 
@@ -222,9 +219,16 @@ class ShardServer:
             now_ms=now_ms,
             when_loaded=lambda: self._orders.put(lambda _: self._ready(shard)),
             when_fenced=lambda: self._orders.put(lambda consumer: self._fenced(consumer, shard)),
-            when_groups_change=lambda groups: self._jobs.follow(number, groups, shard.inbox.put_jobs),
+            when_groups_change=lambda groups: self._follow(shard, groups),
+            look=lambda group: self._jobs.look(group, shard.inbox.put_seen),
+            bridges=self._bridges,
         )
         shard.start()
+
+    def _follow(self, shard: Shard, groups: frozenset[str]) -> None:
+        """What is configured beyond a bridge, the bridge says."""
+        if self._bridges is None:
+            self._jobs.follow(shard.shard, groups, shard.inbox.put_jobs)
 
     def _ready(self, shard: Shard) -> None:
         if self._shards.get(shard.shard) is shard:
@@ -272,6 +276,7 @@ class ShardServer:
     def _consumer_config(self) -> dict[str, Any]:
         return {
             **self._config,
+            **COMMON,
             "group.id": COORDINATORS,
             "group.protocol": "consumer",
             "enable.auto.commit": False,
@@ -279,12 +284,9 @@ class ShardServer:
             # Where to begin is known when what others have begun to commit is committed, or is not.
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
-            "allow.auto.create.topics": False,
             "fetch.wait.max.ms": 200,
             "fetch.queue.backoff.ms": 20,
             "fetch.error.backoff.ms": 50,
-            "reconnect.backoff.max.ms": 1_000,
-            "log_level": 0,
             "logger": log,
             "error_cb": self._on_error,
         }

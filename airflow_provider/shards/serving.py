@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
-from airflow_provider.coordinator.events import Effects, JobsRead, RequestArrived, RequestId, TimerFired
+from airflow_provider.coordinator.events import (
+    BridgeSaid,
+    Effects,
+    EpochSpoken,
+    Event,
+    JobsRead,
+    RequestArrived,
+    RequestId,
+    TimerFired,
+)
+from airflow_provider.declarative.model import JOINING
 from airflow_provider.declarative.sharding import RECORDS_TOPIC
+from airflow_provider.declarative.wire.apis import RequestBody
 from airflow_provider.declarative.wire.errors import MalformedMessageError
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.declarative.wire.records import decode_record, encode_record
 from airflow_provider.ledger.topic_view import Unreadable
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import Tasks
-from airflow_provider.shards.errors import AbortedError
+from airflow_provider.records.envelope import LARGEST_VALUE
+from airflow_provider.shards.bridges import BridgeWord
+from airflow_provider.shards.classic import Seen
+from airflow_provider.shards.crossing import Crossing
+from airflow_provider.shards.errors import AbortedError, OversizedError, ShardError
 from airflow_provider.shards.machine import Machine, ShardLog
 from airflow_provider.shards.order import Order
-from airflow_provider.shards.requests import RawRequest, Refused, Sender, Unanswerable, Write, read_request
+from airflow_provider.shards.requests import Asked, RawRequest, Refused, Sender, Unanswerable, Write, read_request
 from airflow_provider.shards.settings import Layout
 from airflow_provider.topics.complaints import Complaints
 
@@ -27,7 +44,11 @@ _TRIES: Final = 5
 changed meanwhile, that is likely to help.
 """
 
+_FAILED: Final = "the coordinator failed when it handled this request: see its log"
+
 Clock = Callable[[], int]
+Look = Callable[[str], None]
+"""Has somebody find out what there is of a group in the classic protocol."""
 JobsOf = dict[str, Tasks]
 
 
@@ -36,6 +57,7 @@ class Held:
 
     def __init__(self) -> None:
         self._senders: dict[int, Sender] = {}
+        self._failed: list[Sender] = []
 
     def __len__(self) -> int:
         return len(self._senders)
@@ -47,17 +69,41 @@ class Held:
         """None if it has been answered."""
         return self._senders.pop(request, None)
 
+    def sender_of(self, request: int) -> Sender | None:
+        return self._senders.get(request)
+
+    def give_back(self, senders: Mapping[int, Sender], *, failed: Collection[int]) -> None:
+        """Those whose requests were taken some time ago, so that they are not read again.
+
+        :param failed: the requests that the machine could not handle, or whose outcome no topic takes
+        """
+        for request, sender in senders.items():
+            self._senders.pop(request, None)
+            if request in failed:
+                self._failed.append(sender)
+            else:
+                self._senders[request] = sender
+
     def refuse_all(self, error_code: KafkaErrorCode, message: str) -> list[Write]:
         """Have those who wait ask again: what they had asked is forgotten."""
         senders, self._senders = list(self._senders.values()), {}
-        return [sender.refusal(error_code, message) for sender in senders]
+        failed, self._failed = self._failed, []
+        return [
+            *(sender.refusal(error_code, message) for sender in senders),
+            *(sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, _FAILED) for sender in failed),
+        ]
 
 
 class Serving:
     """From loading to whatever ends it; then it is of no use any more.
 
     :param held: requests that another one before it has not answered
-    :param faulty: the offsets of requests that the machine could not handle: they are answered without it
+    :param faulty: the offsets of requests that the machine could not handle, or whose outcome no topic takes: they are
+        answered without it
+    :param oversized: what is configured in groups for which the same is true: they keep what they had
+    :param look: before anybody joins a group that nobody is in: it may have members that coordinate themselves over
+        Kafka's own coordinator, and run the same tasks. None: nobody looks
+    :param crossing: to those of its groups that also have classic workers, where there may be any
     """
 
     def __init__(
@@ -69,7 +115,10 @@ class Serving:
         *,
         held: Held,
         faulty: set[int],
+        oversized: JobsOf,
         now_ms: Clock,
+        look: Look | None = None,
+        crossing: Crossing | None = None,
     ) -> None:
         self._shard = shard
         self._layout = layout
@@ -77,10 +126,17 @@ class Serving:
         self._log = shard_log
         self._held = held
         self._faulty = faulty
+        self._oversized = oversized
         self._now_ms = now_ms
+        self._look = look
+        self._crossing = crossing
+        self._joining: dict[str, list[RequestArrived]] = {}
         self._order = Order()
         self._groups: set[str] = set()
         self._writes: list[Write] = []
+        self._handled_to: int | None = None
+        self._under_way: set[int] = set()
+        self._released: dict[int, Sender] = {}
         self.timer_at_ms: int | None = None
         self._complaints = Complaints(f"shard {shard} of the requests")
 
@@ -92,14 +148,23 @@ class Serving:
     def load(self) -> int:
         """Replay the records, and give every member a fresh session.
 
+        Of each key the last record only, as if all had been compacted: to decode the others, too, would take most of
+        the time, and nothing moves meanwhile.
+
         :returns: how many records there are
         :raises FencedError, ShardError: it can't be done
         """
-        complaints, count = Complaints(f"{RECORDS_TOPIC}-{self._shard}"), 0
+        complaints, count, groups = Complaints(f"{RECORDS_TOPIC}-{self._shard}"), 0, set()
+        last: dict[bytes | None, tuple[bytes | None, int]] = {}
         for key, value, offset in self._log.load():
             count += 1
+            last.pop(key, None)  # so that they stay in the order of their offsets
+            last[key] = value, offset
+        for key, (value, offset) in last.items():
             try:
-                self._machine.replay(decode_record(key or b"", value))
+                record = decode_record(key or b"", value)
+                self._machine.replay(record)
+                groups.add(record.key.group_id)
             except MalformedMessageError as wrong:
                 complaints.add(Unreadable(key=key, offset=offset, reason=str(wrong)))
         complaints.tell()
@@ -107,24 +172,54 @@ class Serving:
             KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator has loaded the group anew: ask again"
         )
         self._apply(self._machine.loaded(self._now_ms()))
-        self._note(self._machine.groups)
-        self._commit(None)
+        self._note(groups)
+        self._commit()
+        if self._crossing is not None:
+            self._crossing.begin(self._groups)
         return count
 
-    def handle(self, requests: Sequence[RawRequest], jobs: JobsOf) -> None:
+    def handle(
+        self,
+        requests: Sequence[RawRequest],
+        jobs: JobsOf,
+        seen: Iterable[Seen] = (),
+        words: Iterable[BridgeWord] = (),
+    ) -> None:
         """Whatever these lead to, in one transaction.
+
+        Of those that lead to nothing, as heartbeats that are held, it is written with the next transaction that they
+        are handled: till then another coordinator would begin with them, in the very state that they have found here.
 
         :param requests: in the order of their offsets
         :param jobs: what is configured in groups, as far as that has changed
+        :param seen: what was found of groups in the classic protocol
+        :param words: what the bridges of groups say
         :raises FencedError, ShardError: nothing of it is to be relied on
         """
         now_ms = self._now_ms()
-        for group, tasks in jobs.items():
-            self._apply(self._machine.handle(JobsRead(now_ms=now_ms, group_id=group, tasks=tasks)))
-        for raw in requests:
-            self._ask(raw, now_ms)
+        self._under_way, self._released = {raw.offset for raw in requests}, {}
+        try:
+            events = self._events(requests, jobs, seen, words, now_ms)
+            self._apply(self._machine.handle_all(events, now_ms))
+        except Exception:
+            self._faulty |= self._under_way
+            for offset in self._under_way:
+                self._held.take(offset)
+            self._held.give_back(self._released, failed=self._under_way)
+            raise
         self._complaints.tell()
-        self._commit(requests[-1].offset + 1 if requests else None)
+        if requests:
+            self._handled_to = requests[-1].offset + 1
+        try:
+            self._commit()
+        except OversizedError:
+            self._faulty.update(raw.offset for raw in requests)
+            self._oversized.update(jobs)
+            self._held.give_back(self._released, failed=self._released.keys())
+            raise
+        except ShardError:
+            self._held.give_back(self._released, failed=())
+            raise
 
     def fire(self) -> None:
         """The timer's time has come.
@@ -132,8 +227,9 @@ class Serving:
         :raises FencedError, ShardError: nothing of it is to be relied on
         """
         self.timer_at_ms = None
-        self._apply(self._machine.handle(TimerFired(now_ms=self._now_ms())))
-        self._commit(None)
+        now_ms = self._now_ms()
+        self._apply(self._machine.handle_all([TimerFired(now_ms=now_ms)], now_ms))
+        self._commit()
 
     def hand_over(self) -> None:
         """Have those who wait for replies ask again: somebody else will serve them.
@@ -143,39 +239,107 @@ class Serving:
         self._writes += self._held.refuse_all(
             KafkaErrorCode.NOT_COORDINATOR, "another coordinator serves the group now: ask again"
         )
-        self._commit(None)
+        self._commit()
 
-    def _ask(self, raw: RawRequest, now_ms: int) -> None:
+    def _events(
+        self,
+        requests: Sequence[RawRequest],
+        jobs: JobsOf,
+        seen: Iterable[Seen],
+        words: Iterable[BridgeWord],
+        now_ms: int,
+    ) -> Iterator[Event]:
+        """Should handling one raise, that is the one under way. What comes afterwards is all requests' doing."""
+        for group, tasks in jobs.items():
+            if self._oversized.get(group) == tasks:
+                log.warning(
+                    "the %d tasks of group %r are too many for a record: it keeps what it had", len(tasks), group
+                )
+                continue
+            yield JobsRead(now_ms=now_ms, group_id=group, tasks=tasks)
+        for one in seen:
+            yield from self._let_join(one, now_ms)
+        for word in words:
+            yield from self._hear(word, now_ms)
+        for raw in requests:
+            asked = self._ask(raw)
+            if asked is None:
+                continue
+            self._held.add(raw.offset, asked.sender)
+            event = RequestArrived(
+                now_ms=now_ms,
+                request=RequestId(raw.offset),
+                body=asked.body,
+                client_id=asked.header.client_id,
+                client_host=asked.header.client_host,
+            )
+            if self._crossing is not None and not self._crossing.is_open(event.body, now_ms):
+                self._wait(event, self._crossing.open)
+            elif self._look is not None and self._begins_a_group(event.body):
+                self._wait(event, self._look)
+            else:
+                self._under_way = {raw.offset}
+                yield event
+        self._under_way = {raw.offset for raw in requests}
+
+    def _ask(self, raw: RawRequest) -> Asked | None:
+        """What it asks of the machine; None: nothing, and it is answered if that can be."""
         asked = read_request(raw, shard=self._shard, layout=self._layout)
         if isinstance(asked, Unanswerable):
             self._complaints.add(Unreadable(key=raw.key, offset=raw.offset, reason=asked.reason))
-            return
-        if isinstance(asked, Refused):
+        elif isinstance(asked, Refused):
             self._writes.append(asked.write())
-            return
-        if self._order.was_overtaken(asked.sender):
+        elif self._order.was_overtaken(asked.sender):
             log.info(
                 "a request at offset %d was overtaken by a later one of the same process: it is ignored", raw.offset
             )
-            return
-        if raw.offset in self._faulty:
-            message = "the coordinator failed when it handled this request: see its log"
-            self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, message))
-            return
-        self._held.add(raw.offset, asked.sender)
-        event = RequestArrived(
-            now_ms=now_ms,
-            request=RequestId(raw.offset),
-            body=asked.body,
-            client_id=asked.header.client_id,
-            client_host=asked.header.client_host,
-        )
-        try:
-            self._apply(self._machine.handle(event))
-        except Exception:
-            self._faulty.add(raw.offset)
-            self._held.take(raw.offset)
-            raise
+        elif raw.offset in self._faulty:
+            self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, _FAILED))
+        else:
+            return asked
+        return None
+
+    # ---- the first one of a group
+
+    def _begins_a_group(self, body: RequestBody) -> bool:
+        joins = isinstance(body, ConnectGroupHeartbeatRequest) and body.member_epoch == JOINING
+        return joins and not self._machine.has_members(body.group_id)
+
+    def _wait(self, event: RequestArrived, look: Look) -> None:
+        group = event.body.group_id
+        if group not in self._joining:
+            self._joining[group] = []
+            look(group)
+        self._joining[group].append(event)
+
+    def _let_join(self, seen: Seen, now_ms: int) -> Iterator[Event]:
+        if seen.group in self._joining and seen.epoch:
+            yield EpochSpoken(now_ms=now_ms, group_id=seen.group, epoch=seen.epoch)
+        yield from self._release(seen.group, seen.error, seen.message, now_ms)
+
+    def _hear(self, word: BridgeWord, now_ms: int) -> Iterator[Event]:
+        assert self._crossing is not None
+        self._crossing.heard(word)
+        yield replace(word, now_ms=now_ms)
+        if isinstance(word, BridgeSaid):
+            yield from self._release(word.group_id, KafkaErrorCode.NONE, "", now_ms)
+        elif word.why:
+            yield from self._release(word.group_id, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, word.why, now_ms)
+        elif word.group_id in self._joining:
+            self._crossing.open(word.group_id)
+
+    def _release(self, group: str, error: KafkaErrorCode, message: str, now_ms: int) -> Iterator[Event]:
+        """Those who wait are handled, or refused."""
+        for event in self._joining.pop(group, []):
+            sender = self._held.sender_of(event.request)
+            if error is KafkaErrorCode.NONE:
+                self._under_way = {event.request}
+                if sender is not None:
+                    self._released[event.request] = sender
+                yield replace(event, now_ms=now_ms)
+            elif sender is not None:
+                self._held.take(event.request)
+                self._writes.append(sender.refusal(error, message))
 
     def _apply(self, effects: Effects) -> None:
         for record in effects.records:
@@ -184,29 +348,44 @@ class Serving:
         for reply in effects.replies:
             sender = self._held.take(reply.request)
             if sender is not None:
-                self._writes.append(sender.reply(reply.body))
+                self._writes.append(_small_enough(sender, sender.reply(reply.body)))
         self.timer_at_ms = effects.timer_at_ms
         if effects.records:
             self._note({record.key.group_id for record in effects.records})
 
     def _note(self, groups: Iterable[str]) -> None:
-        known = self._machine.groups
         for group in groups:
-            state = known.get(group)
-            if state is not None and state.members:
+            if self._machine.has_members(group):
                 self._groups.add(group)
             else:
                 self._groups.discard(group)
 
-    def _commit(self, next_offset: int | None) -> None:
+    def _commit(self) -> None:
+        self._write()
+        if self._crossing is not None:
+            self._crossing.tell(self._joining)
+
+    def _write(self) -> None:
         writes, self._writes = self._writes, []
-        if not writes and next_offset is None:
+        if not writes:
             return
         for tries_left in reversed(range(_TRIES)):
             try:
-                self._log.commit(writes, next_offset)
+                self._log.commit(writes, self._handled_to)
                 return
             except AbortedError as aborted:
                 if not tries_left:
                     raise
                 log.info("%s; writing it again", aborted)
+
+
+def _small_enough(sender: Sender, reply: Write) -> Write:
+    """The reply, or if no topic of ours takes it, a refusal: nothing that is recorded depends on it."""
+    size = len(reply.value or b"")
+    if size <= LARGEST_VALUE:
+        return reply
+    message = (
+        f"the reply has {size} bytes, more than the {LARGEST_VALUE} that a record may have: make the group smaller"
+    )
+    log.warning("%s", message)
+    return sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, message)

@@ -7,10 +7,13 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from airflow_provider.shards.bridges import Bridges
+from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import FencedError, StalledError
 from airflow_provider.shards.inbox import Inbox
 from airflow_provider.shards.machine import Machine, ShardLog
-from airflow_provider.shards.serving import Clock, Held, Serving
+from airflow_provider.shards.resting import Resting
+from airflow_provider.shards.serving import Clock, Held, JobsOf, Look, Serving
 from airflow_provider.shards.settings import Layout
 from airflow_provider.topics.errors import TopicError
 
@@ -26,9 +29,6 @@ _CERTAIN_MS: Final = 1_000
 _UNCERTAIN_S: Final = 0.02
 """A timer that must not fire yet is looked at again after so long, unless a request comes."""
 _FIRST_REST_S: Final = 0.5
-_LONGEST_REST_S: Final = 30.0
-_GOOD_MS: Final = 60_000
-"""After so long what went wrong before is over."""
 
 
 class Shard:
@@ -38,6 +38,9 @@ class Shard:
     :param open_log: makes a log of the shard, by which whoever has served it before is fenced
     :param when_loaded: called each time requests may come
     :param when_fenced: called when somebody else has begun to serve it; then this thread ends
+    :param look: has :meth:`Inbox.put_seen` called with what there is of a group in the classic protocol; None: nobody
+        looks
+    :param bridges: of its groups, where they have any: then nobody need look
     """
 
     def __init__(
@@ -51,6 +54,8 @@ class Shard:
         when_loaded: Callable[[], None],
         when_fenced: Callable[[], None],
         when_groups_change: Callable[[frozenset[str]], None],
+        look: Look | None = None,
+        bridges: Bridges | None = None,
     ) -> None:
         self.shard = shard
         self.inbox = Inbox()
@@ -61,8 +66,11 @@ class Shard:
         self._when_loaded = when_loaded
         self._when_fenced = when_fenced
         self._when_groups_change = when_groups_change
+        self._look = look
+        self._bridges = bridges
         self._held = Held()
         self._faulty: set[int] = set()
+        self._oversized: JobsOf = {}
         self._log: ShardLog | None = None
         self._turn_at_ms = now_ms()
         self._known: frozenset[str] = frozenset()
@@ -87,9 +95,9 @@ class Shard:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        rest_s = _FIRST_REST_S
+        resting = Resting(_FIRST_REST_S, self._now_ms)
         while not self.inbox.ended:
-            began_ms = self._now_ms()
+            resting.begin()
             try:
                 self._serve()
             except FencedError as fenced:
@@ -100,14 +108,12 @@ class Shard:
                 if self.inbox.ended:  # nobody hears that the shard was given away; they find out
                     log.info("%s", wrong)
                     return
-                log.warning("%s; loading shard %d again in %.1f s", wrong, self.shard, rest_s)
+                log.warning("%s; loading shard %d again in %.1f s", wrong, self.shard, resting.fault())
             except Exception:
-                log.exception("shard %d could not be served; loading it again in %.1f s", self.shard, rest_s)
+                log.exception("shard %d could not be served; loading it again in %.1f s", self.shard, resting.fault())
             if self.inbox.ended:
                 return
-            self.inbox.rest(rest_s)
-            good = self._now_ms() - began_ms > _GOOD_MS
-            rest_s = _FIRST_REST_S if good else min(2 * rest_s, _LONGEST_REST_S)
+            self.inbox.rest(resting.for_s)
 
     def _serve(self) -> None:
         """Until this ends.
@@ -118,16 +124,21 @@ class Shard:
         self._log = shard_log = self._open()
         if self.inbox.ended:
             shard_log.give_up()
+        machine = self._make()
+        crossing = None if self._bridges is None else Crossing(machine, self._bridges, self.inbox.put_word)
         try:
             began_ms = self._now_ms()
             serving = Serving(
                 self.shard,
                 self._layout,
-                self._make(),
+                machine,
                 shard_log,
                 held=self._held,
                 faulty=self._faulty,
+                oversized=self._oversized,
                 now_ms=self._now_ms,
+                look=self._look,
+                crossing=crossing,
             )
             count = serving.load()
             if len(self.inbox):  # an earlier transaction may have had its effect, or another coordinator handled them
@@ -141,6 +152,8 @@ class Shard:
                 self._turn(serving, shard_log)
             serving.hand_over()
         finally:
+            if crossing is not None:
+                crossing.close()
             self._log = None
             shard_log.close()
 
@@ -148,8 +161,8 @@ class Shard:
         taken = self.inbox.take(self._patience_s(serving))
         try:
             self._go_on()
-            if taken.requests or taken.jobs:
-                serving.handle(taken.requests, taken.jobs)
+            if taken.requests or taken.jobs or taken.seen or taken.words:
+                serving.handle(taken.requests, taken.jobs, taken.seen.values(), taken.words)
         except BaseException:
             self.inbox.put_back(taken)
             raise

@@ -29,15 +29,14 @@ def warn_of_short_sessions(admin: AdminClient, settings: CoordinatorSettings) ->
     noticed_ms = noticed_after_ms(admin)
     least_ms = noticed_ms + _HEARTBEATS * settings.heartbeat_interval_ms
     if settings.session_timeout_ms < least_ms:
+        most_ms = settings.session_timeout_ms - _HEARTBEATS * settings.heartbeat_interval_ms
         log.warning(
             "members get sessions of %d ms, and brokers notice only after %d ms that a coordinator has died: members"
-            " would stop their tasks by then. Grant at least %d ms, or set %s and %s of all brokers to at most %d",
+            " would stop their tasks by then. Grant at least %d ms%s",
             settings.session_timeout_ms,
             noticed_ms,
             least_ms,
-            LEAST,
-            NOTICED,
-            max(1, settings.session_timeout_ms - _HEARTBEATS * settings.heartbeat_interval_ms),
+            f", or set {LEAST} and {NOTICED} of all brokers to at most {most_ms}" if most_ms > 0 else "",
         )
 
 

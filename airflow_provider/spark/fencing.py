@@ -39,6 +39,7 @@ class AttemptGuard:
         self._grant = lease.grant
         self._lock = threading.Lock()
         self._begun = False
+        self._thread: int | None = None
         self._stop = threading.Event()
         self._refuses = threading.Event()
         self._reason = ""
@@ -52,7 +53,7 @@ class AttemptGuard:
             if self.stopping:
                 raise self._stopped()
             self.check_lease()
-            self._begun = True
+            self._begun, self._thread = True, threading.get_ident()
 
     def stop(self, reason: str) -> bool:
         """Tell the attempt to stop, and let it write nothing more; the first reason stays.
@@ -67,7 +68,9 @@ class AttemptGuard:
             return self._begun
 
     def stop_soon(self, reason: str) -> bool:
-        """As :meth:`stop`, but what is under way may be written: the task is this worker's until it has ended here."""
+        """As :meth:`stop`, but a query may write the batch that it is in: the task is this worker's until it has ended
+        here. The job's own code, in the thread in which it began, is in no batch, and writes nothing more.
+        """
         with self._lock:
             if not self._stop.is_set():
                 self._reason = reason
@@ -86,7 +89,7 @@ class AttemptGuard:
         return self._stop.wait(timeout_s)
 
     def check(self) -> None:
-        if self._refuses.is_set():
+        if self.stopping and (self._refuses.is_set() or threading.get_ident() == self._thread):
             raise self._stopped()
         self.check_lease()
 

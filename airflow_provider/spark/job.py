@@ -43,9 +43,12 @@ The module needs the standard library only, so a DAG file or a unit test can imp
 from __future__ import annotations
 
 import functools
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, overload
+
+from airflow_provider.spark.rehearsing import Rehearsal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,7 +76,7 @@ class TaskGuard(Protocol):
         """Sleep until the task is told to stop, at most ``timeout_s`` seconds; True if it was told."""
 
     def check(self) -> None:
-        """:raises FencedError: if the lease is over, or the task was told to stop and a batch under way is given up"""
+        """:raises FencedError: if the lease is over, or the task was told to stop; a batch of a query may end first"""
 
     def check_lease(self) -> None:
         """:raises FencedError: if the lease is over"""
@@ -184,13 +187,15 @@ class TaskContext:
 
     def rehearse(self, stream: DataStreamWriter) -> Iterator[float]:
         """In a warm-up: run a query like the task's on a copy of its checkpoint, again and again until it starts no
-        faster; yields how far that is, from 0 to 1. If it fails, that is logged. In ``run`` it does nothing: the task
-        would stand still for it, and could write.
+        faster; gives how far that is, from 0 to 1. It goes on as it is iterated over; a warning names the line where
+        nobody does. If it fails, that is logged. In ``run`` it does nothing: the task would stand still for it, and
+        could write.
 
         :param stream: with a sink that keeps nothing, for it gets real batches; reading from what the task's query
             reads from. ``run`` may start it, with its own sink; it then has the task's own checkpoint
         """
-        return self.rehearsing(stream, self.checkpoint_location, self.guard)
+        steps = self.rehearsing(stream, self.checkpoint_location, self.guard)
+        return Rehearsal(steps, self.guard, traceback.extract_stack(limit=2)[0])
 
     def fence(self) -> None:
         """To be called right before an external side effect.

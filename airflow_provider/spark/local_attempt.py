@@ -57,8 +57,7 @@ class LocalAttempt:
     def stop(self, reason: str) -> bool:
         """:returns: whether the job's code has been called; if not, it never will be"""
         told_before = self.guard.stopping
-        # What ends by itself has no batches of a query to end first.
-        begun = self.guard.stop(reason) if self.order.bounded else self.guard.stop_soon(reason)
+        begun = self.guard.stop_soon(reason)
         if begun and not told_before:
             start_thread(self._stop, f"stop-{self.order.task}")
         return begun

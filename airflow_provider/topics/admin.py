@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.records import TopicNames
-from airflow_provider.topics.client_errors import make_client, tell
+from airflow_provider.topics.client_errors import UNKNOWN_TOPIC, tell
 from airflow_provider.topics.end_offsets import EndOffsets
 from airflow_provider.topics.errors import (
     BrokerAwayError,
@@ -28,6 +28,7 @@ from airflow_provider.topics.errors import (
     TopicError,
     TopicRightsError,
 )
+from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.rights import Needs, Operation
 
@@ -46,13 +47,6 @@ _LISTEN_S: Final = 0.1
 """So long, at most, until it is known why there is no answer."""
 
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
-_UNKNOWN_TOPIC: Final = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
-        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
-    }
-)
 _NOT_NOW: Final = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -96,8 +90,7 @@ class TopicAdmin:
         self._outage = outage
         self._heard: list[KafkaError] = []
         self._principal = principal_of(config)
-        ours: dict[str, Any] = {"reconnect.backoff.max.ms": 1_000, "log_level": 0, "error_cb": self._heard.append}
-        self._client = make_client(AdminClient, {**config, **ours})
+        self._client = make_client(AdminClient, {**config, **COMMON, "error_cb": self._heard.append})
         self._ends = EndOffsets(self._client)
         self._met = False
 
@@ -176,7 +169,7 @@ class TopicAdmin:
         try:
             described = await self._describe(topic, timeout_s)
         except _TopicFailure as failure:
-            if failure.code in _UNKNOWN_TOPIC:
+            if failure.code in UNKNOWN_TOPIC:
                 return None
             if failure.code in _NO_RIGHT:
                 return FoundTopic(0, frozenset())
@@ -221,7 +214,7 @@ class TopicAdmin:
             except asyncio.TimeoutError:
                 raise BrokerAwayError(self._outage.servers, doing, self._outage.reason) from None
             except _TopicFailure as failure:
-                may_last_s = {**dict.fromkeys(_UNKNOWN_TOPIC, appears_s), **dict.fromkeys(_NOT_NOW, timeout_s)}
+                may_last_s = {**dict.fromkeys(UNKNOWN_TOPIC, appears_s), **dict.fromkeys(_NOT_NOW, timeout_s)}
                 if time.monotonic() + pause_s > asked_at + may_last_s.get(failure.code, 0.0):
                     raise self._explain(failure, "READ", doing) from failure
             else:
@@ -285,7 +278,7 @@ class TopicAdmin:
     def _explain(self, failure: _TopicFailure, operation: str, doing: str) -> TopicError:
         if failure.code in _NO_RIGHT:
             return TopicRightsError(failure.topic, operation, self._principal)
-        if failure.code in _UNKNOWN_TOPIC:
+        if failure.code in UNKNOWN_TOPIC:
             return NoTopicError(failure.topic)
         if failure.code in _NOT_NOW:
             outage = self._outage

@@ -1,40 +1,30 @@
-"""What librdkafka says of its settings and connections, for those who have to know whether brokers can be reached.
+"""What librdkafka says of its connections, for those who have to know whether brokers can be reached.
 
 It tries again by itself, whatever it is; but with credentials that were refused it tries in vain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError
 
 from airflow_provider.kafka.errors import CHECK_CERTIFICATE, CHECK_CREDENTIALS, CHECK_PROTOCOL
-from airflow_provider.topics.errors import TopicError
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
-
     from airflow_provider.topics.outage import Outage
 
-C = TypeVar("C")
+UNKNOWN_TOPIC: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+        KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    }
+)
 
 # How OpenSSL and librdkafka call what is wrong; a broker that goes down in the middle of a handshake is none of these.
 _DISTRUST: Final = ("certificate", "unknown ca")
 _NO_TLS: Final = ("wrong version number", "PLAINTEXT")
-
-
-def make_client(kind: Callable[[dict[str, Any]], C], config: dict[str, Any]) -> C:
-    """A client of librdkafka. Each kind refuses other settings of a connection, and some only beside our own.
-
-    :raises TopicError: if it refuses these
-    """
-    try:
-        return kind(config)
-    except (KafkaException, TypeError, ValueError) as refused:
-        why = refused.args[0].str() if isinstance(refused, KafkaException) else refused
-        raise TopicError(f"librdkafka refuses the connection's settings: {why}") from refused
 
 
 def tell(outage: Outage, error: KafkaError) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
-import os
 import threading
 
+from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.feed import GroupFeed
@@ -76,23 +75,24 @@ class Clients:
             self._writer.close()
 
 
-class _Process:
-    """What this process has open."""
+class _Open:
+    """What a process has open."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.clients: dict[KafkaSettings, Clients] = {}
 
 
-_process = _Process()
+_open = PerProcess(_Open)
 
 
 def acquire(settings: KafkaSettings, group: str) -> tuple[Clients, GroupFeed]:
     """The clients of a connection and the feed of a group, to be given back with :func:`release`."""
-    with _process.lock:
-        clients = _process.clients.get(settings)
+    own = _open.own
+    with own.lock:
+        clients = own.clients.get(settings)
         if clients is None:
-            clients = _process.clients[settings] = Clients(settings)
+            clients = own.clients[settings] = Clients(settings)
         return clients, clients.feed(group)
 
 
@@ -101,29 +101,19 @@ def release(settings: KafkaSettings, group: str) -> Clients | None:
 
     :returns: the clients, if nobody uses them any more: close them
     """
-    with _process.lock:
-        clients = _process.clients.get(settings)
+    own = _open.own
+    with own.lock:
+        clients = own.clients.get(settings)
         if clients is None:  # acquired in the process that this one was forked from
             return None
         clients.give_back(group)
-        return _process.clients.pop(settings) if clients.unused else None
-
-
-def _start_over() -> None:
-    """A forked process has the clients' memory, but not their threads: it may neither use nor destroy them.
-
-    Not at its end either, when the interpreter clears all modules: one reference too many keeps them from that.
-    """
-    global _process
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_process))
-    _process = _Process()
+        return own.clients.pop(settings) if clients.unused else None
 
 
 def _close_all() -> None:
-    for clients in _process.clients.values():
+    for clients in _open.own.clients.values():
         clients.close()
-    _process.clients.clear()
+    _open.own.clients.clear()
 
 
-os.register_at_fork(after_in_child=_start_over)
 atexit.register(_close_all)

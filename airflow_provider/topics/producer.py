@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -14,13 +13,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.records.envelope import LARGEST_VALUE
-from airflow_provider.topics.client_errors import make_client, tell
+from airflow_provider.topics.client_errors import tell
 from airflow_provider.topics.errors import BrokerAwayError, TooLargeError, TopicError, TopicRightsError
+from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.outage import Outage
-
-# At its level 0 librdkafka still tells of fatal errors: who writes hears of them, with what to do.
-_silence: Final = logging.getLogger(f"{__name__}.librdkafka")
-_silence.disabled = True
 
 _POLL_S: Final = 0.1
 _LINGER_MS: Final = 5
@@ -60,20 +56,16 @@ class TopicWriter:
         self._principal = principal_of(config)
         self._config = {
             **config,
+            **COMMON,
             "acks": "all",
             "enable.idempotence": True,
             # What one turn of an event loop has to say goes in one request, not in one for each record.
             "linger.ms": _LINGER_MS,
-            # A topic made by the way would have the broker's default settings: it would not be compacted.
-            "allow.auto.create.topics": False,
             "compression.type": "gzip",
             "message.max.bytes": LARGEST_VALUE,
             "delivery.timeout.ms": delivery_timeout_ms,
-            "reconnect.backoff.max.ms": 1_000,
             # After that no record waits for a topic that does not exist; the topics were there when this began.
             "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
-            "log_level": 0,
-            "logger": _silence,
             "error_cb": self._on_error,
         }
         self._lock = threading.Lock()

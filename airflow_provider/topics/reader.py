@@ -21,8 +21,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from airflow_provider.kafka.settings import principal_of
-from airflow_provider.topics.client_errors import make_client, tell
+from airflow_provider.topics.client_errors import UNKNOWN_TOPIC, tell
 from airflow_provider.topics.errors import NoTopicError, ReaderFaultError, TopicError, TopicRightsError
+from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.positions import Positions
 
@@ -47,9 +48,6 @@ _TROUBLE: Final = frozenset(
 )
 _DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
-_UNKNOWN: Final = frozenset(
-    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}  # noqa: SLF001
-)
 
 
 class Record(NamedTuple):
@@ -106,26 +104,24 @@ class TopicReader:
         self._faults = 0
         self._config = {
             **config,
+            **COMMON,
             # Asked for by librdkafka; without a subscription and without commits no broker hears of it.
             "group.id": "cospark-topic-reader",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
-            "allow.auto.create.topics": False,
             # A topic that is followed from now on waits for the fetch that is under way.
             "fetch.wait.max.ms": 200,
             # The first record after a silence comes immediately. What follows it within this time comes together: where
             # many write, a fetch for each record would cost more than the record.
             "queued.min.messages": 1,
             "fetch.queue.backoff.ms": _GATHER_MS,
-            "reconnect.backoff.max.ms": 1_000,
             # A topic that has just been made, or a leader that has just changed, is tried again soon.
             "fetch.error.backoff.ms": 50,
             "topic.metadata.refresh.fast.interval.ms": 50,
             # After that a topic that no broker knows is reported.
             "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
-            "log_level": 0,
             "logger": log,
             "error_cb": self._on_error,
         }
@@ -322,7 +318,7 @@ class TopicReader:
         match error.code():
             case KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 failure: TopicError = TopicRightsError(topic, "READ", self._principal)
-            case code if code in _UNKNOWN:
+            case code if code in UNKNOWN_TOPIC:
                 self._doubt((topic,))
                 return
             case _:
@@ -345,7 +341,7 @@ class TopicReader:
             tell(self._outage, error)
         elif error.code() == _DOWN:
             self._down = error.str()
-        elif error.code() in _UNKNOWN:
+        elif error.code() in UNKNOWN_TOPIC:
             self._doubt([topic for topic in self._sinks if error.str().startswith(f"{topic} [")])
 
     def _doubt(self, topics: Iterable[str]) -> None:
@@ -385,7 +381,7 @@ class TopicReader:
 
     def _is_unknown(self, topic: str) -> bool:
         error = self._consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic].error
-        return error is not None and error.code() in _UNKNOWN
+        return error is not None and error.code() in UNKNOWN_TOPIC
 
 
 def _tell(sink: Sink, error: TopicError) -> None:

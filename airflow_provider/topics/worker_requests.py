@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
-import os
 import socket
 import threading
 import time
@@ -18,21 +16,20 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from airflow_provider.declarative.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
 from airflow_provider.declarative.wire.apis import Reply, RequestBody, decode_reply, encode_request, request_of
 from airflow_provider.declarative.wire.errors import MalformedMessageError
+from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.records.envelope import LARGEST_VALUE
-from airflow_provider.topics.client_errors import make_client, tell
+from airflow_provider.topics.client_errors import tell
 from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicRightsError
+from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.outage import Outage
 
 log: Final = logging.getLogger(__name__)
 
-_silence: Final = logging.getLogger(f"{__name__}.librdkafka")
-_silence.disabled = True
-
 _POLL_S: Final = 0.1
 _BATCH: Final = 1_000
 _OPEN_S: Final = 10.0
-_APPEAR_S: Final = 30.0
+APPEAR_S: Final = 30.0
 _LOOK_S: Final = 0.1
 _FLUSH_S: Final = 1.0
 _DELIVERY_TIMEOUT_MS: Final = 5_000
@@ -55,8 +52,8 @@ class NoCoordinatorsError(TopicError):
 
     def __init__(self, topic: str) -> None:
         super().__init__(
-            f"the topic {topic!r} does not exist: no coordinator of declarative groups has been started in this"
-            " cluster. Start one, or give all workers of the group group_protocol='classic'"
+            f"the topic {topic!r} does not exist: coordinators of declarative groups make it as they start. Start one"
+            ", or give all workers of the group group_protocol='classic'"
         )
         self.topic = topic
 
@@ -95,13 +92,7 @@ class WorkerRequests:
         self._shards = 0
         self._reply_partition = 0
         self._closing: Final = threading.Event()
-        ours = {
-            "allow.auto.create.topics": False,
-            "reconnect.backoff.max.ms": 1_000,
-            "log_level": 0,
-            "logger": _silence,
-            "error_cb": lambda error: tell(self._outage, error),
-        }
+        ours = {**COMMON, "error_cb": lambda error: tell(self._outage, error)}
         self._consumer: Final = make_client(
             Consumer,
             {
@@ -133,7 +124,7 @@ class WorkerRequests:
         )
         self._thread: Final = threading.Thread(target=self._run, name="cospark-worker-requests", daemon=True)
 
-    def open(self, *, appear_s: float = _APPEAR_S) -> None:
+    def open(self, *, appear_s: float = APPEAR_S) -> None:
         """Find the topics, and read replies from here on. Blocks.
 
         :param appear_s: so long the topics may be missing, or without a leader: a coordinator that starts together with
@@ -151,7 +142,7 @@ class WorkerRequests:
             except (NoCoordinatorsError, NoLeaderError):
                 if time.monotonic() >= until or self._closing.wait(_LOOK_S):
                     raise
-        _process.open.add(self)
+        _open.own.add(self)
         self._thread.start()
 
     def _find(self) -> None:
@@ -202,7 +193,7 @@ class WorkerRequests:
             self._thread.join()
         with contextlib.suppress(KafkaException):
             self._consumer.close()
-        _process.open.discard(self)
+        _open.own.discard(self)
 
     def _run(self) -> None:
         while not self._closing.is_set():
@@ -252,21 +243,4 @@ class WorkerRequests:
         return TopicError(f"the topic {topic!r} can't be used: {error.str()}")
 
 
-class _Process:
-    """What this process has open."""
-
-    def __init__(self) -> None:
-        self.open: set[WorkerRequests] = set()
-
-
-_process = _Process()
-
-
-def _start_over() -> None:
-    """As for the topics' other clients: a forked process may neither use nor destroy what it has not opened."""
-    global _process
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_process))
-    _process = _Process()
-
-
-os.register_at_fork(after_in_child=_start_over)
+_open: PerProcess[set[WorkerRequests]] = PerProcess(set)

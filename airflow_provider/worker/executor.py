@@ -109,6 +109,10 @@ class TaskExecutor:
         return self._execution.learners.failed
 
     @property
+    def warm_up_deaths(self) -> Mapping[TaskId, int]:
+        return self._execution.learners.deaths
+
+    @property
     def condition(self) -> str:
         return self._runner.condition
 

@@ -27,6 +27,10 @@ class Hands(Protocol):
         """What could not be made ready here, and why, as long as nothing else has become of it here."""
 
     @property
+    def warm_up_deaths(self) -> Mapping[TaskId, int]:
+        """How often this worker's process has ended while it made these ready."""
+
+    @property
     def stopped_running(self) -> int:
         """How many tasks, planners apart, were running here when they were told to stop."""
 

@@ -10,7 +10,7 @@ from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import MembershipView
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID
-from airflow_provider.records import FailedWarmUp, Lesson, WorkerPhase, WorkerStatus
+from airflow_provider.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Hands
 from airflow_provider.worker.journal import Journal
@@ -143,4 +143,5 @@ class OwnRecord:
             ),
             leaves_soon=self.leaves_soon,
             failed_warm_ups=tuple(FailedWarmUp(task, why) for task, why in sorted(hands.failed_warm_ups.items())),
+            warm_up_deaths=tuple(WarmUpDeaths(task, times) for task, times in sorted(hands.warm_up_deaths.items())),
         )

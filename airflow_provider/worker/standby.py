@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from airflow_provider.execution.warm_up_deaths import deaths_after
 from airflow_provider.ledger.progress import needs_running
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.worker import MakeHands
 
@@ -22,6 +24,7 @@ class Standby:
     :param stopped: called with tasks that were to stop, or need no running (none ever ran)
     :param changed: called when they may be done
     :param pause_s: a process that runs tasks is wanted no sooner
+    :param warm_up_deaths: what the process before has left for the next one that runs tasks
     """
 
     running: Tasks = frozenset()
@@ -37,7 +40,9 @@ class Standby:
         stopped: Released,
         changed: Callable[[], None],
         pause_s: float,
+        warm_up_deaths: Mapping[TaskId, int] = MappingProxyType({}),
     ) -> None:
+        self.warm_up_deaths = warm_up_deaths
         self._needs_running = needs_running
         self._stopped = stopped
         self._changed = changed
@@ -104,12 +109,15 @@ class InTriggerer:
     def __init__(self, pause_s: Callable[[], float]) -> None:
         self._pause_s = pause_s
 
-    def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands:  # noqa: ARG002
+    def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands:
         def is_needed(task: TaskId) -> bool:
             return needs_running(task, topics.jobs, topics.status.tasks)
 
+        last = topics.status.workers.get(settings.member.worker)
+        deaths = deaths_after(last, this_process())
+
         def make(stopped: Released, _finished: Released, changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-            return Standby(is_needed, stopped, changed, self._pause_s())
+            return Standby(is_needed, stopped, changed, self._pause_s(), deaths)
 
         return make
 

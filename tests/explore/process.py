@@ -30,27 +30,29 @@ from airflow_provider.leading.call import Call
 from airflow_provider.leading.leader import lead
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.membership.events import (
-    ArmTimer,
     AssignmentComputed,
-    Command,
-    Event,
     FindCoordinator,
     PerformAssignment,
-    PublishAssignment,
     PublishGroup,
     RecordRead,
     SendHeartbeat,
     SendJoin,
     SendLeave,
     SendSync,
-    StartTasks,
-    StopTasks,
-    TasksStopped,
 )
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.record import ClassicRecord, newer
 from airflow_provider.membership.state import StateChanges
 from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.member_events import (
+    ArmTimer,
+    Command,
+    Event,
+    PublishAssignment,
+    StartTasks,
+    StopTasks,
+    TasksStopped,
+)
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease

@@ -7,9 +7,10 @@ from typing import NamedTuple
 from explore.group import Group, GroupState, Member
 from explore.values import AWAITED, NOW, SETTINGS, Flight, Way, is_heard
 
-from airflow_provider.membership.events import Event, Joined, JoinedMember, Request, RequestRejected, Synced
+from airflow_provider.membership.events import Joined, JoinedMember, Request, RequestRejected, Synced
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.member_events import Event
 from airflow_provider.protocol.model import GenerationId, SubProtocol
 
 SESSION_AT = NOW + SETTINGS.session_timeout_ms

@@ -18,9 +18,9 @@ from simulation.group import RoundSeen
 from simulation.rounds import Computed, read_round
 
 from airflow_provider.assignors.learners.model import DEFAULT_LIMITS
-from airflow_provider.membership.events import StopTasks
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.holding import StopReason
+from airflow_provider.protocol.member_events import StopTasks
 from airflow_provider.protocol.model import NO_TASKS, TaskId
 
 

@@ -32,18 +32,11 @@ from explore.values import (
 )
 
 from airflow_provider.assignors.learners.model import READY
-from airflow_provider.membership.events import (
-    CoordinatorFound,
-    Event,
-    LearnersReady,
-    LearningProgressed,
-    LeaveRequested,
-    Started,
-    TimerFired,
-)
+from airflow_provider.membership.events import CoordinatorFound, LearnersReady, LearningProgressed, Started
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.member_events import Event, LeaveRequested, TimerFired
 from airflow_provider.protocol.model import WorkerId
 
 TIMER = TimerFired(now_ms=NOW)

@@ -15,10 +15,11 @@ from explore.search import Found
 from explore.space import Space
 from explore.values import NOW, TICK, Flight, Join, Sync, Way
 
-from airflow_provider.membership.events import ArmTimer, Command, Event, PublishGroup
+from airflow_provider.membership.events import PublishGroup
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.embedded import v3
 from airflow_provider.protocol.extensible import VERSION
+from airflow_provider.protocol.member_events import ArmTimer, Command, Event
 from airflow_provider.protocol.model import NO_TASKS
 
 _EXTENSIBLE = VERSION.to_bytes(2, "big")

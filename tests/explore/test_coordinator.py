@@ -17,7 +17,6 @@ from simulation.coordinator import Coordinator
 from simulation.group import JoinReply, JoinRequest, SyncReply
 
 from airflow_provider.membership.events import (
-    Event,
     HeartbeatAnswered,
     Joined,
     RequestRejected,
@@ -28,6 +27,7 @@ from airflow_provider.membership.events import (
     Synced,
 )
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.member_events import Event
 from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol
 
 SEEDS = 20

@@ -55,7 +55,7 @@ def settings(broker: LocalBroker) -> KafkaSettings:
 def nothing_left_open() -> Iterator[None]:
     """Whatever follows topics in this process has been closed when the test is over, and its threads have ended."""
     yield
-    assert not clients._process.clients
+    assert not clients._open.own.clients
     deadline = time.monotonic() + DEADLINE_S
     while names := [thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-topic")]:
         assert time.monotonic() < deadline, names

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import faulthandler
 import logging
-import os
 import signal
 import sys
 import threading
@@ -43,7 +42,8 @@ class _PausedBeforeItCommits:
         if name == "commit_transaction" and _hanging.is_set():
             _hanging.clear()
             self._producer.flush(10)
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # To this thread: sent to the process, another one may take it, and this one commit before all have stopped.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return getattr(self._producer, name)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +15,7 @@ import psutil
 import pytest
 from runner_bench import SEEN, Events, order_of, until
 
+from airflow_provider.driver import rehearsal
 from airflow_provider.driver.checkpoint_files import read_newest
 from airflow_provider.driver.rehearsal import FEWEST, MOST
 from airflow_provider.spark.job import SparkJob, TaskContext, spark_job
@@ -214,6 +217,10 @@ async def test_a_query_is_rehearsed_on_a_copy_of_its_checkpoint_and_the_real_one
         (words / f"{number}.csv").write_text("tick\n")
         await until((checkpoint / "commits" / str(number)).exists)
 
+    left = checkpoint.parent / "rehearsal-00000000-7"
+    (left / "offsets").mkdir(parents=True)
+    (left / "metadata").touch()
+    os.utime(left / "metadata", (1e9, 1e9))
     learner = replace(task, task=task.task._replace(index=1))
     runner.warm(learner)
     await events.wait_for(learner.task, WarmUpReady)
@@ -221,7 +228,7 @@ async def test_a_query_is_rehearsed_on_a_copy_of_its_checkpoint_and_the_real_one
     again = {(2, (("tick", 3),))}
     assert {(number, tuple(counts.items())) for number, counts in SEEN["rehearsed"]} == again
     assert FEWEST <= len(SEEN["rehearsed"]) <= MOST
-    assert [path.name for path in checkpoint.parent.iterdir()] == ["0"], "the copy is deleted"
+    assert [path.name for path in checkpoint.parent.iterdir()] == ["0"], "the copy is deleted, and one left long ago"
 
     assert await runner.stop([task.task], "moved") == frozenset()
     (words / "3.csv").write_text("tick\n")
@@ -296,6 +303,48 @@ async def test_after_a_rehearsal_a_stream_goes_on_from_the_checkpoint_of_its_tas
     assert SEEN["batches"] == [2, 3, 4, 5]
     assert "in run" not in SEEN
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["0"]
+
+
+class Slow(Words):
+    """Does not come to the end of the second batch of its rehearsal, and may fail in the first one."""
+
+    def warm_up(self, spark: SparkSession, task: TaskContext) -> Iterator[float]:
+        def take_time(batch: DataFrame, number: int) -> None:
+            if task.config.get("fails"):
+                raise ValueError("no such currency")
+            batch.selectExpr(f"java_method('java.lang.Thread', 'sleep', {number * 60_000}L)").collect()
+
+        yield from task.rehearse(self.plan_of(spark, task).foreachBatch(take_time))
+
+
+@pytest.mark.parametrize("config", [{}, {"fails": True}], ids=["stopped", "failed"])
+async def test_a_rehearsal_that_is_stopped_in_a_batch_is_told_in_a_line_and_one_that_fails_with_its_traceback(
+    runner: LocalRunner,
+    events: Events,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    config: dict[str, Any],
+) -> None:
+    monkeypatch.setattr(rehearsal, "MOST", 1)
+    caplog.set_level(logging.INFO)
+    SEEN.update(written=[])
+    words, checkpoint = tmp_path / "words", tmp_path / "checkpoints" / "0"
+    words.mkdir()
+    (words / "0.csv").write_text("tick\n")
+    task = stream("Slow", checkpoint=checkpoint, input=str(words), **config)
+    await runner.start(task)
+    await until((checkpoint / "commits" / "0").exists)
+    assert await runner.stop([task.task], "moved") == frozenset()
+    (words / "1.csv").write_text("tick\n")
+    caplog.clear()
+    learner = replace(task, task=task.task._replace(index=1))
+    runner.warm(learner)
+    await events.wait_for(learner.task, WarmUpReady)
+    said = [record for record in caplog.records if record.name == "py4j.clientserver"]
+    assert said
+    assert all(("no such currency" in str(record.exc_info)) is bool(config) for record in said)
+    assert all(("in the middle of a batch" in record.getMessage()) is not bool(config) for record in said)
 
 
 class Crash(Words):

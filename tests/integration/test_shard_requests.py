@@ -7,14 +7,17 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from echo_machine import HELD, RAISES, heartbeat_of
 from shard_bench import LAYOUT, Asker, in_process, quick_broker, settings_of_shards, until
+from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import LocalBroker
-from airflow_provider.declarative.sharding import partition_of
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, partition_of
 from airflow_provider.declarative.wire.apis import encode_request, request_of
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.records import JobDefinition
+from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.shards.server import ShardServer
 from airflow_provider.topics import one_shot
 
@@ -68,10 +71,37 @@ def test_what_can_not_be_handled_is_refused_and_holds_up_nobody(asker: Asker, gr
 
 
 def test_a_request_that_the_machine_fails_at_is_answered_and_the_shard_goes_on(asker: Asker, group_id: str) -> None:
+    assert asker.heartbeat(group_id).member_epoch == 1
     before, faulty, after = (asker.send(heartbeat_of(group_id, member)) for member in ("m", RAISES, "m"))
     assert asker.reply(faulty).body.error_code == KafkaErrorCode.UNKNOWN_SERVER_ERROR
     replies = [asker.reply(number).body for number in (before, after)]
-    assert [reply.member_epoch for reply in replies] == [1, 2]  # type: ignore[union-attr]
+    assert [reply.member_epoch for reply in replies] == [2, 3]  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def little_room(shard_broker: LocalBroker) -> Iterator[None]:
+    """The topic of records takes the end of a transaction, and nothing larger."""
+    admin = AdminClient({"bootstrap.servers": shard_broker.bootstrap_servers})
+
+    def set_limit(size: int) -> None:
+        change = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+        topic = ConfigResource(ResourceType.TOPIC, RECORDS_TOPIC, incremental_configs=[change])
+        admin.incremental_alter_configs([topic])[topic].result(DEADLINE_S)
+
+    set_limit(80)
+    yield
+    set_limit(LARGEST_VALUE)
+
+
+def test_a_request_whose_records_no_broker_takes_is_refused_and_the_shard_goes_on(
+    asker: Asker, group_id: str, little_room: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = asker.heartbeat(group_id)
+    assert answer.error_code == KafkaErrorCode.UNKNOWN_SERVER_ERROR
+    assert f"more than the topic {RECORDS_TOPIC!r} takes in one record" in caplog.text
+    unread = encode_request(request_of(heartbeat_of(group_id), correlation_id=100, reply_partition=asker.partition))
+    asker.send_bytes(unread[:-1], partition_of(group_id, LAYOUT.shards))
+    assert asker.reply(100).body.error_code == KafkaErrorCode.INVALID_REQUEST
 
 
 def test_a_timer_answers_what_was_held(asker: Asker, group_id: str) -> None:

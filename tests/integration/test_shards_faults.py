@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from echo_machine import heartbeat_of
 from shard_bench import LAYOUT, SESSION_S, Asker, CoordinatorCommand, CoordinatorProcess, quick_broker, until
 from shard_process import HANGS
@@ -19,6 +20,8 @@ from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatReq
 from airflow_provider.declarative.wire.parts import Assignor
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId
+from airflow_provider.shards import kafka_log, loading
+from airflow_provider.shards.errors import ShardError
 
 Start = Callable[..., CoordinatorProcess]
 
@@ -121,6 +124,38 @@ def test_shards_are_served_again_when_the_broker_is_back(
     shard_broker.start()
     assert epoch_of(asker, group_id) == 2
     assert "Traceback" not in only.log, only.log
+
+
+def test_what_is_asked_while_the_broker_is_away_is_answered_when_it_is_back(
+    start: Start, shard_broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that has once asked in vain has to be asked again."""
+    start().serves(0, 1)  # there are topics
+    monkeypatch.setattr(loading, "_ANSWER_S", 1.0)
+    monkeypatch.setattr(kafka_log, "_ANSWER_S", 1.0)
+    config: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": shard_broker.bootstrap_servers,
+        "reconnect.backoff.max.ms": 1_000,
+    }
+    shard_log = kafka_log.KafkaShardLog(config, 0, admin=AdminClient(config), group=lambda: None)
+    try:
+        before = shard_log.handled_to(), shard_log.end()
+        shard_broker.kill()
+        with pytest.raises(ShardError, match="how far shard 0 is handled is not known"):
+            shard_log.handled_to()
+        with pytest.raises(ShardError, match="the end of shard 0's requests is not known"):
+            shard_log.end()
+        shard_broker.start()
+        until(lambda: answered(lambda: (shard_log.handled_to(), shard_log.end())) == before, "it is answered")
+    finally:
+        shard_log.close()
+
+
+def answered(ask: Callable[[], object]) -> object:
+    try:
+        return ask()
+    except ShardError:
+        return None
 
 
 def test_a_member_joins_at_the_command(

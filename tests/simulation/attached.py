@@ -17,9 +17,9 @@ from airflow_provider.execution import commands, events
 from airflow_provider.execution.machine import handle
 from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.execution.state import Execution, ExecutionSettings
-from airflow_provider.membership.events import TasksFinished, TasksStopped
 from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.holding import StopReason
+from airflow_provider.protocol.member_events import TasksFinished, TasksStopped
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
 from airflow_provider.records import TaskStatus, WorkerPhase
 from airflow_provider.spark.job import FencedError

@@ -16,10 +16,10 @@ from simulation.rounds import Round, Start
 from simulation.shares import shares_of
 from simulation.status import TaskWord
 
-from airflow_provider.membership.events import StopTasks
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.holding import StopReason
+from airflow_provider.protocol.member_events import StopTasks
 from airflow_provider.protocol.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
 
 if TYPE_CHECKING:
@@ -278,8 +278,9 @@ def only_the_surplus_moves(now: Round) -> None:
         for share in shares_of(now):
             left = share.load_of(worker, now.target[worker])
             some = [task for task in given & now.owned[worker] & now.configured - now.duplicated if share.is_of(task)]
-            if some and left < share.each:
-                raise Broken(f"epoch {now.record.epoch} takes {names(some)} from {worker}: {left} left of {share.each}")
+            least = share.each * now.weight_of(worker)
+            if some and left < least:
+                raise Broken(f"epoch {now.record.epoch} takes {names(some)} from {worker}: {left} left of {least}")
 
 
 @invariant
@@ -372,7 +373,8 @@ def _given_away(now: Round, worker: WorkerId, had: Tasks) -> list[TaskId]:
     gone = (had & now.configured) - target - all_of(now.owned)
     if now.lessons is not None:
         gone -= {task for learns in now.lessons.learns.values() for task in learns}
-    shares = [share for share in shares_of(now) if share.load_of(worker, target) < share.each]
+    weight = now.weight_of(worker)
+    shares = [share for share in shares_of(now) if share.load_of(worker, target) < share.each * weight]
     return [task for task in gone if any(share.is_of(task) for share in shares)] if worker in now.staying else []
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from simulation.jobs import all_of
 from simulation.rounds import Computed
 
-from airflow_provider.group.free_slots import spare_capacity
 from airflow_provider.group.leading import absences, gather_call, later_epoch, learned_for_nothing, unassigned_work
 from airflow_provider.leading.leader import LeaderAnswer, lead
+from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.ledger.progress import configured
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.membership.record import ClassicRecord

@@ -210,7 +210,7 @@ LEARNER_MUTATIONS = (
     ),
     Mutation(
         name="counts what is learned where it is",
-        module="airflow_provider.group.free_slots",
+        module="airflow_provider.ledger.free_slots",
         edits=(("len(tasks & stateful - learned) + len(to_come[worker])", "len(tasks & stateful)"),),
         unit_test="tests/unit/test_free_slots.py",
     ),

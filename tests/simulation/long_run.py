@@ -13,11 +13,13 @@ import secrets
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from itertools import cycle, pairwise
+from itertools import pairwise
 from pathlib import Path
 
+from simulation.declarative.histories import PLANS as DECLARATIVE
 from simulation.plans import NAMES
 from simulation.run import Crew, Tally
 
@@ -69,6 +71,15 @@ class Book:
         self.parts.append(part)
         return part
 
+    def least_played(self) -> str:
+        """The plan of which the fewest histories are played, of the protocol of which the fewest are."""
+        played = Counter(dict.fromkeys(NAMES, 0))
+        for part in self.parts:
+            played[part.plan] += part.histories
+        protocols = [[plan for plan in NAMES if (plan in DECLARATIVE) is declarative] for declarative in (False, True)]
+        protocol = min(protocols, key=lambda plans: sum(played[plan] for plan in plans))
+        return min(protocol, key=played.__getitem__)
+
     def save(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = self._path.with_suffix(".new")
@@ -89,11 +100,10 @@ class Book:
 
 
 def play_on(book: Book, crew: Crew, histories: int) -> Iterator[tuple[Played, Tally]]:
-    """Play batches of each plan in turn until there are so many histories in all."""
-    for plan in cycle(NAMES):
-        if book.histories >= histories:
-            return
-        part = book.part(plan)
+    """Play batches until there are so many histories in all: as many of either protocol, and of each of its plans."""
+    while book.histories < histories:
+        part = book.part(book.least_played())
+        plan = part.plan
         end = min(part.next_seed + BATCH, part.next_seed + histories - book.histories)
         tally = Tally()
         while part.next_seed < end:

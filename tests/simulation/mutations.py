@@ -65,7 +65,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="takes a lease for as long as a session, whatever its clock does",
-        module=f"{MEMBERSHIP}.settings",
+        module="airflow_provider.protocol.member_settings",
         edits=(("return ms - ms // _CLOCK_TOLERANCE", "return ms"),),
         plan="wild",
         broken=(_STARTED, _FENCE),
@@ -400,7 +400,7 @@ MUTATIONS = (
     ),
     Mutation(
         name="leaves a slot free while tasks wait elsewhere",
-        module="airflow_provider.group.free_slots",
+        module="airflow_provider.ledger.free_slots",
         edits=((" if any(taken.values()) and wait else None", " if False else None"),),
         unit_test="tests/simulation/test_slots.py",
     ),

@@ -21,18 +21,11 @@ from airflow_provider.leading.leader import LeaderAnswer
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.membership.events import (
-    ArmTimer,
     AssignmentComputed,
-    Command,
-    ConfigAdvanced,
-    Event,
-    Fail,
     HeartbeatAnswered,
     LearnersReady,
-    LeaveRequested,
     MayLeave,
     PerformAssignment,
-    PublishAssignment,
     PublishGroup,
     RebalanceWanted,
     RecordRead,
@@ -41,11 +34,7 @@ from airflow_provider.membership.events import (
     SendLeave,
     Started,
     StartLearning,
-    StartTasks,
     StopLearning,
-    StopTasks,
-    TimerFired,
-    Warn,
 )
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.record import ClassicRecord
@@ -54,6 +43,19 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.member_events import (
+    ArmTimer,
+    Command,
+    ConfigAdvanced,
+    Event,
+    Fail,
+    LeaveRequested,
+    PublishAssignment,
+    StartTasks,
+    StopTasks,
+    TimerFired,
+    Warn,
+)
 from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, TaskId, WorkerId
 from airflow_provider.records.status import Lesson, WorkerPhase, WorkerStatus
 

@@ -13,6 +13,7 @@ from simulation.group import RoundSeen
 from airflow_provider.assignors.model import Absence
 from airflow_provider.leading.causes import FOR_WHAT_WAITS
 from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.protocol.bridge import BRIDGE, stands_for
 from airflow_provider.protocol.embedded import CODECS
 from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
 from airflow_provider.protocol.model import (
@@ -116,6 +117,7 @@ class Round:
 
     :param told: the whole of what each is to have, where the wire says it
     :param lessons: None where nothing is learned
+    :param bridged: for how many workers the bridge stands
     """
 
     seen: RoundSeen
@@ -134,6 +136,11 @@ class Round:
     running: Tasks
     told: Mapping[WorkerId, Tasks] | None
     lessons: Lessons | None
+    bridged: int
+
+    def weight_of(self, worker: WorkerId) -> int:
+        """For how many workers it stands."""
+        return self.bridged if worker == BRIDGE else 1
 
     @property
     def staying(self) -> frozenset[WorkerId]:
@@ -243,6 +250,7 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
         running=computed.running,
         told=targets,
         lessons=lessons,
+        bridged=stands_for(said[BRIDGE].url) if BRIDGE in said else 1,
     )
 
 

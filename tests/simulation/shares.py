@@ -15,7 +15,7 @@ class Share:
     """The even share of those who stay.
 
     :param is_of: whether a task is of the kind
-    :param each: how many each has at least
+    :param each: how many each has at least for each worker that it stands for
     :param beside: how many of another kind it has at most that count as well
     :param to_come: how many it learns, less what others learn of its own
     """
@@ -32,7 +32,7 @@ class Share:
 
 def shares_of(now: Round) -> Iterator[Share]:
     """Planners, tasks with state, and the others, which are spread around those. Workers that drain keep theirs."""
-    staying = len(now.staying)
+    staying = sum(map(now.weight_of, now.staying))
     if not staying:
         return
     apart = [worker for worker in now.draining & now.owned.keys() if worker not in now.staying]

@@ -9,7 +9,6 @@ from simulation.group import JoinReply, JoinRequest, SyncReply
 from simulation.network import Answer, Line
 
 from airflow_provider.membership.events import (
-    Command,
     CoordinatorFound,
     FindCoordinator,
     HeartbeatAnswered,
@@ -25,6 +24,7 @@ from airflow_provider.membership.events import (
     Synced,
 )
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.member_events import Command
 from airflow_provider.protocol.model import MemberId, SubProtocol
 
 if TYPE_CHECKING:

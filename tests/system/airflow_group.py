@@ -34,10 +34,13 @@ from demo.airflow_api import AirflowApi, TaskInstance, wait_until
 
 
 class Group:
-    """A group of its own for each test, seen from its topics, from its coordinator, and from Airflow."""
+    """A group, seen from its topics, from its coordinator, and from Airflow.
 
-    def __init__(self, airflow: LocalAirflow, bootstrap_servers: str) -> None:
-        self.name = f"life-{uuid.uuid4().hex[:8]}"
+    :param name: by default it is a group of its own
+    """
+
+    def __init__(self, airflow: LocalAirflow, bootstrap_servers: str, *, name: str | None = None) -> None:
+        self.name = name or f"life-{uuid.uuid4().hex[:8]}"
         self.airflow = airflow
         self.api: AirflowApi = airflow.api
         self._settings = KafkaSettings.from_extra({"bootstrap.servers": bootstrap_servers}, conn_id="test")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_provider.assignors import cooperative
 from airflow_provider.assignors.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.policy import Deferred, Policy
+from airflow_provider.assignors.weights import assign
 from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 MAX_DELAY_MS = 300_000
@@ -33,6 +33,7 @@ class Group:
     :ivar named: whether its workers keep their names
     :ivar absent: what those who are gone have said of it
     :ivar stays: what is not stopped for balance
+    :ivar weights: for how many workers some stand
     """
 
     def __init__(self, jobs: Mapping[str, int] | None = None, *, policy: Policy = DEFERRED) -> None:
@@ -47,6 +48,7 @@ class Group:
         self.named = False
         self.absent: dict[WorkerId, Absence] = {}
         self.stays = NO_TASKS
+        self.weights: dict[WorkerId, int] = {}
 
     @property
     def configured(self) -> Tasks:
@@ -83,7 +85,7 @@ class Group:
     def fail_to_sync(self) -> GroupAssignment:
         """One round whose outcome the leader can't send, so that nobody hears of it."""
         self.generation = GenerationId(self.generation + 1)
-        outcome = cooperative.assign(
+        outcome = assign(
             Round(
                 now_ms=self.now_ms,
                 generation=self.generation,
@@ -97,6 +99,7 @@ class Group:
             ),
             self.memory,
             policy=self.policy,
+            weights=self.weights,
         )
         self.memory = outcome.memory
         return outcome

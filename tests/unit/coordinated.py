@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.events import (
     Effects,
     Event,
-    GroupConfigured,
     JobsRead,
     RequestArrived,
     RequestId,
     TimerFired,
 )
-from airflow_provider.coordinator.settings import CoordinatorSettings, GroupConfiguration
+from airflow_provider.coordinator.settings import CONFIG_NAMES, CoordinatorSettings
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.units import tasks_of, units_of
+from airflow_provider.declarative.wire.alter_configs import (
+    AlterableConfig,
+    ConfigOperation,
+    ConnectGroupAlterConfigsRequest,
+    ConnectGroupAlterConfigsResponse,
+)
 from airflow_provider.declarative.wire.apis import ReplyBody, RequestBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
 from airflow_provider.declarative.wire.install_assignment import (
@@ -88,10 +93,20 @@ class Shard:
 
     def ask(self, body: RequestBody) -> int:
         """:returns: the number of the request"""
+        arrived = self._arrived(body)
+        self.handle(arrived)
+        return arrived.request
+
+    def ask_together(self, *bodies: RequestBody) -> list[int]:
+        """Requests that come together; their numbers."""
+        arrived = [self._arrived(body) for body in bodies]
+        self._take(self.coordinator.handle_all(arrived, self.now))
+        return [event.request for event in arrived]
+
+    def _arrived(self, body: RequestBody) -> RequestArrived:
         self._requests += 1
         request = RequestId(self._requests)
-        self.handle(RequestArrived(now_ms=self.now, request=request, body=body, client_id="c", client_host="h"))
-        return request
+        return RequestArrived(now_ms=self.now, request=request, body=body, client_id="c", client_host="h")
 
     def answer(self, body: RequestBody) -> ReplyBody:
         return self.answers.pop(self.ask(body))
@@ -100,9 +115,21 @@ class Shard:
         self.handle(JobsRead(now_ms=self.now, group_id=group_id, tasks=configured))
 
     def configure(self, **configuration: int) -> None:
-        self.handle(
-            GroupConfigured(now_ms=self.now, group_id=GROUP, configuration=GroupConfiguration(**configuration))
-        )  # fmt: skip
+        """What is not named has the default."""
+        reply = self.alter({name: configuration.get(attribute) for name, attribute in CONFIG_NAMES.items()})
+        assert reply.error_code == 0, reply
+
+    def alter(self, changes: Mapping[str, object], group_id: str = GROUP) -> ConnectGroupAlterConfigsResponse:
+        """:param changes: by name; what is None is deleted"""
+        configs = tuple(
+            AlterableConfig(name=name, config_operation=ConfigOperation.DELETE)
+            if value is None
+            else AlterableConfig(name=name, value=str(value))
+            for name, value in changes.items()
+        )
+        reply = self.answer(ConnectGroupAlterConfigsRequest(group_id=group_id, configs=configs))
+        assert isinstance(reply, ConnectGroupAlterConfigsResponse)
+        return reply
 
     def sleep(self, ms: int) -> None:
         """Let time pass, with each timer at its time."""
@@ -225,6 +252,15 @@ class Shard:
     def _never_back(self, key: tuple[str, ...], epoch: int) -> None:
         assert self._epochs.get(key, 0) <= epoch, f"{key} went back from {self._epochs[key]} to {epoch}"
         self._epochs[key] = epoch
+
+
+def keep_alive(shard: Shard, *members: MemberId, ms: int) -> None:
+    """Let time pass, while these send their heartbeats."""
+    for _ in range(ms // 1_000):
+        shard.sleep(1_000)
+        for member in members:
+            current = shard.group.current[member]
+            shard.heartbeat(member, current.epoch, current.held, **whole())
 
 
 def whole(**more: Any) -> dict[str, Any]:

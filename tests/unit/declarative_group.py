@@ -7,7 +7,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 
 from declarative_script import ASSIGNORS
@@ -29,20 +29,12 @@ from airflow_provider.declarative.wire.heartbeat import (
     HeartbeatAssignment,
 )
 from airflow_provider.declarative_membership.events import (
-    ArmTimer,
-    Command,
-    Event,
     HeartbeatAnswered,
     Request,
     RequestFailed,
     Resumed,
     SendRequest,
     Started,
-    StartTasks,
-    StopTasks,
-    TasksFinished,
-    TasksStopped,
-    TimerFired,
 )
 from airflow_provider.declarative_membership.member import handle
 from airflow_provider.declarative_membership.saved import resume, save
@@ -50,6 +42,16 @@ from airflow_provider.declarative_membership.settings import DeclarativeSettings
 from airflow_provider.declarative_membership.state import MembershipState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.member_events import (
+    ArmTimer,
+    Command,
+    Event,
+    StartTasks,
+    StopTasks,
+    TasksFinished,
+    TasksStopped,
+    TimerFired,
+)
 from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, MemberId, Tasks, WorkerId
 
 SESSION_MS = 10_000
@@ -106,7 +108,7 @@ class TinyCoordinator:
         told = None
         if epoch < self.epoch:
             told = HeartbeatAssignment(
-                connectors_and_tasks=units_of(after.assigned), assignment_epoch=AssignmentEpoch(self.epoch)
+                connectors_and_tasks=units_of(after.assigned), assignment_epoch=after.assignment_epoch
             )
         return self._reply(after.epoch, told)
 
@@ -271,7 +273,7 @@ class TinyGroup:
             return
         saved = json.loads(json.dumps(save(one.state, now_ms=self.now, wall_ms=1_000 + self.now)))
         state = resume(saved, one.state.settings, now_ms=self.now, wall_ms=1_000 + self.now)
-        one.state, one.alarm = replace(state, seq=one.state.seq), None
+        one.state, one.alarm = state.changed({"seq": one.state.seq}), None
         one.state.validate()
         self.feed(name, Resumed(now_ms=self.now, config_offset=ConfigOffset(0), assignors=ASSIGNORS))
 

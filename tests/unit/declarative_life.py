@@ -20,6 +20,7 @@ from airflow_provider.declarative.wire.apis import ReplyBody, RequestBody, decod
 from airflow_provider.declarative_membership.settings import DeclarativeSettings
 from airflow_provider.group.declarative import DeclarativeMemberships, DeclarativeProtocol
 from airflow_provider.group.declarative_member import DeclarativeMember
+from airflow_provider.group.membership import KnowsGone
 from airflow_provider.group.request_channel import NoReplyError
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.ledger.progress import configured
@@ -90,7 +91,13 @@ class NearChannel:
 
 
 def memberships(
-    channel: NearChannel, topics: Any, worker: WorkerId = ME, *, max_delay_ms: int = 300
+    channel: NearChannel,
+    topics: Any,
+    worker: WorkerId = ME,
+    *,
+    max_delay_ms: int = 300,
+    is_gone: KnowsGone | None = None,
+    returns_ms: int | None = None,
 ) -> DeclarativeMemberships:
     settings = DeclarativeSettings(
         group_id="g",
@@ -101,9 +108,10 @@ def memberships(
         retry_backoff_ms=10,
         retry_backoff_max_ms=40,
     )
-    return DeclarativeMemberships(
-        DeclarativeProtocol(settings, assignors_offered(policy=Deferred(max_delay_ms=max_delay_ms)), 2), channel, topics
+    protocol = DeclarativeProtocol(
+        settings, assignors_offered(policy=Deferred(max_delay_ms=max_delay_ms)), 2, returns_ms
     )
+    return DeclarativeMemberships(protocol, channel, topics, is_gone)
 
 
 class DeclarativeLife(Life):
@@ -114,7 +122,7 @@ class DeclarativeLife(Life):
         self.channel = NearChannel(self.topics)
 
     def memberships(self) -> DeclarativeMemberships:
-        return memberships(self.channel, self.topics)
+        return memberships(self.channel, self.topics, returns_ms=self.settings.returns_ms)
 
     @property
     def declarative(self) -> DeclarativeMember:

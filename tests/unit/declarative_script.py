@@ -13,23 +13,19 @@ from airflow_provider.declarative.wire.heartbeat import (
 )
 from airflow_provider.declarative.wire.parts import Assignor
 from airflow_provider.declarative_membership.events import (
-    ArmTimer,
-    Command,
-    Event,
     HeartbeatAnswered,
     OnAssignment,
-    PublishAssignment,
     Request,
     RequestFailed,
     SendRequest,
     Started,
-    TimerFired,
 )
 from airflow_provider.declarative_membership.member import handle
 from airflow_provider.declarative_membership.settings import DeclarativeSettings
 from airflow_provider.declarative_membership.state import MembershipState
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.member_events import ArmTimer, Command, Event, PublishAssignment, TimerFired
 from airflow_provider.protocol.model import ConfigOffset, MemberId, TaskId, Tasks, WorkerId
 
 SETTINGS: Final = DeclarativeSettings(group_id="g", worker=WorkerId("w"))

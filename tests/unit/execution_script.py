@@ -40,13 +40,21 @@ JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, run_key="r")
 class Script:
     """A machine, the topics that it reads, and its clocks. Each event is followed by a look at all that must hold."""
 
-    def __init__(self, *, slots: int = 2, tasks: int = 3, linger_ms: int = 60_000, **definition: Any) -> None:
+    def __init__(
+        self,
+        *,
+        slots: int = 2,
+        tasks: int = 3,
+        linger_ms: int = 60_000,
+        status: StatusSnapshot | None = None,
+        **definition: Any,
+    ) -> None:
         self.now = 1_000
         self.wall_ahead = 1_000_000
         self.definition = replace(JOB, **definition)
         self.configs: list[dict[str, Any]] = [{"i": index} for index in range(tasks)]
         self.jobs = JobsSnapshot()
-        self.status = StatusSnapshot()
+        self.status = status or StatusSnapshot()
         settings = ExecutionSettings(
             worker=ME,
             slots=slots,

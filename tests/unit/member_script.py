@@ -8,25 +8,21 @@ from typing import Any
 from embedded_bytes import decode_metadata, encode_assignment
 
 from airflow_provider.membership.events import (
-    ArmTimer,
-    Command,
     CoordinatorFound,
-    Event,
     HeartbeatAnswered,
     Joined,
-    PublishAssignment,
     Request,
     RequestRejected,
     SendJoin,
     Started,
     Synced,
-    TimerFired,
 )
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.member_events import ArmTimer, Command, Event, PublishAssignment, TimerFired
 from airflow_provider.protocol.model import (
     Assignment,
     ConfigOffset,

@@ -22,13 +22,16 @@ REVOKED = {W1: A1}
 STOPPED = "revoked tasks have stopped"
 
 
-def after(last: ClassicRecord | None, *members: WorkerId, otherwise: str = OTHERS_BEGAN, **absent: Absence) -> Cause:
+def after(
+    last: ClassicRecord | None, *members: WorkerId, wishes: str = "", otherwise: str = OTHERS_BEGAN, **absent: Absence
+) -> Cause:
     """Of the round in which these are members, each with its name as its member id."""
     return cause_of(
         {name: MemberId(name) for name in members},
         {WorkerId(name): absence for name, absence in absent.items()},
         last,
         now_ms=NOW,
+        wishes=wishes,
         otherwise=otherwise,
     )
 
@@ -59,6 +62,15 @@ def test_a_change_within_a_chain_is_named_before_what_began_the_chain() -> None:
     assert third.reason == "w3 joined; before that: w2 joined"
     fourth = after(replace(revoking, reason=third.reason), W1, W2, WorkerId("w4"))
     assert fourth.reason == "w4 joined; before that: w2 joined", "a group that is never done does not name ever more"
+
+
+def test_a_new_wish_is_named_though_the_round_goes_on_with_a_step_and_a_repeated_one_is_not() -> None:
+    first = round_of(W1, W2, reason="a learner is ready for a:0", revoked=REVOKED)
+    second = after(first, W1, W2, wishes="a learner is ready for a:1")
+    assert second == Cause(reason="a learner is ready for a:1; before that: a learner is ready for a:0")
+    going_on = replace(first, reason=second.reason)
+    assert after(going_on, W1, W2, wishes="a learner is ready for a:1") == Cause(reason=second.reason, step=STOPPED)
+    assert after(first, W1, W2, W3, wishes="a learner is ready for a:1").reason.startswith("w3 joined; before that: ")
 
 
 def test_new_work_during_a_delay_is_named_and_the_delay_ends_as_what_it_began_for() -> None:

@@ -22,6 +22,7 @@ from airflow_provider.reports.declarative_group import phase
 from airflow_provider.shards import reading
 from airflow_provider.shards.errors import ShardError
 from airflow_provider.topics.admin import FoundTopic
+from airflow_provider.topics.errors import RightsError
 
 ALL, OF_A, OF_B = tasks("AC0", "AT1", "BC0"), tasks("AC0", "AT1"), tasks("BC0")
 SETTINGS = KafkaSettings(conn_id="k", values=(("bootstrap.servers", "nowhere:9"),))
@@ -150,5 +151,8 @@ def test_only_the_shard_of_the_group_is_read(monkeypatch: pytest.MonkeyPatch, mo
     assert asked == [partition_of(GROUP, 4)]
     assert set(reading.read_groups(SETTINGS, timeout_s=5)) == {GROUP}
     assert reading.read_groups(SETTINGS, timeout_s=5, only="other") == {}
+    found = FoundTopic(0, frozenset())  # to who may not know whether it exists
+    with pytest.raises(RightsError, match="no right to READ on the topic '__worker_offsets'"):
+        reading.read_groups(SETTINGS, timeout_s=5)
     found = None
     assert reading.read_groups(SETTINGS, timeout_s=5) == {}

@@ -40,6 +40,41 @@ def three(**settings_: object) -> DeclarativeGroup:
     return group
 
 
+class TestLessToDo:
+    """A batch task that is stopped loses what it has done."""
+
+    def test_what_runs_goes_on_when_others_have_ended(self) -> None:
+        group = three()
+        kept = group.shares
+        ended = frozenset(task for task in kept[W1] if not task.is_planner)
+        group.configured -= ended
+        group.rank = dict.fromkeys(group.configured, 1)
+        group.assign()
+        assert group.shares == {**kept, W1: kept[W1] - ended}
+
+    def test_what_waits_fills_the_free_slots(self) -> None:
+        group = three()
+        kept = group.shares
+        group.configured -= frozenset(task for task in kept[W1] if not task.is_planner)
+        waits = max(task for task in kept[W2] if not task.is_planner)
+        group.rank = dict.fromkeys(group.configured - {waits}, 1)
+        group.assign()
+        assert group.shares[W1] - kept[W1] == {waits}
+
+    @pytest.mark.parametrize("also", ["one more worker", "more work"])
+    def test_whatever_else_happens_evens_out(self, also: str) -> None:
+        group = three()
+        group.configured -= frozenset(task for task in group.shares[W1] if not task.is_planner)
+        if also == "more work":
+            group.configured |= jobs({"b": 1})
+        else:
+            group.join("w4")
+        group.rank = dict.fromkeys(group.configured, 1)
+        group.assign()
+        numbers = [sum(not task.is_planner for task in tasks) for tasks in group.shares.values()]
+        assert max(numbers) - min(numbers) <= 1
+
+
 class TestDelay:
     def test_what_was_lost_waits_for_its_member_and_goes_to_others_when_that_is_called_over(self) -> None:
         group = three()

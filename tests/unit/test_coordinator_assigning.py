@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from coordinated import COOPERATIVE, W1, W2, W3, Shard, assigned, tasks, whole
+from coordinated import COOPERATIVE, W1, W2, W3, Shard, assigned, keep_alive, tasks, whole
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -173,8 +173,15 @@ class TestInstall:
         shard.compute(W1, {W1: ALL})
         assert assigned(shard.reply_to(held)) == ALL
 
-    def test_nothing_was_prepared(self) -> None:
-        assert two_members().install(W1, 1, 3, {W1: ALL}).error_code == Code.INVALID_ASSIGNMENT
+    def test_who_has_nothing_prepared_asks_again_and_nobody_is_passed_over(self) -> None:
+        shard = two_members()
+        shard.prepare(W1, 1)
+        shard.fail_over()
+        held = shard.held(W2, 1)
+        assert shard.install(W1, 1, 3, {W1: ALL}).error_code == Code.COORDINATOR_LOAD_IN_PROGRESS
+        assert shard.heartbeat(W1, 1).error_code == Code.COMPUTE_ASSIGNMENT
+        shard.compute(W1, {W1: OF_A, W2: OF_B})
+        assert assigned(shard.reply_to(held)) == OF_B
 
     def test_what_waits_for_a_lost_member_is_delayed(self) -> None:
         shard = two_members()
@@ -199,6 +206,39 @@ class TestInstall:
         reply = shard.heartbeat(W1, 3)
         assert reply.assignment is not None
         assert (reply.member_epoch, reply.assignment.error, assigned(reply)) == (4, 9, OF_A)
+
+    @pytest.mark.parametrize("takes_over", [False, True])
+    def test_one_that_has_failed_is_followed_by_another_try(self, takes_over: bool) -> None:
+        """Of another member: this one would fail again. Who was to end a delay may be gone, and nobody else would."""
+        shard = two_members()
+        shard.compute(W1, {W1: OF_A, W2: OF_B})
+        shard.join(W3)
+        shard.heartbeat(W1, 1)
+        shard.prepare(W1, 3)
+        shard.install(W1, 3, 4, {}, error=9)
+        if takes_over:
+            shard.fail_over()
+        keep_alive(shard, W1, W2, W3, ms=59_000)
+        assert (shard.group.epoch, shard.group.target.epoch) == (4, 4)
+        keep_alive(shard, W1, W2, W3, ms=1_000)
+        assert (shard.group.epoch, shard.group.target.epoch) == (5, 4)
+        if not takes_over:  # the next coordinator does not know who has failed
+            shard.compute(W2, {W1: OF_A, W2: OF_B, W3: NO_TASKS})
+            assert (shard.group.target.epoch, shard.group.target.error) == (5, 0)
+            keep_alive(shard, W1, W2, W3, ms=90_000)
+            assert shard.group.epoch == 5
+
+    def test_a_group_that_has_moved_on_since_an_assignor_has_failed_does_not_move_on_for_that(self) -> None:
+        shard = two_members()
+        shard.compute(W1, {W1: OF_A, W2: OF_B})
+        shard.join(W3)
+        shard.heartbeat(W1, 1)
+        shard.prepare(W1, 3)
+        shard.install(W1, 3, 4, {}, error=9)
+        keep_alive(shard, W1, W2, W3, ms=30_000)
+        shard.leave(W3)
+        keep_alive(shard, W1, W2, ms=40_000)
+        assert shard.group.epoch == 5
 
 
 class TestNobodyFits:

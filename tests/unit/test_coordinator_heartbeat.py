@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from coordinated import COOPERATIVE, GROUP, W1, W2, W3, Shard, assigned, tasks, whole
+from coordinated import COOPERATIVE, GROUP, W1, W2, W3, Shard, assigned, heartbeat, tasks, whole
 
 from airflow_provider.declarative.model import MemberState
 from airflow_provider.declarative.wire.keys import (
@@ -222,6 +222,42 @@ class TestReconciliation:
         got = shard.reply_to(held)
         assert (got.member_epoch, assigned(got)) == (2, OF_B)
 
+    def test_one_that_takes_30_s_to_stop_holds_up_no_other_move(self) -> None:
+        shard = two_members()
+        shard.join(W3)
+        shard.heartbeat(W1, 2)
+        shard.compute(W1, {W1: tasks("AC0", "AT1"), W2: tasks("BC0"), W3: tasks("AT2", "BT1")})
+        assert assigned(shard.heartbeat(W1, 2)) == assigned(shard.heartbeat(W1, 2, OF_A, **whole()))
+        shard.heartbeat(W2, 2)
+        waits = shard.held(W3, 2)
+        shard.heartbeat(W2, 2, tasks("BC0"))
+        assert assigned(shard.reply_to(waits)) == tasks("BT1"), "with the word that it was stopped"
+        for _ in range(10):
+            shard.sleep(3_000)
+            for member, epoch, owned in ((W1, 2, OF_A), (W2, 3, tasks("BC0")), (W3, 2, tasks("BT1"))):
+                shard.ask(heartbeat(member, epoch, owned))
+        shard.read_jobs(ALL | tasks("BT2"))
+        shard.compute(W1, {W1: tasks("AC0", "AT1"), W2: tasks("BC0", "BT2"), W3: tasks("AT2", "BT1")})
+        assert shard.group.current[W2].assigned == tasks("BC0", "BT2"), "that has nothing to do with it"
+        assert shard.group.current[W1].state is MemberState.UNREVOKED
+        shard.ask(heartbeat(W1, 2, tasks("AC0", "AT1")))
+        assert shard.group.current[W3].assigned == tasks("AT2", "BT1")
+
+    def test_what_is_kept_while_something_stops_is_of_the_target_that_it_was_assigned_from(self) -> None:
+        """In the epoch of the new target it may be another member's, which may be the later one to write."""
+        shard = two_members()
+        shard.join(W3)
+        shard.heartbeat(W1, 2)
+        shard.compute(W1, {W1: tasks("AC0", "AT1"), W2: OF_B, W3: tasks("AT2")})
+        stops = shard.heartbeat(W1, 2)
+        waits = shard.join(W3)
+        shard.fail_over()
+        again = shard.heartbeat(W1, 2, OF_A, **whole())
+        kept = shard.heartbeat(W1, 2, tasks("AC0", "AT1"))
+        gets = shard.join(W3)
+        answers = (stops, again, kept, waits, gets)
+        assert [one.assignment.assignment_epoch for one in answers if one.assignment] == [2, 2, 3, 3, 3]
+
     def test_an_assignment_is_sent_while_the_epoch_is_below_the_targets(self) -> None:
         shard = two_members()
         assert assigned(shard.heartbeat(W1, 2, OF_A, **whole())) is None
@@ -280,6 +316,30 @@ class TestLongPoll:
         shard.compute(W1, {W1: OF_A, W3: OF_B})
         assert assigned(shard.reply_to(held)) == NO_TASKS
         assert shard.group.current[W2].state is MemberState.UNREVOKED
+
+    def test_what_several_release_together_is_one_answer(self) -> None:
+        shard = two_members()
+        shard.join(W3)
+        shard.heartbeat(W1, 2)
+        shard.compute(W1, {W1: tasks("AC0", "AT1"), W2: tasks("BC0"), W3: tasks("AT2", "BT1")})
+        shard.heartbeat(W1, 2)
+        shard.heartbeat(W2, 2)
+        waits = shard.held(W3, 2)
+        shard.ask_together(heartbeat(W1, 2, tasks("AC0", "AT1")), heartbeat(W2, 2, tasks("BC0")))
+        got = shard.reply_to(waits)
+        assert (got.member_epoch, assigned(got)) == (3, tasks("AT2", "BT1"))
+
+    def test_what_was_said_to_one_that_is_given_up_is_said_again(self) -> None:
+        """The next one has come together with what there is to say to it."""
+        shard = two_members()
+        shard.join(W3)
+        shard.heartbeat(W1, 2)
+        shard.compute(W1, {W1: tasks("AC0", "AT1"), W2: OF_B, W3: tasks("AT2")})
+        shard.heartbeat(W1, 2)
+        given_up = shard.held(W3, 2)
+        _, last = shard.ask_together(heartbeat(W1, 2, tasks("AC0", "AT1")), heartbeat(W3, 2))
+        answers = [assigned(shard.reply_to(number)) for number in (given_up, last)]
+        assert answers == [tasks("AT2")] * 2
 
     def test_a_whole_one_is_answered_immediately(self) -> None:
         assert two_members().heartbeat(W1, 2, OF_A, **whole()).error_code == Code.NONE

@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from airflow_provider.coordinator.settings import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.units import units_of
 from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentRequest, InstalledMember
@@ -124,9 +125,9 @@ class Asked(RuleBasedStateMachine):
     def sleep(self, ms: int) -> None:
         self.shard.sleep(ms)
 
-    @rule(session=st.sampled_from((1, 5_000, 20_000)))
-    def configure(self, session: int) -> None:
-        self.shard.configure(session_timeout_ms=session)
+    @rule(session=st.sampled_from((None, 1, 1_000, 5_000, 20_000)), interval=st.sampled_from((None, 100, 5_000)))
+    def configure(self, session: int | None, interval: int | None) -> None:
+        self.shard.alter({SESSION_TIMEOUT: session, HEARTBEAT_INTERVAL: interval})
 
     @rule(kept=st.frozensets(st.integers(0, 40)))
     def fail_over(self, kept: frozenset[int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from coordinated import W1, W2, W3, Shard, assigned, tasks, whole
+from coordinated import W1, W2, W3, Shard, assigned, keep_alive, tasks, whole
 
 from airflow_provider.coordinator.settings import CoordinatorSettings, GroupConfiguration
 from airflow_provider.coordinator.timers import Kind, Timer, Timers
@@ -30,15 +30,6 @@ def two_members() -> Shard:
     shard.heartbeat(W1, 0)
     shard.heartbeat(W2, 0)
     return shard
-
-
-def keep_alive(shard: Shard, *members: MemberId, ms: int) -> None:
-    """Let time pass, while these send their heartbeats."""
-    for _ in range(ms // 1_000):
-        shard.sleep(1_000)
-        for member in members:
-            current = shard.group.current[member]
-            shard.heartbeat(member, current.epoch, current.held, **whole())
 
 
 class TestSession:
@@ -74,6 +65,28 @@ class TestSession:
         assert list(shard.group.members) == [W1]
         shard.sleep(1)
         assert not shard.group.members
+
+    def test_a_shorter_one_does_not_cut_short_what_was_granted(self) -> None:
+        """The answer that tells W2 of it is lost, and so are all the heartbeats after that."""
+        shard = two_members()
+        shard.configure(session_timeout_ms=60_000)
+        assert shard.heartbeat(W2, 2, **whole()).session_timeout_ms == 60_000
+        shard.configure(session_timeout_ms=5_000)
+        shard.sleep(1_000)
+        assert shard.heartbeat(W2, 2, **whole()).session_timeout_ms == 5_000
+        shard.sleep(58_999)
+        assert set(shard.group.holders) == OF_B
+        shard.sleep(1)
+        assert not shard.group.holders
+
+    def test_a_shorter_one_holds_when_what_was_granted_is_over(self) -> None:
+        shard = two_members()
+        shard.configure(session_timeout_ms=5_000)
+        keep_alive(shard, W1, W2, ms=10_000)
+        shard.sleep(4_999)
+        assert W2 in shard.group.members
+        shard.sleep(1)
+        assert W2 not in shard.group.members
 
 
 class TestRebalanceTimeout:
@@ -199,7 +212,7 @@ class TestStaticMember:
         shard.heartbeat(W1, 2)
         prepared = shard.prepare(W1, 2)
         shard.join(SUCCESSOR, **STATIC)
-        assert shard.install(W1, 2, prepared.group_epoch, {W2: ALL}).error_code == Code.INVALID_ASSIGNMENT
+        assert shard.install(W1, 2, prepared.group_epoch, {W2: ALL}).error_code == Code.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class TestConfiguration:
@@ -281,7 +294,7 @@ class TestAnotherCoordinator:
         shard.heartbeat(W1, 2)
         epoch = shard.prepare(W1, 2).group_epoch
         shard.fail_over()
-        assert shard.install(W1, 2, epoch, {W1: ALL}).error_code == Code.INVALID_ASSIGNMENT
+        assert shard.install(W1, 2, epoch, {W1: ALL}).error_code == Code.COORDINATOR_LOAD_IN_PROGRESS
         chosen = [one for one in (W1, W2) if shard.heartbeat(one, 2, **whole()).error_code == Code.COMPUTE_ASSIGNMENT]
         assert len(chosen) == 1
 

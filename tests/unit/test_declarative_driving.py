@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from declarative_life import DeclarativeLife, living_declared, memberships
 from stand_ins import IdleListener
@@ -15,13 +17,16 @@ from airflow_provider.client_assignors.client_assignor import Assignment, Group
 from airflow_provider.client_assignors.facts import decode_facts
 from airflow_provider.declarative.model import LEAVING
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.declarative_membership.events import TasksDue
 from airflow_provider.declarative_membership.saved import save
 from airflow_provider.declarative_membership.state import Phase
+from airflow_provider.group import declarative_member
 from airflow_provider.group.membership import Ended, HowEnded
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.ledger.progress import converged
 from airflow_provider.protocol.holding import Predecessor
-from airflow_provider.protocol.model import NO_TASKS, Epoch, WorkerId
+from airflow_provider.protocol.member_events import Event
+from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks, WorkerId
 from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.worker.ending import Ending
 
@@ -62,6 +67,20 @@ async def test_it_joins_computes_runs_and_leaves() -> None:
         assert not life.channel.coordinator.groups["g"].members
 
 
+async def test_what_it_says_of_itself_as_it_joins_is_not_another_thing_later() -> None:
+    async with living_declared(returns_ms=5_000) as life:
+        said = {
+            body.client_assignors
+            for body in life.channel.asked
+            if isinstance(body, ConnectGroupHeartbeatRequest) and body.client_assignors
+        }
+        assert len(said) == 1, "another word makes another epoch"
+        first = next(iter(said))[0]
+        facts = decode_facts(first.metadata, first.version)
+        assert (facts.returns_ms, facts.slots) == (5_000, 2)
+        assert life.topics.status.workers[ME].returns_ms == 5_000
+
+
 async def test_a_coordinator_that_is_away_for_less_than_a_session_is_not_noticed() -> None:
     async with living_declared() as life:
         epoch, grant = life.declarative.state.epoch, life.worker.lease.grant
@@ -84,6 +103,61 @@ async def test_one_that_is_away_for_longer_finds_everything_stopped_and_has_it_s
         await life.runs(A0, A1)
         assert life.worker.lease.grant > grant
         assert life.declarative.state.phase is Phase.STABLE
+
+
+async def test_a_task_that_fails_and_is_retried_unseen_by_the_coordinator_runs_again_where_it_is() -> None:
+    """As while another one takes over: what is configured is then what it was."""
+    async with living_declared() as life:
+        life.channel.close()
+        life.runner.fail(A0, retryable=False)
+        await eventually(lambda: life.declarative.view.owned == {A1}, "it has failed")
+        assert await life.topics.retry_failed(A0.job, None) == (A0,)
+        await life.runs(A0, A1)
+        assert life.declarative.view.owned == {A0, A1}
+
+
+async def test_what_has_ended_is_not_taken_back() -> None:
+    """The coordinator does not know it yet."""
+    async with living_declared() as life:
+        life.channel.close()
+        life.runner.finish(A0)
+        await eventually(lambda: life.declarative.view.owned == {A1}, "it has ended")
+        answered = life.declarative.state.seq
+        await eventually(lambda: life.declarative.state.seq > answered + 5, "it has been answered since")
+        assert life.runner.running == {A1}
+
+
+async def test_what_ends_while_the_topics_are_read_is_not_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of its end come behind what was there when that began."""
+    unread, looks = {A0, A1}, [asyncio.Event(), asyncio.Event()]
+    due: list[Tasks] = []
+    began = 0
+
+    async def catch_up() -> None:
+        nonlocal began
+        began += 1
+        await looks[began - 1].wait()
+
+    async with living_declared() as life:
+        life.channel.close()
+        monkeypatch.setattr(declarative_member, "needs_running", lambda task, _jobs, _statuses: task in unread)
+        monkeypatch.setattr(life.topics, "catch_up", catch_up)
+        feed = life.declarative.feed
+
+        def watched(event: Event) -> None:
+            if isinstance(event, TasksDue):
+                due.append(event.tasks)
+            feed(event)
+
+        monkeypatch.setattr(life.declarative, "feed", watched)
+        life.runner.finish(A0)
+        await eventually(lambda: began == 1, "it reads the topics")
+        life.runner.finish(A1)
+        await eventually(lambda: not life.declarative.view.owned, "both have ended")
+        unread.discard(A0)
+        looks[0].set()
+        await eventually(lambda: began == 2, "it reads them again")
+    assert due == []
 
 
 async def test_it_is_handed_over_and_goes_on_as_the_same_member() -> None:
@@ -114,6 +188,34 @@ async def test_taken_over_it_takes_the_place_of_the_one_before_which_is_fenced()
         assert list(life.channel.coordinator.groups["g"].members) == [second.view.member_id]
         assert (await life.outcome()).ending is Ending.FENCED
         await second.aclose()
+
+
+@pytest.mark.parametrize(
+    ("phase", "gone", "waits"),
+    [
+        (WorkerPhase.STABLE, True, False),
+        (WorkerPhase.STABLE, False, True),
+        (WorkerPhase.DEFERRED, True, True),
+    ],
+)
+async def test_who_knows_that_its_former_process_has_ended_does_not_wait_for_its_session(
+    phase: WorkerPhase, gone: bool, waits: bool
+) -> None:
+    async with living_declared() as life:
+        name = WorkerId("w2")
+        killed = memberships(life.channel, life.topics, name).make(IdleListener(), None)
+        killed.begin(Predecessor.GONE)
+        await eventually(lambda: len(killed.state.running) == 1, "one task has moved")
+        said = WorkerStatus(worker=name, state=phase, epoch=killed.view.epoch, slots=2, member_id=killed.view.member_id)
+        await life.topics.publish_worker(said)
+        await killed.aclose()
+        back = memberships(life.channel, life.topics, name, is_gone=lambda _said: gone).make(IdleListener(), None)
+        back.begin(Predecessor.GONE)
+        await eventually(lambda: back.state.phase is Phase.STABLE, "it has joined")
+        assert (killed.view.member_id in life.channel.coordinator.groups["g"].current) is waits
+        await eventually(lambda: back.state.running == killed.state.running, "it has what it had")
+        assert life.runner.running | back.state.running == {A0, A1}
+        await back.aclose()
 
 
 async def test_a_membership_of_the_classic_protocol_is_refused() -> None:

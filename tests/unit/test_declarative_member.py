@@ -26,12 +26,18 @@ from airflow_provider.declarative.units import units_of
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, HeartbeatAssignment
 from airflow_provider.declarative_membership.events import (
     AssignorsChanged,
-    ConfigAdvanced,
     HeartbeatAnswered,
-    LeaveRequested,
     OnAssignment,
-    PublishAssignment,
     SendRequest,
+    TasksDue,
+)
+from airflow_provider.declarative_membership.state import MembershipState, Phase
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.member_events import (
+    ConfigAdvanced,
+    LeaveRequested,
+    PublishAssignment,
     StartTasks,
     StopTasks,
     TasksFinished,
@@ -39,9 +45,6 @@ from airflow_provider.declarative_membership.events import (
     TimerFired,
     Warn,
 )
-from airflow_provider.declarative_membership.state import MembershipState, Phase
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import ConfigOffset, Epoch
 
 ONE = AssignmentEpoch(1)
@@ -115,6 +118,26 @@ def test_finished_tasks_are_not_started_again_by_an_answer_that_does_not_know_it
     assert others(script.answered(6, "a0 a1")) == []
     assert script.state.owned == tasks("a0")
     assert said(only_heartbeat(script.answered(7, "a0"))) == tasks("a0")
+
+
+def test_what_is_due_again_is_started_after_an_answer_that_leaves_it_here() -> None:
+    """It has failed and is retried: the coordinator has seen neither, and assigns it to nobody."""
+    script = Script().stable("a0 a1", epoch=5)
+    script.feed(TasksFinished, tasks=tasks("a1"))
+    assert script.feed(TasksDue, tasks=tasks("a1 b0")) == []
+    script.alarms(until=INTERVAL_MS)
+    assert starts("a1", 5) in script.answered(5)
+    assert script.state.owned == tasks("a0 a1")
+
+
+def test_what_is_due_again_elsewhere_is_not_started() -> None:
+    script = Script().stable("a0 a1", epoch=5)
+    script.feed(TasksFinished, tasks=tasks("a1"))
+    script.feed(TasksDue, tasks=tasks("a1"))
+    script.alarms(until=INTERVAL_MS)
+    script.answered(5, "a0")
+    assert script.state.owned == tasks("a0")
+    assert not [one for one in script.answered(6) if isinstance(one, StartTasks)]
 
 
 def test_a_revocation_of_what_has_finished_is_acknowledged_immediately() -> None:
@@ -362,6 +385,6 @@ def test_timers_that_fire_early_do_nothing() -> None:
 def test_the_state_before_stays_as_it_was() -> None:
     script = Script().stable("a0")
     before = script.state
-    copy = MembershipState(**{name: getattr(before, name) for name in MembershipState.__dataclass_fields__})
+    copy = MembershipState(**{name: getattr(before, name) for name in MembershipState.__struct_fields__})
     script.answered(6, "b0")
     assert before == copy

@@ -37,10 +37,10 @@ from airflow_provider.declarative_membership.events import (
     Request,
     SendRequest,
     TellDelayOver,
-    Warn,
 )
 from airflow_provider.declarative_membership.state import Assigning, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.member_events import TasksStopped, Warn
 
 
 def unchanged(epoch: int) -> ConnectGroupHeartbeatRequest:
@@ -52,12 +52,13 @@ COMPUTED = (InstalledMember(member_id=ME, connectors_and_tasks=units_of(tasks("a
 
 
 def chosen(script: Script) -> int:
-    """It has asked for the group's state.
+    """It has asked for the group's state, and let the coordinator have a heartbeat to answer.
 
     :returns: the number of that request
     """
-    (prepare,) = script.answered(5, error=KafkaErrorCode.COMPUTE_ASSIGNMENT)
+    prepare, heartbeat = script.answered(5, error=KafkaErrorCode.COMPUTE_ASSIGNMENT)
     assert isinstance(prepare, SendRequest)
+    assert only_heartbeat([heartbeat]) == unchanged(5)
     assert prepare.body == ConnectGroupPrepareAssignmentRequest(group_id="g", member_id=ME, member_epoch=MemberEpoch(5))
     return prepare.seq
 
@@ -65,7 +66,6 @@ def chosen(script: Script) -> int:
 def test_who_is_chosen_prepares_computes_and_installs() -> None:
     script = Script().stable("a0")
     seq = chosen(script)
-    assert script.state.heartbeat_at is not None, "heartbeats go on"
     (compute,) = script.feed(PrepareAnswered, seq=seq, sent_at_ms=0, reply=PREPARED)
     assert isinstance(compute, ComputeAssignment)
     assert compute.prepared == PREPARED
@@ -77,8 +77,31 @@ def test_who_is_chosen_prepares_computes_and_installs() -> None:
         group_id="g", member_id=ME, member_epoch=MemberEpoch(5), group_epoch=GroupEpoch(7), members=COMPUTED
     )
     done = script.feed(InstallAnswered, seq=install.seq, sent_at_ms=0, reply=ConnectGroupInstallAssignmentResponse())
-    assert only_heartbeat(done) == unchanged(5), "to hear what comes of it"
+    assert done == [], "what comes of it is the answer to the heartbeat that the coordinator has"
     assert script.state.assigning is Assigning.NOT
+
+
+def test_without_a_heartbeat_at_the_coordinator_it_sends_one_when_it_has_installed() -> None:
+    script = Script().stable("a0")
+    (compute,) = script.feed(PrepareAnswered, seq=chosen(script), sent_at_ms=0, reply=PREPARED)
+    script.answered(5)
+    assert isinstance(compute, ComputeAssignment)
+    (install,) = script.feed(AssignmentComputed, seq=compute.seq, group_epoch=GroupEpoch(7), members=COMPUTED)
+    assert isinstance(install, SendRequest)
+    done = script.feed(InstallAnswered, seq=install.seq, sent_at_ms=0, reply=ConnectGroupInstallAssignmentResponse())
+    assert only_heartbeat(done) == unchanged(5), "to hear what comes of it"
+
+
+def test_it_says_nothing_when_it_has_installed_while_it_stops_what_was_revoked() -> None:
+    script = Script().stable("a0 a1")
+    (compute,) = script.feed(PrepareAnswered, seq=chosen(script), sent_at_ms=0, reply=PREPARED)
+    assert isinstance(compute, ComputeAssignment)
+    (install,) = script.feed(AssignmentComputed, seq=compute.seq, group_epoch=GroupEpoch(7), members=COMPUTED)
+    assert isinstance(install, SendRequest)
+    script.answered(5, "a0")
+    done = script.feed(InstallAnswered, seq=install.seq, sent_at_ms=0, reply=ConnectGroupInstallAssignmentResponse())
+    assert done == []
+    assert only_heartbeat(script.feed(TasksStopped, tasks=tasks("a1"))).connectors_and_tasks == units_of(tasks("a0"))
 
 
 def test_who_is_told_again_while_it_computes_goes_on() -> None:

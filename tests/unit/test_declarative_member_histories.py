@@ -11,8 +11,8 @@ from declarative_script import tasks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider.declarative_membership.events import LeaveRequested
 from airflow_provider.declarative_membership.state import Phase
+from airflow_provider.protocol.member_events import LeaveRequested
 from airflow_provider.protocol.model import NO_TASKS, MemberId
 
 M0, M1, M2 = map(MemberId, ("m0", "m1", "m2"))

@@ -7,34 +7,27 @@ from typing import Any
 
 import pytest
 from declarative_script import ASSIGNORS, ME, SETTINGS, Script, answer, only_heartbeat, others, said, tasks
+from msgspec import structs
 
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentResponse
 from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
 from airflow_provider.declarative_membership import events
 from airflow_provider.declarative_membership.answers import REACTIONS
-from airflow_provider.declarative_membership.events import (
-    Event,
-    Fail,
-    HeartbeatAnswered,
-    LeaveRequested,
-    Request,
-    Resumed,
-    Started,
-    StopTasks,
-    TasksStopped,
-)
+from airflow_provider.declarative_membership.events import HeartbeatAnswered, Request, Resumed, Started
 from airflow_provider.declarative_membership.member import TRANSITIONS, handle
 from airflow_provider.declarative_membership.settings import DeclarativeSettings
 from airflow_provider.declarative_membership.state import MembershipState, Phase, StateChanges
+from airflow_provider.protocol import member_events
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import StopReason
+from airflow_provider.protocol.member_events import Event, Fail, LeaveRequested, StopTasks, TasksStopped
 from airflow_provider.protocol.model import LocalProtocolError, MemberId, WorkerId
 
 EVENTS = sorted(
     (
         event
-        for event in vars(events).values()
+        for event in (vars(events) | vars(member_events)).values()
         if isinstance(event, type) and issubclass(event, Event) and event is not Event
     ),
     key=lambda event: event.__name__,
@@ -218,11 +211,11 @@ TASK = tasks("b0")
 
 def test_a_change_is_what_replace_makes_of_it() -> None:
     changes: StateChanges = {"owned": TASK, "heartbeat_at": 5, "phase": Phase.LEAVING}
-    assert STATE.changed(changes) == dataclasses.replace(STATE, **changes)
+    assert STATE.changed(changes) == MembershipState(**{**structs.asdict(STATE), **changes})
 
 
 def test_mypy_knows_each_field_that_may_change() -> None:
-    known = {field.name: field.type for field in dataclasses.fields(MembershipState) if field.name != "settings"}
+    known = {name: kind for name, kind in MembershipState.__annotations__.items() if name != "settings"}
     assert {name: kind.__forward_arg__ for name, kind in StateChanges.__annotations__.items()} == known
 
 
@@ -244,7 +237,7 @@ def test_mypy_knows_each_field_that_may_change() -> None:
 def test_a_state_in_which_something_cannot_be_is_refused_by_the_rules_name(changes: dict[str, Any], rule: str) -> None:
     STATE.validate()
     with pytest.raises(LocalProtocolError, match=rule):
-        dataclasses.replace(STATE, **changes).validate()
+        structs.replace(STATE, **changes).validate()
 
 
 @pytest.mark.parametrize(

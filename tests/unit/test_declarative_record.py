@@ -91,6 +91,57 @@ def test_it_says_when_a_delay_began_it_or_what_is_configured() -> None:
     assert record(configured, w1="a0 a1").reason == "what is configured has changed"
 
 
+@pytest.mark.parametrize(
+    ("members", "configured", "now_ms", "reason"),
+    [
+        ({M1: W1, M2: W2}, "a0 a1", 2_000, "what a worker says of itself has changed"),
+        ({M1: W1, M2: W2, M3: W3}, "a0 a1", 2_000, "with w3"),
+        ({M1: W1}, "a0 a1", 2_000, "without w2"),
+        ({M1: W1, MemberId("w2-y"): W2}, "a0 a1", 2_000, "back: w2"),
+        ({M1: W1, M2: W2}, "a0 a1", 6_000, "the delay is over"),
+        ({M1: W1, M2: W2}, "a0 a1 b0 b1 b2 b3 b4 b5", 2_000, "new work: b:0, b:1, b:2, b:3, b:4 and 1 more"),
+        ({M1: W1, M2: W2}, "", 2_000, "ended: a:1; removed: a:0"),
+        ({M1: W1, M3: W3}, "a0 b0", 2_000, "without w2; with w3; new work: b:0; ended: a:1"),
+    ],
+)
+def test_it_says_what_is_another_thing_than_before(
+    members: dict[MemberId, WorkerId], configured: str, now_ms: int, reason: str
+) -> None:
+    """Who has nothing has not come by that, and what one has once said of a delay is no news for ever."""
+    waits = Group(
+        computing=M1, members={M1: member(W1, "a0"), M2: member(W2)}, departed={M3: member(W3, "a1")}, now_ms=1
+    )
+    group = Group(
+        computing=M1,
+        members={one: member(name, "", Reason.DELAY_OVER) for one, name in members.items()},
+        configured=tasks(configured),
+        now_ms=now_ms,
+    )
+    made = record_of(
+        group,
+        Assignment(members=dict.fromkeys(members, MemberTarget())),
+        epoch=GroupEpoch(8),
+        config_offset=ConfigOffset(3),
+        asks_at_ms=0,
+        before=record(waits, w1="a0", w2="", delayed={M3: "a1"}),
+        done=tasks("a1"),
+    )
+    assert made.reason == reason
+
+
+def test_what_has_ended_by_itself_is_not_said_to_stop() -> None:
+    group = Group(computing=M1, members={M1: member(W1, "a0 a1 a2")}, configured=tasks("a2"), now_ms=2_000)
+    made = record_of(
+        group,
+        Assignment(members={M1: MemberTarget(tasks=tasks("a2"))}),
+        epoch=GroupEpoch(8),
+        config_offset=ConfigOffset(3),
+        asks_at_ms=0,
+        done=tasks("a0"),
+    )
+    assert made.moves == (Move(tasks=tasks("a1"), source=W1, target=None, reason=MoveReason.DELETED),)
+
+
 def test_of_many_that_come_it_names_some() -> None:
     many = {MemberId(f"m{number}"): member(WorkerId(f"w{number}")) for number in range(8)}
     made = record_of(

@@ -94,4 +94,4 @@ def test_a_request_of_an_unknown_api(tmp_path: Path, capsys: pytest.CaptureFixtu
     file.write_text(REQUEST.replace("03e9", "0003"))
     assert main(["decode", "request", str(file)]) == 1
     (answer,) = answers(capsys)
-    assert answer["error"] == "line 1: header.ApiKey at byte 0: expected 1001 or 1002 or 1003, found 3"
+    assert answer["error"] == "line 1: header.ApiKey at byte 0: expected 1001 or 1002 or 1003 or 1004, found 3"

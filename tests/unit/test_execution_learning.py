@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from execution_script import A0, A1, A2, OTHER, PLANNER, Script, words
+from execution_script import A0, A1, A2, ME, OTHER, PLANNER, Script, words
 
 from airflow_provider.execution.events import (
     AttemptStopped,
@@ -23,8 +24,17 @@ from airflow_provider.execution.learners import LearnerState
 from airflow_provider.execution.learning import TRANSITIONS
 from airflow_provider.execution.state import ImpossibleEventError
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.protocol.model import Epoch
-from airflow_provider.records import TaskFailure, TaskState, TaskStatus
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.records import (
+    Lesson,
+    TaskFailure,
+    TaskState,
+    TaskStatus,
+    WarmUpDeaths,
+    WorkerPhase,
+    WorkerStatus,
+)
 
 BOOM = TaskFailure.of("boom")
 
@@ -340,3 +350,71 @@ def test_a_task_that_stops_while_it_is_learned_again_is_no_concern_of_its_warm_u
     script.learn(A0)
     assert words(script.feed(AttemptStopped, task=A0)) == ["write a:0 stopped", "released a:0"]
     assert script.learner(A0) is LearnerState.WARMING
+
+
+# ---- a process that ended under it
+
+
+def killed(times: int = 0, *, ready: bool = False, **changes: Any) -> WorkerStatus:
+    """The last word of a process that was killed while it learned a:0."""
+    said = WorkerStatus(
+        worker=ME,
+        state=WorkerPhase.STABLE,
+        epoch=Epoch(1),
+        slots=2,
+        process="host/place/7/8",
+        learning=(Lesson(A0, 1.0 if ready else 0.3, ready),),
+        warm_up_deaths=(WarmUpDeaths(A0, times),) if times else (),
+    )
+    return replace(said, **changes)
+
+
+def after(last: WorkerStatus) -> Script:
+    return Script(status=StatusSnapshot(workers={ME: last}))
+
+
+def test_a_warm_up_under_which_the_process_ended_is_tried_once_more() -> None:
+    script = after(killed())
+    assert script.execution.learners.deaths == {A0: 1}, "the next process knows it, too"
+    assert words(script.learn(A0)) == [
+        "the warm-up of a:0 failed; it is tried once more: its process ended while it was made ready",
+        "learns a:0",
+        "warm up a:0 #1",
+    ]
+    script.feed(WarmUpReady, task=A0)
+    assert script.execution.learners.deaths == {}
+
+
+def test_a_warm_up_under_which_the_process_ended_twice_gives_up_its_place() -> None:
+    script = after(killed(1))
+    said = words(script.learn(A0, A1))
+    assert "the warm-up of a:0 failed; it is not tried again here: its process ended while it was made ready" in said
+    assert "warm up a:0 #1" not in said
+    assert "warm up a:1 #1" in said
+    assert script.learner(A0) is LearnerState.FAILED
+    assert script.execution.learners.failed == {A0: "its process ended while it was made ready"}
+    script.stop_learning(A0)
+    assert script.execution.learners.deaths == {}
+    assert "warm up a:0 #1" in words(script.learn(A0)), "the leader has it tried again"
+
+
+@pytest.mark.parametrize(
+    ("last", "deaths"),
+    [
+        (killed(ready=True), {}),
+        (killed(1, state=WorkerPhase.LEFT), {}),
+        (killed(1, state=WorkerPhase.DEFERRED), {A0: 1}),
+        (killed(1, process="host/place/1/2"), {A0: 1}),
+        (killed(1, learning=()), {A0: 1}),
+        (killed(2), {A0: 2}),
+    ],
+    ids=["it was ready", "it left", "it runs nothing", "it is this process", "it had not begun", "it is enough"],
+)
+def test_only_a_process_that_ended_under_a_warm_up_counts(last: WorkerStatus, deaths: dict[TaskId, int]) -> None:
+    assert after(last).execution.learners.deaths == deaths
+
+
+def test_what_has_become_of_a_task_here_ends_the_count() -> None:
+    script = after(killed())
+    script.give(A0)
+    assert script.execution.learners.deaths == {}

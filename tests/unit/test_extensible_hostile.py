@@ -30,6 +30,7 @@ STATE = ExtensibleState(
     learning=LEARNS,
     progress=PROGRESS,
     ready=PackedTasks.of({TaskId("b", 1)}),
+    failed=PackedTasks.of({TaskId("b", 0)}),
     leaving="scaled down",
     slots=4,
     weight=1.5,
@@ -54,7 +55,8 @@ Decoder = Callable[[bytes], object]
 def read_state(data: bytes) -> object:
     """With an object for each task, too."""
     state = v3.decode_metadata(data)
-    return state, state.owned.tasks(), state.how_far(), state.ready.tasks(), list(state.owned.by_job()), repr(state)
+    some = [state.owned, state.ready, state.failed]
+    return state, [tasks.tasks() for tasks in some], state.how_far(), list(state.owned.by_job()), repr(state)
 
 
 def read_assignment(data: bytes) -> object:

@@ -10,7 +10,7 @@ from group_records import record_of
 from led_group import EPOCH, Group, record_after
 
 from airflow_provider.assignors.model import Memory
-from airflow_provider.group.free_slots import spare_capacity
+from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.membership.join_reasons import HAVE_STOPPED, OTHERS_BEGAN
 from airflow_provider.protocol.model import (
     NO_TASKS,

@@ -75,6 +75,17 @@ async def test_an_answer_that_comes_after_the_hand_over_sets_nothing_going_again
     assert coordinator.heartbeats == heartbeats
 
 
+async def test_a_leader_that_ends_before_its_record_is_written_names_the_epoch(
+    member: GroupMember, topics: MemoryTopics, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics.takes_s = 3_600
+    begin(member)
+    await eventually(lambda: member.state.phase is Phase.STABLE, "its record is on its way")
+    await member.aclose()
+    assert topics.status.group is None
+    assert "group g: the record of epoch 1 was not confirmed before its leader ended" in caplog.text
+
+
 async def test_who_goes_on_with_what_others_are_ready_for_hears_of_it_after_its_own_beginning(
     coordinator: SlowCoordinator, topics: MemoryTopics
 ) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -51,6 +52,52 @@ def task_context(**changes: object) -> TaskContext:
 def test_a_job_can_be_written_without_pyspark() -> None:
     script = "import sys, airflow_provider.spark.job; assert not {'pyspark', 'py4j'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+
+
+# --- a rehearsal
+
+
+class Stopped:
+    """A guard of what has been told to stop."""
+
+    stopping = True
+
+
+def steps_of(done: list[str]) -> Iterator[float]:
+    try:
+        yield 0.5
+        yield 1.0
+    finally:
+        done.append("closed")
+
+
+def test_a_rehearsal_that_nobody_iterates_over_says_so_and_where(caplog: pytest.LogCaptureFixture) -> None:
+    task = task_context()
+    task.rehearse(ROWS)
+    line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]  # CPython has frames
+    assert f"{__file__}:{line}: task.rehearse(...) has done nothing" in caplog.text
+    assert "`yield from task.rehearse(...)`" in caplog.text
+
+
+def test_a_rehearsal_is_iterated_over_and_closed_as_a_generator(caplog: pytest.LogCaptureFixture) -> None:
+    done: list[str] = []
+    task = task_context(rehearsing=lambda *_: steps_of(done))
+
+    def warm_up() -> Iterator[float]:
+        yield from task.rehearse(ROWS)
+
+    assert list(warm_up()) == [0.5, 1.0]
+    begun = warm_up()
+    assert next(begun) == 0.5
+    assert isinstance(begun, Generator)
+    begun.close()
+    assert done == ["closed", "closed"]
+    assert caplog.text == ""
+
+
+def test_a_warm_up_that_was_stopped_need_not_come_to_its_rehearsal(caplog: pytest.LogCaptureFixture) -> None:
+    task_context(guard=Stopped()).rehearse(ROWS)
+    assert caplog.text == ""
 
 
 # --- the decorator

@@ -104,6 +104,15 @@ def test_what_failed_is_told_as_long_as_it_is_learned_and_what_was_given_up_with
     assert given_up(replace(status, group=None)) == ()
 
 
+def test_what_took_too_long_is_said_by_a_worker_that_was_there_all_the_time() -> None:
+    status = failing()
+    there = replace(status.workers[W2], member_id=MemberId("w2-member"))
+    told = given_up(replace(status, workers={**status.workers, W2: there}))
+    assert [one.error for one in told] == ["no table", "it took longer than learner_timeout"]
+    anew = replace(there, member_id=MemberId("w2-anew"), failed_warm_ups=())
+    assert [one.error for one in given_up(replace(status, workers={**status.workers, W2: anew}))] == ["", ""]
+
+
 def test_pages_and_reports_say_what_was_given_up() -> None:
     status = failing()
     said = "  w2 could not make ready job:0, which stays at w1: no table"

@@ -57,7 +57,9 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Any:
     loop, session, lease = asyncio.new_event_loop(), Session(), Lease()
     attempt = LocalAttempt(ORDER, AttemptGuard(lease), session, loop.create_future())  # type: ignore[arg-type]
     session.end = attempt.thread_ended.set
-    attempt.guard.begin()
+    beginning = threading.Thread(target=attempt.guard.begin)  # so the test's own thread is that of a batch
+    beginning.start()
+    beginning.join()
     yield SimpleNamespace(attempt=attempt, session=session, lease=lease)
     attempt.thread_ended.set()
     loop.close()
@@ -73,6 +75,14 @@ def test_it_is_cancelled_when_its_batch_has_ended_which_may_be_written(parts: An
     assert parts.session.cancelled.wait(SOON_S)
     with pytest.raises(FencedError, match="told to stop: moved"):
         parts.attempt.guard.check()
+
+
+def test_what_is_in_no_batch_is_refused_from_the_moment_of_the_stop_on(parts: Any) -> None:
+    guard = AttemptGuard(parts.lease)
+    guard.begin()
+    assert guard.stop_soon("moved")
+    with pytest.raises(FencedError, match="told to stop: moved"):
+        guard.check()
 
 
 def test_no_batch_is_waited_for_when_the_lease_is_over(parts: Any) -> None:

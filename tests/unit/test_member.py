@@ -22,9 +22,7 @@ from member_script import (
 
 from airflow_provider.membership.events import (
     AssignmentComputed,
-    ConfigAdvanced,
     CoordinatorFound,
-    LeaveRequested,
     Left,
     PerformAssignment,
     RebalanceWanted,
@@ -34,14 +32,18 @@ from airflow_provider.membership.events import (
     SendJoin,
     SendLeave,
     SendSync,
+)
+from airflow_provider.membership.state import Phase
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.holding import StopReason
+from airflow_provider.protocol.member_events import (
+    ConfigAdvanced,
+    LeaveRequested,
     StartTasks,
     StopTasks,
     TasksFinished,
     TasksStopped,
 )
-from airflow_provider.membership.state import Phase
-from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import ConfigOffset, GenerationId, SubProtocol
 
 CONFIG_MISMATCH = 1

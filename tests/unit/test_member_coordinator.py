@@ -11,9 +11,7 @@ from member_script import LEASE_MS, MARGIN_MS, ME, NODE, OTHER, SESSION_MS, SETT
 
 from airflow_provider.membership.events import (
     AssignmentComputed,
-    Command,
     CoordinatorFound,
-    Fail,
     FindCoordinator,
     HeartbeatAnswered,
     Joined,
@@ -23,16 +21,13 @@ from airflow_provider.membership.events import (
     RequestFailed,
     SendHeartbeat,
     SendJoin,
-    StopTasks,
     Synced,
-    TasksStopped,
-    TimerFired,
-    Warn,
 )
 from airflow_provider.membership.member import handle
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.member_events import Command, Fail, StopTasks, TasksStopped, TimerFired, Warn
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, Epoch, GenerationId, MemberId, SubProtocol, WorkerId
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease

@@ -11,25 +11,17 @@ from member_script import NODE, OTHER, Script, tasks
 
 from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.membership.events import (
-    Command,
     CoordinatorFound,
     LearnersReady,
     LearningProgressed,
-    LeaveRequested,
     LeaveSoonRequested,
     MayLeave,
-    PublishAssignment,
     Resumed,
     SendHeartbeat,
     SendJoin,
     StartLearning,
-    StartTasks,
     StopLearning,
-    StopTasks,
     Synced,
-    TasksFinished,
-    TasksStopped,
-    Warn,
 )
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.settings import MemberSettings
@@ -38,6 +30,16 @@ from airflow_provider.protocol.embedded import EXTENSIBLE
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
 from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.member_events import (
+    Command,
+    LeaveRequested,
+    PublishAssignment,
+    StartTasks,
+    StopTasks,
+    TasksFinished,
+    TasksStopped,
+    Warn,
+)
 from airflow_provider.protocol.model import ConfigOffset, ConnectProtocol, Epoch, SubProtocol, TaskId, WorkerId
 from airflow_provider.protocol.packed_tasks import PackedTasks
 

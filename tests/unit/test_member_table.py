@@ -12,25 +12,19 @@ from member_script import ME, NODE, OTHER, SETTINGS, Script, tasks
 from simulation.world import World
 
 from airflow_provider.membership import events
-from airflow_provider.membership.events import (
-    ArmTimer,
-    Event,
-    HeartbeatAnswered,
-    Request,
-    RequestRejected,
-    Resumed,
-    Started,
-)
+from airflow_provider.membership.events import HeartbeatAnswered, Request, RequestRejected, Resumed, Started
 from airflow_provider.membership.member import TRANSITIONS, handle
 from airflow_provider.membership.reactions import OTHERWISE, REACTIONS
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.state import MemberState, Phase
+from airflow_provider.protocol import member_events
 from airflow_provider.protocol.embedded import v3
 from airflow_provider.protocol.embedded.v1 import encode_assignment
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.extensible import ExtensibleAssignment
 from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.member_events import ArmTimer, Event, LeaveRequested, StartTasks, TasksStopped
 from airflow_provider.protocol.model import (
     Assignment,
     ConfigOffset,
@@ -46,7 +40,7 @@ from airflow_provider.protocol.packed_tasks import PackedTasks
 EVENTS = sorted(
     (
         event
-        for event in vars(events).values()
+        for event in (vars(events) | vars(member_events)).values()
         if isinstance(event, type) and issubclass(event, Event) and event is not Event
     ),
     key=lambda event: event.__name__,
@@ -98,6 +92,7 @@ FIELDS: dict[str, Any] = {
     "tasks": tasks("a0"),
     "progress": {TaskId("a", 0): 1.0},
     "reason": "a test",
+    "url": "elsewhere",
     "seq": -1,
 }
 
@@ -128,9 +123,9 @@ def example(phase: Phase) -> MemberState:
     elif phase is Phase.FAILED:
         script.heartbeat(KafkaErrorCode.GROUP_AUTHORIZATION_FAILED)
     elif phase in (Phase.LEAVING, Phase.LEFT):
-        script.feed(events.LeaveRequested, reason="drained")
+        script.feed(LeaveRequested, reason="drained")
         if phase is Phase.LEFT:
-            script.feed(events.TasksStopped, tasks=tasks("a0"))
+            script.feed(TasksStopped, tasks=tasks("a0"))
             script.feed(events.Left)
     return script.state
 
@@ -273,8 +268,8 @@ def _somewhere(rng: random.Random) -> Script:
 def _take_a_step(rng: random.Random, script: Script) -> None:
     before = script.state
     script.at(script.now + rng.choice([0, 5, 3_000, 20_000]))
-    allowed = sorted(TRANSITIONS[before.phase].keys() - {events.LeaveRequested}, key=lambda event: event.__name__)
-    event = rng.choice(allowed) if rng.random() > 0.01 or before.phase is Phase.INITIAL else events.LeaveRequested
+    allowed = sorted(TRANSITIONS[before.phase].keys() - {LeaveRequested}, key=lambda event: event.__name__)
+    event = rng.choice(allowed) if rng.random() > 0.01 or before.phase is Phase.INITIAL else LeaveRequested
     fields = _any_fields(rng, before, script.now)
     if event is events.RequestFailed and rng.random() < 0.5:
         fields["request"] = Request.HEARTBEAT
@@ -282,7 +277,7 @@ def _take_a_step(rng: random.Random, script: Script) -> None:
         before, make(event, **{name: fields[name] for name in event.__dataclass_fields__ if name in fields})
     )
     script.state.validate()
-    started = [command for command in commands if isinstance(command, events.StartTasks)]
+    started = [command for command in commands if isinstance(command, StartTasks)]
     assert all(command.tasks <= before.held | script.state.running for command in started)
     assert sum(isinstance(command, ArmTimer) for command in commands) <= 1
     ended = script.state.phase.ended

@@ -366,6 +366,27 @@ class TestWorkerOperator:
         with pytest.raises(ValueError, match=f"^{parameter}: "):
             worker_operator(**parameters)
 
+    @pytest.mark.parametrize(
+        ("parameters", "protocol"),
+        [
+            ({}, "connect"),
+            ({"group_protocol": "classic"}, "classic"),
+            ({"connect_protocol": "extensible"}, "classic"),
+        ],
+    )
+    def test_the_group_protocol_is_the_configured_one_for_who_does_not_choose(
+        self, runs: type[FakeRun], monkeypatch: pytest.MonkeyPatch, parameters: Any, protocol: str
+    ) -> None:
+        monkeypatch.setenv("AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL", "connect")
+        runs.endings = [outcome(Ending.DRAINED)]
+        worker_operator(**parameters).execute(context())
+        assert runs.made[0].spec.group_protocol.value == protocol
+
+    def test_a_wrong_configuration_is_named_as_such(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL", "conect")
+        with pytest.raises(ValueError, match=r"^\[cooperative_spark\] default_group_protocol: 'conect' must be"):
+            worker_operator()
+
 
 def _ended_now(status: Any) -> Any:
     return replace(status, finished_at_ms=10**14)

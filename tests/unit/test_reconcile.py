@@ -23,9 +23,21 @@ def tasks(*indexes: int) -> Tasks:
 
 
 def member(
-    epoch: int, state: MemberState = STABLE, assigned: Tasks = NO_TASKS, revoking: Tasks = NO_TASKS
+    epoch: int,
+    state: MemberState = STABLE,
+    assigned: Tasks = NO_TASKS,
+    revoking: Tasks = NO_TASKS,
+    *,
+    assigned_in: int | None = None,
 ) -> CurrentAssignment:
-    return CurrentAssignment(epoch=MemberEpoch(epoch), state=state, assigned=assigned, revoking=revoking)
+    """:param assigned_in: the epoch of the target that its tasks are of; None: the one that it has reached"""
+    return CurrentAssignment(
+        epoch=MemberEpoch(epoch),
+        state=state,
+        assigned=assigned,
+        revoking=revoking,
+        assignment_epoch=AssignmentEpoch(epoch if assigned_in is None else assigned_in),
+    )
 
 
 def step(
@@ -65,7 +77,7 @@ class TestStable:
 
     def test_what_others_hold_it_waits_for_in_its_old_epoch(self) -> None:
         following = step(member(6, assigned=tasks(0)), tasks(0, 1, 2), held_by_others=tasks(2, 5))
-        assert following == member(6, UNRELEASED, assigned=tasks(0, 1))
+        assert following == member(6, UNRELEASED, assigned=tasks(0, 1), assigned_in=7)
 
 
 class TestUnrevoked:
@@ -92,23 +104,29 @@ class TestUnrevoked:
 
     def test_it_may_have_to_wait_next(self) -> None:
         following = step(self.CURRENT, tasks(1, 2), owned=tasks(1), held_by_others=tasks(2))
-        assert following == member(6, UNRELEASED, assigned=tasks(1))
+        assert following == member(6, UNRELEASED, assigned=tasks(1), assigned_in=7)
 
 
 class TestUnreleased:
-    CURRENT = member(6, UNRELEASED, assigned=tasks(0))
+    CURRENT = member(6, UNRELEASED, assigned=tasks(0), assigned_in=7)
 
     def test_while_nothing_is_released_it_stays_what_it_is(self) -> None:
         assert step(self.CURRENT, tasks(0, 1, 2), held_by_others=tasks(1, 2)) is self.CURRENT
 
     def test_it_gets_what_is_released_bit_by_bit(self) -> None:
         following = step(self.CURRENT, tasks(0, 1, 2), held_by_others=tasks(2))
-        assert following == member(6, UNRELEASED, assigned=tasks(0, 1))
+        assert following == member(6, UNRELEASED, assigned=tasks(0, 1), assigned_in=7)
         assert step(following, tasks(0, 1, 2)) == member(7, assigned=tasks(0, 1, 2))
 
     def test_a_newer_target_may_have_it_stop_something(self) -> None:
-        following = step(self.CURRENT, tasks(1), owned=tasks(0), held_by_others=tasks(1))
-        assert following == member(6, UNREVOKED, revoking=tasks(0))
+        following = step(self.CURRENT, tasks(1), 8, owned=tasks(0), held_by_others=tasks(1))
+        assert following == member(6, UNREVOKED, revoking=tasks(0), assigned_in=7)
+
+    def test_what_it_keeps_of_a_newer_target_is_of_the_one_that_it_was_assigned_from(self) -> None:
+        has = member(6, UNRELEASED, assigned=tasks(0, 1), assigned_in=7)
+        stops = step(has, tasks(1), 8, owned=tasks(0, 1))
+        assert stops == member(6, UNREVOKED, assigned=tasks(1), revoking=tasks(0), assigned_in=7)
+        assert step(stops, tasks(1), 9, owned=tasks(1)) == member(9, assigned=tasks(1))
 
     def test_a_newer_target_may_not_have_what_it_waits_for(self) -> None:
         assert step(self.CURRENT, tasks(0), held_by_others=tasks(1)) == member(7, assigned=tasks(0))

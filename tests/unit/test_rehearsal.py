@@ -71,6 +71,8 @@ def test_a_copy_has_what_is_of_no_version_and_what_a_source_has_seen() -> None:
 class Query:
     """One that has done so many batches when it is first looked at, and ends by itself if that is not enough."""
 
+    id = "rehearsed"
+
     def __init__(self, batches: int, error: Exception | None = None) -> None:
         self.batches = batches
         self.error = error
@@ -109,7 +111,7 @@ class Copy:
     has_batches = True
     said: ClassVar[list[str]] = []
 
-    def __init__(self, spark: object, location: str, name: str) -> None:
+    def __init__(self, spark: object, location: str) -> None:
         self.location = f"{location}.copy"
 
     def make(self, is_over: object) -> bool:
@@ -159,6 +161,13 @@ def test_a_rehearsal_without_a_batch_ends_and_leaves_nothing(stream: Stream, ove
     assert rehearsed(stream, over=over) == []
     assert [query.stopped for _, query in stream.started] == [True]
     assert Copy.said == ["remove"]
+
+
+def test_what_fails_because_it_is_to_end_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    assert rehearsed(Stream(0, OSError("the job was cancelled")), over=True) == []
+    assert caplog.text == ""
+    assert rehearsed(Stream(0, OSError("no such file"))) == []
+    assert "no such file" in caplog.text
 
 
 def test_a_stream_without_a_batch_is_not_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,7 @@ class Broker:
         self.requests.append((partition, request))
         self.delivered.append((on_delivery, self.refuses))
         if self.answers and self.refuses is None:
+            assert isinstance(request.body, ConnectGroupHeartbeatRequest)
             reply = ConnectGroupHeartbeatResponse(member_epoch=request.body.member_epoch, heartbeat_interval_ms=1)
             self.replies.put(Message(key, encode_reply(reply_to(request, reply))))
 
@@ -128,10 +129,10 @@ async def channel(broker: Broker) -> AsyncIterator[KafkaChannel]:
     opened = KafkaChannel(SETTINGS)
     await opened.open()
     yield opened
-    assert worker_requests._process.open
+    assert worker_requests._open.own
     await opened.aclose()
     assert broker.closed == 1
-    assert not worker_requests._process.open
+    assert not worker_requests._open.own
 
 
 async def test_a_request_lies_in_its_shard_and_its_reply_comes_to_who_asked(

@@ -73,7 +73,7 @@ async def test_one_that_is_cancelled_gives_its_place_back(made: list[Server]) ->
 
 async def test_a_forked_process_has_none(made: list[Server]) -> None:
     async with candidates.candidate(cluster("one"), SETTINGS):
-        candidates._start_over()
+        candidates._open.start_over()
         async with candidates.candidate(cluster("one"), SETTINGS):
             assert len(made) == 2
         assert made[1].said == ["start", "close"]

@@ -15,6 +15,7 @@ from shard_log import MemoryLog, raw
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.shards import server as server_module
+from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.errors import FencedError, ShardError
 from airflow_provider.shards.requests import RawRequest
 from airflow_provider.shards.server import ShardServer
@@ -123,6 +124,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     monkeypatch.setattr(server_module, "KafkaShardLog", open_log)
     monkeypatch.setattr(server_module, "_FENCED_REST_S", 0.001)
     one.server._jobs.follow = lambda *_: None  # type: ignore[method-assign]
+    one.server._jobs.look = lambda group, put: put(Seen(group))  # type: ignore[method-assign]
     yield one
     one.revoked()
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
-from echo_machine import HEARTBEAT_MS, HELD, RAISES, EchoMachine, heartbeat_of
+from echo_machine import HEARTBEAT_MS, HELD, RAISES, SILENT, EchoMachine, heartbeat_of
 from shard_log import READER, MemoryLog, raw
 
+from airflow_provider.coordinator.events import Effects, Event
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, partition_of
 from airflow_provider.declarative.wire.apis import (
@@ -21,11 +22,14 @@ from airflow_provider.declarative.wire.apis import (
 )
 from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentRequest
 from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
+from airflow_provider.declarative.wire.records import Record, decode_record
 from airflow_provider.declarative.wire.refusals import decode_request_header, encode_refusal
 from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import MemberId, TaskId
+from airflow_provider.protocol.model import MemberId, TaskId, Tasks
+from airflow_provider.shards import resting
+from airflow_provider.shards import serving as serving_module
 from airflow_provider.shards import shard as shard_module
-from airflow_provider.shards.errors import AbortedError, FencedError, ShardError
+from airflow_provider.shards.errors import AbortedError, FencedError, OversizedError, ShardError
 from airflow_provider.shards.inbox import Inbox
 from airflow_provider.shards.requests import Asked, RawRequest, Refused, Unanswerable, Write, read_request
 from airflow_provider.shards.serving import Held, Serving
@@ -36,7 +40,12 @@ ONE = Layout(shards=1, replies=2)
 IN_TIME_S = 10.0
 
 
-def serving_of(log: MemoryLog, held: Held | None = None, faulty: set[int] | None = None) -> Serving:
+def serving_of(
+    log: MemoryLog,
+    held: Held | None = None,
+    faulty: set[int] | None = None,
+    oversized: dict[str, Tasks] | None = None,
+) -> Serving:
     serving = Serving(
         0,
         ONE,
@@ -44,6 +53,7 @@ def serving_of(log: MemoryLog, held: Held | None = None, faulty: set[int] | None
         log,
         held=held if held is not None else Held(),
         faulty=faulty if faulty is not None else set(),
+        oversized=oversized if oversized is not None else {},
         now_ms=lambda: 1_000,
     )
     serving.load()
@@ -75,7 +85,7 @@ def test_one_transaction_has_records_replies_and_the_offset_behind_what_was_hand
     serving_of(log).handle([raw(7), raw(8)], {})
     ((writes, next_offset),) = log.committed
     assert next_offset == 9
-    assert [write.topic for write in writes] == [RECORDS_TOPIC, REPLIES_TOPIC] * 2
+    assert [write.topic for write in writes] == [RECORDS_TOPIC] * 2 + [REPLIES_TOPIC] * 2
     assert {(write.partition, write.key) for write in writes if write.topic == REPLIES_TOPIC} == {(1, READER)}
     assert log.answers == {7: (0, 1), 8: (0, 2)}
 
@@ -89,6 +99,21 @@ def test_what_one_has_written_the_next_one_knows() -> None:
     assert log.answers[2] == (0, 3)
 
 
+def test_only_the_last_record_of_a_key_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MemoryLog()
+    decoded: list[bytes | None] = []
+    serving_of(log).handle([raw(0), raw(1), raw(2, group="other"), raw(3)], {})
+
+    def decode(key: bytes, value: bytes | None) -> Record:
+        decoded.append(value)
+        return decode_record(key, value)
+
+    monkeypatch.setattr(serving_module, "decode_record", decode)
+    serving_of(log).handle([raw(4)], {})
+    assert decoded == [log.records[2].value, log.records[3].value]
+    assert log.answers[4] == (0, 4)
+
+
 def test_a_held_request_is_answered_when_the_timer_fires() -> None:
     log = MemoryLog()
     serving = serving_of(log)
@@ -97,7 +122,18 @@ def test_a_held_request_is_answered_when_the_timer_fires() -> None:
     assert serving.timer_at_ms == 1_000 + HEARTBEAT_MS
     serving.fire()
     assert log.answers == {0: (0, 1)}
-    assert log.committed[-1][1] is None
+    assert log.committed[-1][1] == 1
+
+
+def test_requests_that_lead_to_nothing_take_no_transaction_of_their_own() -> None:
+    log = MemoryLog()
+    serving = serving_of(log)
+    serving.handle([raw(0, SILENT), raw(1, SILENT)], {})
+    assert log.committed == []
+    assert log.handled_to() == 0, "the next coordinator would begin with them"
+    serving.handle([raw(2)], {})
+    ((_, next_offset),) = log.committed
+    assert next_offset == 3
 
 
 def test_those_who_wait_are_told_when_another_one_serves_them() -> None:
@@ -137,6 +173,50 @@ def test_nothing_is_committed_of_a_batch_that_the_machine_fails_at() -> None:
     assert faulty == {1}
     serving_of(log, faulty=faulty).handle([raw(0), raw(1, RAISES)], {})
     assert log.answers == {0: (0, 1), 1: (KafkaErrorCode.UNKNOWN_SERVER_ERROR, 0)}
+
+
+def test_a_fault_after_all_requests_of_a_batch_is_laid_to_each() -> None:
+    """Else the shard would be loaded again and again."""
+
+    class Machine(EchoMachine):
+        def handle_all(self, events: Iterable[Event], now_ms: int) -> Effects:
+            if len(list(events)) > 1:
+                raise RuntimeError("a fault of the machine")
+            return Effects(timer_at_ms=now_ms)
+
+    log, faulty = MemoryLog(), set[int]()
+    serving = Serving(0, ONE, Machine(), log, held=Held(), faulty=faulty, oversized={}, now_ms=lambda: 1_000)
+    serving.load()
+    with pytest.raises(RuntimeError):
+        serving.handle([raw(0), raw(1)], {})
+    assert faulty == {0, 1}
+
+
+def test_a_reply_that_no_topic_takes_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MemoryLog()
+    monkeypatch.setattr(serving_module, "LARGEST_VALUE", 10)
+    serving_of(log).handle([raw(0)], {})
+    (reply,) = log.replies
+    assert reply.body.error_code == KafkaErrorCode.UNKNOWN_SERVER_ERROR
+    assert "more than the 10 that a record may have" in (reply.body.error_message or "")
+    assert len(log.records) == 1, "what it has led to"
+
+
+def test_requests_and_jobs_whose_outcome_no_topic_takes_keep_nobody_else_from_the_shard() -> None:
+    log, faulty, oversized = MemoryLog(), set[int](), dict[str, Tasks]()
+    serving = serving_of(log, None, faulty, oversized)
+    serving.handle([raw(0)], {})
+    log.errors = [OversizedError("too large")]
+    many = {"etl": frozenset({TaskId("a", 0)})}
+    with pytest.raises(OversizedError):
+        serving.handle([raw(1)], many)
+    again = serving_of(log, None, faulty, oversized)
+    again.handle([raw(1), raw(2)], many)
+    assert log.answers == {0: (0, 1), 1: (KafkaErrorCode.UNKNOWN_SERVER_ERROR, 0), 2: (0, 2)}
+    assert log.replies[-1].body.throttle_time_ms == 0, "of its jobs it is not told"
+    again.handle([raw(3)], {"etl": frozenset()})
+    again.handle([raw(4)], {"etl": frozenset({TaskId("a", 0), TaskId("a", 1)})})
+    assert log.replies[-1].body.throttle_time_ms == 2
 
 
 def test_records_that_can_not_be_read_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
@@ -258,7 +338,7 @@ def until(holds: Callable[[], object]) -> None:
 def lived(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[MemoryLog], Lived]]:
     """Lets a shard live, which rests but for a moment."""
     monkeypatch.setattr(shard_module, "_FIRST_REST_S", 0.001)
-    monkeypatch.setattr(shard_module, "_LONGEST_REST_S", 0.001)
+    monkeypatch.setattr(resting, "_LONGEST_S", 0.001)
     alive: list[Lived] = []
 
     def begin(log: MemoryLog) -> Lived:

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from airflow_provider.group.recent_events import RecentEvents
-from airflow_provider.membership.events import (
-    ArmTimer,
-    HeartbeatAnswered,
-    Joined,
-    JoinedMember,
-    SendHeartbeat,
-    SendSync,
-    StopTasks,
-    TasksStopped,
-    TimerFired,
-)
+from airflow_provider.membership.events import HeartbeatAnswered, Joined, JoinedMember, SendHeartbeat, SendSync
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import StopReason
+from airflow_provider.protocol.member_events import ArmTimer, StopTasks, TasksStopped, TimerFired
 from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol, TaskId
 
 STABLE = Phase.STABLE

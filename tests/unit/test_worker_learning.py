@@ -14,11 +14,11 @@ from worker_life import A0, A1, ME
 from airflow_provider.execution import learners
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
-from airflow_provider.records import FailedWarmUp, Lesson
+from airflow_provider.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
 from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.worker import learning_report
 from airflow_provider.worker.learning_report import LearningReport, Progress
-from airflow_provider.worker.standby import Standby
+from airflow_provider.worker.standby import InTriggerer, Standby
 
 B0, B1 = TaskId("b", 0), TaskId("b", 1)
 BOTH = frozenset({A0, A1})
@@ -284,4 +284,43 @@ async def test_nobody_is_wanted_for_it_before_the_pause_is_over() -> None:
     hands = Standby(lambda _task: True, lambda _tasks: None, lambda: None, 60.0)
     hands.learn(frozenset({B1}))
     assert not hands.done
+    await hands.close()
+
+
+# ---- a process that ended under it
+
+
+def _killed(process: str = "elsewhere/1/2/3") -> WorkerStatus:
+    return WorkerStatus(
+        worker=ME,
+        state=WorkerPhase.STABLE,
+        epoch=Epoch(0),
+        slots=2,
+        process=process,
+        learning=(Lesson(A0, 0.0, False),),
+        warm_up_deaths=(WarmUpDeaths(A0, 1),),
+    )
+
+
+async def test_a_process_after_two_that_ended_under_a_warm_up_says_that_it_has_failed() -> None:
+    life = OtherLife()
+    await life.submit()
+    await life.topics.publish_worker(_killed())
+    life.begin()
+    await eventually(lambda: life.topics.status.workers[ME].process != "elsewhere/1/2/3", "it says that it is there")
+    assert life.topics.status.workers[ME].warm_up_deaths == (WarmUpDeaths(A0, 2),), "if it is killed before it learns"
+    life.membership.listener.start_learning(frozenset({A0}))
+    await eventually(lambda: life.membership.failed == {A0}, "its membership hears of it")
+    failed = life.topics.status.workers[ME].failed_warm_ups
+    assert failed == (FailedWarmUp(A0, "its process ended while it was made ready"),)
+    life.worker.leave("the test is over")
+    await life.outcome()
+
+
+async def test_a_triggerer_keeps_the_count_for_the_next_process() -> None:
+    life = OtherLife()
+    await life.topics.publish_worker(_killed())
+    make: Any = InTriggerer(lambda: 60.0).make_hands(life.settings, life.topics)
+    hands = make(None, None, lambda: None, None)
+    assert hands.warm_up_deaths == {A0: 2}
     await hands.close()

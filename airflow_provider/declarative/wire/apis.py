@@ -16,7 +16,11 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final
 
-from airflow_provider.declarative.wire import heartbeat, install_assignment, prepare_assignment
+from airflow_provider.declarative.wire import alter_configs, heartbeat, install_assignment, prepare_assignment
+from airflow_provider.declarative.wire.alter_configs import (
+    ConnectGroupAlterConfigsRequest,
+    ConnectGroupAlterConfigsResponse,
+)
 from airflow_provider.declarative.wire.errors import UnwritableMessageError, placed
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
 from airflow_provider.declarative.wire.install_assignment import (
@@ -32,9 +36,15 @@ from airflow_provider.declarative.wire.structs import Field, Struct, TaggedField
 from airflow_provider.declarative.wire.types import COMPACT_STRING, INT16, INT32
 from airflow_provider.declarative.wire.writer import Writer
 
-RequestBody = ConnectGroupHeartbeatRequest | ConnectGroupPrepareAssignmentRequest | ConnectGroupInstallAssignmentRequest
+MemberRequestBody = (
+    ConnectGroupHeartbeatRequest | ConnectGroupPrepareAssignmentRequest | ConnectGroupInstallAssignmentRequest
+)
+RequestBody = MemberRequestBody | ConnectGroupAlterConfigsRequest
 ReplyBody = (
-    ConnectGroupHeartbeatResponse | ConnectGroupPrepareAssignmentResponse | ConnectGroupInstallAssignmentResponse
+    ConnectGroupHeartbeatResponse
+    | ConnectGroupPrepareAssignmentResponse
+    | ConnectGroupInstallAssignmentResponse
+    | ConnectGroupAlterConfigsResponse
 )
 
 _VERSION: Final = 0
@@ -46,6 +56,8 @@ class ApiKey(IntEnum):
     CONNECT_GROUP_HEARTBEAT = 1001
     CONNECT_GROUP_PREPARE_ASSIGNMENT = 1002
     CONNECT_GROUP_INSTALL_ASSIGNMENT = 1003
+    CONNECT_GROUP_ALTER_CONFIGS = 1004
+    """Not the proposal's: people ask it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +160,7 @@ REQUESTS: Final = _Form(
             ApiKey.CONNECT_GROUP_HEARTBEAT: heartbeat.REQUEST,
             ApiKey.CONNECT_GROUP_PREPARE_ASSIGNMENT: prepare_assignment.REQUEST,
             ApiKey.CONNECT_GROUP_INSTALL_ASSIGNMENT: install_assignment.REQUEST,
+            ApiKey.CONNECT_GROUP_ALTER_CONFIGS: alter_configs.REQUEST,
         }
     ),
 )
@@ -159,6 +172,7 @@ REPLIES: Final = _Form(
             ApiKey.CONNECT_GROUP_HEARTBEAT: heartbeat.RESPONSE,
             ApiKey.CONNECT_GROUP_PREPARE_ASSIGNMENT: prepare_assignment.RESPONSE,
             ApiKey.CONNECT_GROUP_INSTALL_ASSIGNMENT: install_assignment.RESPONSE,
+            ApiKey.CONNECT_GROUP_ALTER_CONFIGS: alter_configs.RESPONSE,
         }
     ),
 )

@@ -49,9 +49,9 @@ class ConnectWorkerGroupTargetAssignmentValue:
 class ConnectWorkerGroupCurrentMemberAssignmentValue:
     """What one member has. The schema is called ConnectGroupCurrentMemberAssignmentValue, its record as this class.
 
-    The schema has no place for how far the member is, nor for what it was asked to stop and may still run. A
-    coordinator that takes over must know both, or it would give to others what still runs here. They are tagged fields;
-    Kafka's ``ConsumerGroupCurrentMemberAssignmentValue`` has them, too.
+    The schema has no place for how far the member is, nor for what it was asked to stop and may still run, nor for the
+    target that it has its tasks from. A coordinator that takes over must know them, or it would give to others what
+    still runs here. They are tagged fields; Kafka's ``ConsumerGroupCurrentMemberAssignmentValue`` has the first two.
 
     :param member_epoch: the epoch whose target it has reached
     :param error: the assignor's for this member; 0 is none
@@ -60,6 +60,7 @@ class ConnectWorkerGroupCurrentMemberAssignmentValue:
     :param metadata: what the assignor says to it
     :param state: 0 stable, 1 it has to stop something, 2 it waits for others, as Kafka's ``MemberState`` counts
     :param connectors_tasks_pending_revocation: what it was asked to stop and may still run
+    :param assignment_epoch: of the target that it was last assigned from; 0: not said, as earlier releases wrote it
     """
 
     member_epoch: MemberEpoch
@@ -69,6 +70,7 @@ class ConnectWorkerGroupCurrentMemberAssignmentValue:
     metadata: bytes = b""
     state: int = 0
     connectors_tasks_pending_revocation: tuple[ConnectorsAndTasks, ...] = ()
+    assignment_epoch: AssignmentEpoch = AssignmentEpoch(0)
 
 
 _MEMBER: Final = Struct(
@@ -103,5 +105,6 @@ CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = Struct(
     (
         TaggedField(0, Field("State", INT8), 0),
         TaggedField(1, Field("ConnectorsTasksPendingRevocation", CONNECTORS_AND_TASKS), ()),
+        TaggedField(2, Field("AssignmentEpoch", INT32), 0),
     ),
 )

@@ -58,8 +58,9 @@ class HeartbeatAssignment:
     :param error: the assignor's; 0 is none
     :param version: of ``metadata``
     :param metadata: what the assignor says to it
-    :param assignment_epoch: of the target that this is of; 0: not said. A member that still waits for others keeps an
-        epoch that may be below that of who had its new tasks before: what it writes of them must be of a later one. A
+    :param assignment_epoch: of the target that its tasks were last assigned from; 0: not said. A member that still
+        waits for others keeps an epoch that may be below that of who had its new tasks before: what it writes of them
+        must be of a later one. One that still stops tasks keeps the rest by an earlier target than the group's. A
         tagged field
     """
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from airflow_provider.declarative.model import MemberEpoch
 from airflow_provider.declarative.wire import install_assignment
+from airflow_provider.declarative.wire.alter_configs import ConnectGroupAlterConfigsResponse
 from airflow_provider.declarative.wire.apis import (
     REPLIES,
     REQUESTS,
@@ -15,6 +16,7 @@ from airflow_provider.declarative.wire.apis import (
     Reply,
     ReplyBody,
     ReplyHeader,
+    RequestBody,
     RequestHeader,
 )
 from airflow_provider.declarative.wire.errors import placed
@@ -25,7 +27,7 @@ from airflow_provider.declarative.wire.reader import Reader
 from airflow_provider.declarative.wire.writer import Writer
 
 
-def _heartbeat(error_code: int, message: str) -> ReplyBody:
+def heartbeat_refusal(error_code: int, message: str) -> ConnectGroupHeartbeatResponse:
     return ConnectGroupHeartbeatResponse(
         error_code=error_code, error_message=message, member_epoch=MemberEpoch(0), heartbeat_interval_ms=0
     )
@@ -39,13 +41,23 @@ def _install(error_code: int, message: str) -> ConnectGroupInstallAssignmentResp
     return ConnectGroupInstallAssignmentResponse(error_code=error_code, error_message=message)
 
 
+def _alter(error_code: int, message: str) -> ReplyBody:
+    return ConnectGroupAlterConfigsResponse(error_code=error_code, error_message=message)
+
+
 _BODIES: Final[Mapping[int, Callable[[int, str], ReplyBody]]] = MappingProxyType(
     {
-        ApiKey.CONNECT_GROUP_HEARTBEAT: _heartbeat,
+        ApiKey.CONNECT_GROUP_HEARTBEAT: heartbeat_refusal,
         ApiKey.CONNECT_GROUP_PREPARE_ASSIGNMENT: _prepare,
         ApiKey.CONNECT_GROUP_INSTALL_ASSIGNMENT: _install,
+        ApiKey.CONNECT_GROUP_ALTER_CONFIGS: _alter,
     }
 )
+
+
+def refusal(request: RequestBody, error_code: int, message: str) -> ReplyBody:
+    """The reply to this request that says no more than why there is none."""
+    return _BODIES[REQUESTS.key_of(request)](error_code, message)
 
 
 def decode_request_header(data: bytes) -> RequestHeader:

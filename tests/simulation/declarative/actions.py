@@ -98,7 +98,9 @@ class Leave(OnWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver(OnWorker):
-    """Another process on the same host goes on with its membership."""
+    """Another process on the same host goes on with its membership, not before what this one has asked is written: two
+    that send at the same time are beyond what is promised.
+    """
 
     gap_ms: int
 
@@ -106,8 +108,9 @@ class HandOver(OnWorker):
         if not process.can_hand_over:
             return False
         saved, touched = process.save(), process.touched
+        gap_ms = max(self.gap_ms, process.unwritten_ms)
         world.kill(process)
-        world.later(self.gap_ms, self.worker, lambda: world.go_on(self.worker, saved, touched=touched))
+        world.later(gap_ms, self.worker, lambda: world.go_on(self.worker, saved, touched=touched))
         return True
 
 

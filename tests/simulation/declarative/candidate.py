@@ -14,6 +14,8 @@ from simulation.declarative.shard_topics import SimulatedLog
 
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.shards.bridges import BridgeWord
+from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import FencedError, ShardError
 from airflow_provider.shards.serving import Held, Serving
 from airflow_provider.shards.settings import Layout
@@ -58,6 +60,8 @@ class Candidate:
         self._life = 0
         self._jobs_wanted = False
         self._jobs_read = False
+        self._crossing: Crossing | None = None
+        self._words: list[BridgeWord] = []
 
     @property
     def asleep(self) -> bool:
@@ -106,7 +110,11 @@ class Candidate:
     # ---- its thread
 
     def _drop(self) -> None:
+        crossing, self._crossing = self._crossing, None
+        if crossing is not None:
+            crossing.close()
         self._serving = self.machine = self.log = None
+        self._words = []
         self._life += 1
         self._busy = False
 
@@ -132,7 +140,19 @@ class Candidate:
         wall_ahead_ms = self.world.wall - self.clock.now
         machine = Coordinator(self.settings, wall_ahead_ms=wall_ahead_ms)
         log = SimulatedLog(self.world.topics, lambda: self.world.candidates.owner is self)
-        serving = Serving(0, LAYOUT, machine, log, held=self._held, faulty=self._faulty, now_ms=lambda: self.now)
+        if self.world.bridges is not None:
+            self._crossing = Crossing(machine, self.world.bridges(self), self._hear)
+        serving = Serving(
+            0,
+            LAYOUT,
+            machine,
+            log,
+            held=self._held,
+            faulty=self._faulty,
+            oversized={},
+            now_ms=lambda: self.now,
+            crossing=self._crossing,
+        )
         self._busy = False
         try:
             count = serving.load()
@@ -159,7 +179,7 @@ class Candidate:
         self._slept_ms = 0
         until = min(len(self.world.topics.requests), self.read_to + BATCH)
         jobs = {"g": self.world.jobs.configured} if self._jobs_wanted else {}
-        if until == self.read_to and not jobs and not self._is_due():
+        if until == self.read_to and not jobs and not self._words and not self._is_due():
             self._set_alarm()
             return
         self._busy, self._jobs_wanted = True, False
@@ -170,12 +190,13 @@ class Candidate:
 
     def _turn(self, now: int, until: int, jobs: dict[str, frozenset]) -> None:  # type: ignore[type-arg]
         serving, requests = self._serving, self.world.topics.requests[self.read_to : until]
+        words, self._words = self._words, []
         assert serving is not None
         self._busy = False
         self._frozen = now
         try:
-            if requests or jobs:
-                serving.handle(requests, jobs)
+            if requests or jobs or words:
+                serving.handle(requests, jobs, (), words)
                 self.read_to = until
             if self._is_due() and self.read_to >= len(self.world.topics.requests):
                 serving.fire()
@@ -206,7 +227,12 @@ class Candidate:
         life = self._life
         self.world.clock.after(500, lambda: self._when_awake(life, self._begin))
 
-    # ---- timers and jobs
+    # ---- timers, jobs, bridges
+
+    def _hear(self, word: BridgeWord) -> None:
+        life = self._life
+        self._words.append(word)
+        self.world.clock.after(0, lambda: self._when_awake(life, self.look))
 
     def _is_due(self) -> bool:
         at = self._serving.timer_at_ms if self._serving is not None else None
@@ -221,7 +247,7 @@ class Candidate:
 
     def _follow_jobs(self) -> None:
         """What is configured is read as soon as the shard has a group with members."""
-        if self._serving is not None and self._serving.groups and not self._jobs_read:
+        if self._crossing is None and self._serving is not None and self._serving.groups and not self._jobs_read:
             self._jobs_read = True
             self.jobs_changed()
 

@@ -42,7 +42,7 @@ class Checks:
     # ---- tasks
 
     def started(self, process: Process, task: TaskId, epoch: Epoch) -> None:
-        invariants.a_task_never_starts_in_an_earlier_epoch(task, process.worker, epoch, self._last.get(task))
+        invariants.a_task_moves_with_a_higher_epoch(task, process.worker, epoch, self._last.get(task))
         self._last[task] = process.worker, epoch
         self._holders[task].append(process)
         invariants.at_most_one_may_write_a_task(task, self._holders[task])
@@ -78,8 +78,9 @@ class Checks:
         invariants.epochs_only_grow(before, group)
         invariants.no_epoch_overtakes_the_one_that_it_follows(group)
         invariants.no_two_hold_a_task(group)
-        invariants.a_target_has_each_task_once(group)
-        invariants.a_member_that_is_done_has_its_target(group)
+        if self._world.bridges is None:  # beyond a bridge what is configured changes before the target does
+            invariants.a_target_has_each_task_once(group)
+            invariants.a_member_that_is_done_has_its_target(group)
         for process in self._world.members:
             invariants.what_may_be_written_is_held(process, group, self._world.names)
             invariants.a_member_at_the_target_has_nothing_of_others(process, group)

@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING
 from simulation.declarative.actions import Action
 from simulation.declarative.shard_topics import Fault
 
+from airflow_provider.coordinator.settings import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from airflow_provider.declarative.wire.alter_configs import (
+    AlterableConfig,
+    ConfigOperation,
+    ConnectGroupAlterConfigsRequest,
+)
+
 if TYPE_CHECKING:
     from simulation.declarative.world import World
 
@@ -68,4 +75,24 @@ class LoadSlowly(Action):
     def apply(self, world: World) -> bool:
         world.is_slow_to_load = not world.is_slow_to_load
         world.note(f"shard    ---- is slow to load: {world.is_slow_to_load}")
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configure(Action):
+    """People set the session and the heartbeat interval of the group; None: the default again."""
+
+    session_ms: int | None
+    interval_ms: int | None
+
+    def apply(self, world: World) -> bool:
+        world.note(f"shard    ---- session {self.session_ms}, heartbeat interval {self.interval_ms}")
+        wanted = {SESSION_TIMEOUT: self.session_ms, HEARTBEAT_INTERVAL: self.interval_ms}
+        configs = tuple(
+            AlterableConfig(name=name, config_operation=ConfigOperation.DELETE)
+            if value is None
+            else AlterableConfig(name=name, value=str(value))
+            for name, value in wanted.items()
+        )
+        world.configure(ConnectGroupAlterConfigsRequest(group_id="g", configs=configs))
         return True

@@ -193,6 +193,8 @@ class Author:
             ]  # fmt: skip
         if plan.network:
             ideas += [(8, self._weather)]
+        if plan.members or plan.coordinators or plan.network:
+            ideas += [(3, self._configure)]
         self._ideas = [idea for _, idea in ideas]
         self._weights = [weight for weight, _ in ideas]
 
@@ -281,6 +283,12 @@ class Author:
 
     def _load_slowly(self, after_ms: int) -> Action:
         return coordinators.LoadSlowly(after_ms=after_ms)
+
+    def _configure(self, after_ms: int) -> Action:
+        session_ms = self._rng.choice([None, 5_000, 8_000, 20_000, 40_000])
+        return coordinators.Configure(
+            after_ms=after_ms, session_ms=session_ms, interval_ms=self._rng.choice([None, 500, 1_500])
+        )
 
     def _weather(self, after_ms: int) -> Action:
         rng = self._rng

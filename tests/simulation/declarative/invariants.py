@@ -16,9 +16,9 @@ from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.model import AWAY, JOINING, CurrentAssignment
 from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
-from airflow_provider.declarative_membership.events import Command, StartTasks, StopTasks
 from airflow_provider.declarative_membership.state import MembershipState, Phase
 from airflow_provider.protocol.holding import StopReason
+from airflow_provider.protocol.member_events import Command, StartTasks, StopTasks
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, Tasks
 
 if TYPE_CHECKING:
@@ -39,14 +39,15 @@ def at_most_one_may_write_a_task(task: TaskId, holders: Iterable[Process]) -> No
 
 
 @invariant
-def a_task_never_starts_in_an_earlier_epoch(
-    task: TaskId, worker: str, epoch: Epoch, before: tuple[str, Epoch] | None
-) -> None:
-    """What is written of a task is not of an earlier epoch than what was written before, by whomever. It may be of the
-    same: a member that still stops something is answered with what it has by the target before, in the new one's epoch.
+def a_task_moves_with_a_higher_epoch(task: TaskId, worker: str, epoch: Epoch, before: tuple[str, Epoch] | None) -> None:
+    """What a worker writes of a task is of a later epoch than what another one has written before, and never of an
+    earlier one than its own.
     """
-    if before is not None and epoch < before[1]:
-        raise Broken(f"{task} starts at {worker} in epoch {epoch}: it has run at {before[0]} in {before[1]}")
+    if before is None:
+        return
+    who, earlier = before
+    if epoch < earlier or (epoch == earlier and who != worker):
+        raise Broken(f"{task} starts at {worker} in epoch {epoch}: it has run at {who} in {earlier}")
 
 
 @invariant

@@ -23,7 +23,7 @@ _DONE = "a_member_that_is_done_has_its_target"
 _AHEAD = "no_epoch_overtakes_the_one_that_it_follows"
 _GROW = "epochs_only_grow"
 _MEMBER_GROWS = "a_members_epoch_only_grows"
-_MOVES = "a_task_never_starts_in_an_earlier_epoch"
+_MOVES = "a_task_moves_with_a_higher_epoch"
 _SAYS = "a_heartbeat_says_all_that_runs"
 _FAILS = "nobody_fails"
 _BOTH = "nothing_is_revoked_and_started_together"
@@ -102,6 +102,19 @@ DECLARATIVE_MUTATIONS = (
         broken=(_HELD, _ONE_WRITES),
     ),
     Mutation(
+        name="says of what is kept that it is of the new target",
+        module=f"{COORDINATOR}.answering",
+        edits=(
+            (
+                "        assignment_epoch=current.assignment_epoch,\n",
+                "        assignment_epoch=desk.state.target.epoch,\n",
+            ),
+        ),
+        plan="declarative-everything",
+        broken=(_MOVES,),
+        seed=115,
+    ),
+    Mutation(
         name="gives no fresh session when it has loaded",
         module=f"{COORDINATOR}.coordinator",
         edits=(
@@ -123,6 +136,27 @@ DECLARATIVE_MUTATIONS = (
             ),
         ),
         plan="declarative-coordinators",
+        broken=(_REST,),
+    ),
+    Mutation(
+        name="cuts short what was granted when people set a shorter session",
+        module=f"{COORDINATOR}.turn",
+        edits=(
+            ("max(from_ms + self.session_ms(desk), self.timers.at(timer) or 0)", "from_ms + self.session_ms(desk)"),
+        ),
+        unit_test="tests/unit/test_coordinator_sessions.py",
+    ),
+    Mutation(
+        name="forgets with its coordinator which longer session was granted",
+        module=f"{COORDINATOR}.configuring",
+        edits=(("granted if is_shorter else 0", "0 if is_shorter else 0"),),
+        unit_test="tests/unit/test_coordinator_sessions.py",
+    ),
+    Mutation(
+        name="asks for no other assignment when an assignor has failed",
+        module=f"{COORDINATOR}.computing",
+        edits=(("    if state.target.error:\n", "    if state.target.error < 0:\n"),),
+        plan="declarative-members",
         broken=(_REST,),
     ),
     Mutation(
@@ -185,6 +219,14 @@ DECLARATIVE_MUTATIONS = (
         ),
         plan="declarative-calm",
         broken=(_REST, _WELL),
+    ),
+    Mutation(
+        name="takes nothing back that is due again",
+        module=f"{MEMBER}.staying",
+        edits=(
+            ("    member.set(dropped=state.dropped | event.tasks & state.assigned - state.owned)\n", "    del state\n"),
+        ),
+        unit_test="tests/unit/test_declarative_member.py",
     ),
     Mutation(
         name="writes in the epoch that it has, and not in that of its target",

@@ -17,19 +17,13 @@ from simulation.declarative.wire import Wire
 
 from airflow_provider.declarative.model import LEAVING
 from airflow_provider.declarative.units import tasks_of
-from airflow_provider.declarative.wire.apis import ReplyBody, RequestBody
+from airflow_provider.declarative.wire.apis import MemberRequestBody, ReplyBody
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
 from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse
 from airflow_provider.declarative_membership.events import (
-    ArmTimer,
-    Command,
     ComputeAssignment,
-    ConfigAdvanced,
-    Event,
-    Fail,
     HeartbeatAnswered,
     InstallAnswered,
-    LeaveRequested,
     OnAssignment,
     PrepareAnswered,
     Request,
@@ -37,18 +31,27 @@ from airflow_provider.declarative_membership.events import (
     Resumed,
     SendRequest,
     Started,
-    StartTasks,
-    StopTasks,
-    TasksFinished,
-    TasksStopped,
+    TasksDue,
     TellDelayOver,
-    TimerFired,
 )
 from airflow_provider.declarative_membership.member import handle
 from airflow_provider.declarative_membership.saved import resume, save
 from airflow_provider.declarative_membership.settings import DeclarativeSettings
 from airflow_provider.declarative_membership.state import MembershipState, Phase
 from airflow_provider.protocol.holding import Predecessor
+from airflow_provider.protocol.member_events import (
+    ArmTimer,
+    Command,
+    ConfigAdvanced,
+    Event,
+    Fail,
+    LeaveRequested,
+    StartTasks,
+    StopTasks,
+    TasksFinished,
+    TasksStopped,
+    TimerFired,
+)
 from airflow_provider.protocol.model import ConfigOffset, MemberId, TaskId, Tasks
 
 if TYPE_CHECKING:
@@ -142,6 +145,11 @@ class Process:
     @property
     def can_hand_over(self) -> bool:
         return self.in_group and not self.asleep and self.state.phase in (Phase.JOINING, Phase.STABLE)
+
+    @property
+    def unwritten_ms(self) -> int:
+        """How long it takes until all that it has asked is written."""
+        return self._wire.unwritten_ms
 
     def kill(self) -> None:
         self.alive = False
@@ -244,6 +252,17 @@ class Process:
             self._carry_out(command)
         if isinstance(event, HeartbeatAnswered) and self.state.phase is Phase.STABLE and not self.state.attempts:
             self.offers.say_what_is_new()
+            if self._due():
+                self.world.clock.after(self.rng.randint(1, 100), self._look_again)
+
+    def _due(self) -> Tasks:
+        """What has ended here and is configured again, and the coordinator has seen neither."""
+        return (self.state.assigned - self.state.owned) & self.world.jobs.configured
+
+    def _look_again(self) -> None:
+        due = self._due()
+        if due:
+            self.feed(lambda: TasksDue(now_ms=self.now, tasks=due))
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -268,7 +287,7 @@ class Process:
                 invariants.nobody_fails(self, command.error)
 
     def _send(self, command: SendRequest) -> None:
-        body: RequestBody = command.body
+        body = command.body
         if isinstance(body, ConnectGroupHeartbeatRequest):
             invariants.a_heartbeat_says_all_that_runs(self, body)
             if body.member_epoch == LEAVING:
@@ -301,7 +320,7 @@ def _short(event: Event) -> str:
     return type(event).__name__
 
 
-def _said(body: RequestBody) -> str:
+def _said(body: MemberRequestBody) -> str:
     if not isinstance(body, ConnectGroupHeartbeatRequest):
         return f"{type(body).__name__} in epoch {body.member_epoch}"
     owned = body.connectors_and_tasks

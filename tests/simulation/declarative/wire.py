@@ -55,6 +55,11 @@ class Wire:
         self._last_heard = 0
         self.reader = process.name.encode()
 
+    @property
+    def unwritten_ms(self) -> int:
+        """How long it takes until the last request is in its topic."""
+        return max(0, self._last_arrives + 1 - self._process.world.clock.now)
+
     def send(self, command: SendRequest, body: RequestBody) -> None:
         process, world = self._process, self._process.world
         number = next(self._ids)

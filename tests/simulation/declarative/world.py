@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -26,13 +26,16 @@ from airflow_provider.assignors.policy import Deferred, Policy
 from airflow_provider.client_assignors import assignors_offered
 from airflow_provider.client_assignors.client_assignor import ClientSideAssignor
 from airflow_provider.coordinator.server_assignor import server_assignors
-from airflow_provider.coordinator.settings import CoordinatorSettings
-from airflow_provider.declarative.wire.apis import Reply
+from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
+from airflow_provider.declarative.wire.alter_configs import ConnectGroupAlterConfigsRequest
+from airflow_provider.declarative.wire.apis import Reply, encode_request, request_of
 from airflow_provider.declarative_membership.settings import DeclarativeSettings
 from airflow_provider.declarative_membership.state import Phase
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.shards.bridges import Bridges
 
+PEOPLE = b"people"
 WALL_AT_START = 1_700_000_000_000
 REBALANCE_TIMEOUT_MS = 20_000
 QUICK_MS = (1, 1_200)
@@ -48,6 +51,8 @@ class World:
     :param clock_drift_ppm: how many millionths a process's clock may be faster or slower than the world's; two of them
         differ by up to twice that
     :param wall_skew_ms: how far a process's wall clock may be off
+    :param clock: another world's; None: its own
+    :param bridges: makes those of a candidate, in a world that has classic workers, too
     :param slow: how likely, from 0 to 1, a process's tasks take longer to stop than they may
     """
 
@@ -61,10 +66,13 @@ class World:
         clock_drift_ppm: int = 0,
         wall_skew_ms: int = 0,
         slow: float = 0.0,
+        clock: Clock | None = None,
+        bridges: Callable[[Candidate], Bridges] | None = None,
     ) -> None:
         self.seed = seed
         self.rng = random.Random(f"{seed}/world")
-        self.clock = Clock()
+        self.clock = clock or Clock()
+        self.bridges = bridges
         self.clock_drift_ppm = clock_drift_ppm
         self.wall_skew_ms = wall_skew_ms
         self.slow = slow
@@ -86,8 +94,13 @@ class World:
         self.checks = Checks(self)
         self.topics = ShardTopics(random.Random(f"{seed}/topics"), committed=self._committed, replied=self._replied)
         self.candidates: Candidates
-        servers = server_assignors(policy) if server_side else {}
-        granted = CoordinatorSettings(session_timeout_ms=10_000, server_assignors=servers)
+        servers = server_assignors(policy)
+        self._cooperative = servers["cooperative"]
+        granted = CoordinatorSettings(
+            session_timeout_ms=10_000,
+            server_assignors=servers if server_side else {},
+            migration=MigrationPolicy.DISABLED if bridges is None else MigrationPolicy.BIDIRECTIONAL,
+        )
         self.candidates = Candidates(self, coordinators, granted)
 
     @property
@@ -199,6 +212,11 @@ class World:
     def stopped(self, process: Process, task: TaskId) -> None:
         self.checks.stopped(process, task)
 
+    def configure(self, request: ConnectGroupAlterConfigsRequest) -> None:
+        """People ask for that. Nobody waits for the reply."""
+        number = next(self._numbers)
+        self.ask(PEOPLE, encode_request(request_of(request, correlation_id=number, reply_partition=0)))
+
     def ask(self, reader: bytes, value: bytes) -> None:
         self.topics.ask(reader, value)
         self.candidates.look()
@@ -246,16 +264,27 @@ class World:
             return "the coordinator has not recorded what is configured"
         if {process.member_id for process in members} != set(group.members) or group.lingering:
             return f"members are {sorted(group.members)}, lingering {sorted(group.lingering)}"
-        if int(group.target.epoch) != group.epoch or group.target.delayed:
+        if int(group.target.epoch) != group.epoch:
             return f"the target is of {group.target.epoch}, the group at {group.epoch}"
+        if group.target.delayed or group.target.error:
+            return f"tasks wait for {sorted(group.target.delayed)}, the assignor's error is {group.target.error}"
+        if self._another_is_due():
+            return "another assignment is due: not all that is to move could move in one"
+        return next(self._not_there_yet(), "")
+
+    def _not_there_yet(self) -> Iterator[str]:
+        group, members = self.checks.group, self.members
         epoch = int(group.epoch)
         for process in members:
             target = group.target.of(process.member_id).tasks
             if group.current[process.member_id].epoch != epoch or process.state.epoch != epoch:
-                return f"{process.name} is at {process.state.epoch}, the group at {group.epoch}"
+                yield f"{process.name} is at {process.state.epoch}, the group at {group.epoch}"
             if process.copies.running.keys() != target or process.copies.writing != target:
-                return f"{process.name} runs {sorted(process.copies.running)}, and should {sorted(target)}"
-        return ""
+                yield f"{process.name} runs {sorted(process.copies.running)}, and should {sorted(target)}"
+
+    def _another_is_due(self) -> bool:
+        """By what the assignor has said with the target, whoever has computed it."""
+        return self._cooperative.due_at_ms(self.checks.group.target) is not None
 
     # ---- the story
 

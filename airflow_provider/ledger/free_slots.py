@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from airflow_provider.assignors.balance import Pool, choose
 from airflow_provider.assignors.learners.lessons import Excess
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.assignors.shares import Shares, merged, minus
+from airflow_provider.assignors.weights import Weights, split
 from airflow_provider.leading.causes import FREE_SLOT, WAITS_AT_DRAINING
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, effective_status, revocation_rank
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks, WorkerId
 from airflow_provider.records import TaskState, WorkerStatus
 
@@ -57,6 +59,7 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     draining = drained(record.members, status.workers)
     owned = {worker: record.owned_by(worker) & unfinished for worker in record.members}
     left = {worker: tasks for worker, tasks in owned.items() if worker not in draining | record.leaving_soon}
+    left = split(left, _weights(left, status.workers), kept=unfinished)
     kept = NO_TASKS.union(*(owned[worker] for worker in draining)).difference(*record.learning.values())
     if left and not kept <= rank.keys():
         return WAITS_AT_DRAINING
@@ -78,6 +81,11 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     taken = merged((Pool(len(unfinished - kept), waiting, {}, fixed).relieve({}), idle))
     wait = all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items())
     return FREE_SLOT if any(taken.values()) and wait else None
+
+
+def _weights(members: Container[WorkerId], workers: Mapping[WorkerId, WorkerStatus]) -> Weights:
+    """A bridge has as many slots as it stands for workers."""
+    return {BRIDGE: _slots(workers.get(BRIDGE))} if BRIDGE in members else {}
 
 
 def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares) -> Excess:

@@ -1,0 +1,147 @@
+"""A round in which a member counts as several workers: the bridge of a declarative group does (KIP-848's migration).
+
+The assignor knows workers that are alike. So such a member is taken for as many workers as it stands for, its *parts*,
+each with an even part of what it has; and what they are given is put together again. The first part has the member's
+name, and all that is known of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import chain
+
+from airflow_provider.assignors import cooperative, eager
+from airflow_provider.assignors.model import GroupAssignment, Load, Memory, Move, MoveReason, Round
+from airflow_provider.assignors.policy import Policy
+from airflow_provider.assignors.shares import Shares, merged
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
+
+Weights = Mapping[WorkerId, int]
+"""For how many workers members stand; 1 where not given."""
+
+_Part = tuple[WorkerId, ...]
+
+
+def assign(round: Round, memory: Memory, *, policy: Policy, weights: Weights) -> GroupAssignment:  # noqa: A002
+    """Compute one cooperative round; see :func:`.cooperative.assign`.
+
+    :param weights: 1 or more
+    :raises ValueError: for a round without members
+    """
+    parts = _parts(round.owned, weights)
+    if not parts:
+        return cooperative.assign(round, memory, policy=policy)
+    owned = split(round.owned, weights, kept=round.configured - _owned_twice(round.owned))
+    outcome = cooperative.assign(
+        replace(round, owned=owned, named=round.named | _all_of(parts, round.named)),
+        replace(
+            memory,
+            assignment=_as_owned(memory.assignment, owned, parts),
+            members=memory.members | _all_of(parts, memory.members),
+        ),
+        policy=policy,
+    )
+    return _together(outcome, {part: worker for worker, named in parts.items() for part in named})
+
+
+def assign_eagerly(members: Iterable[WorkerId], configured: Tasks, weights: Weights) -> Mapping[WorkerId, Tasks]:
+    """Deal everything out; see :func:`.eager.assign`.
+
+    :raises ValueError: for a group without members
+    """
+    owned = dict.fromkeys(members, NO_TASKS)
+    parts = _parts(owned, weights)
+    whole = {part: worker for worker, named in parts.items() for part in named}
+    return _merged(eager.assign(split(owned, weights, kept=configured).keys(), configured), whole)
+
+
+def split(shares: Shares, weights: Weights, *, kept: Tasks) -> dict[WorkerId, Tasks]:
+    """Each member's tasks by its parts: even in planners and in tasks, and the same for the same tasks.
+
+    :param kept: tasks that nobody has to stop anyway: without the others they are even, too
+    """
+    parts = _parts(shares, weights)
+    return {
+        part: tasks
+        for worker, share in shares.items()
+        for part, tasks in (_dealt(share, parts[worker], kept) if worker in parts else ((worker, share),))
+    }
+
+
+def _parts(members: Iterable[WorkerId], weights: Weights) -> dict[WorkerId, _Part]:
+    """Of those that have several. No worker has a name with NUL."""
+    return {
+        worker: (worker, *(WorkerId(f"{worker}\0{number}") for number in range(2, weights[worker] + 1)))
+        for worker in members
+        if weights.get(worker, 1) > 1
+    }
+
+
+def _owned_twice(owned: Shares) -> Tasks:
+    counts = Counter(chain.from_iterable(owned.values()))
+    return frozenset(task for task, count in counts.items() if count > 1)
+
+
+def _dealt(tasks: Tasks, parts: _Part, kept: Tasks) -> Iterable[tuple[WorkerId, Tasks]]:
+    in_order = [*sorted(tasks & kept), *sorted(tasks - kept)]
+    planners = [task for task in in_order if task.is_planner]
+    others = [task for task in in_order if not task.is_planner]
+    return (
+        (part, frozenset(planners[place :: len(parts)] + others[place :: len(parts)]))
+        for place, part in enumerate(parts)
+    )
+
+
+def _all_of(parts: Mapping[WorkerId, _Part], workers: frozenset[WorkerId]) -> frozenset[WorkerId]:
+    return frozenset(part for worker in workers & parts.keys() for part in parts[worker])
+
+
+def _as_owned(assignment: Shares, owned: Shares, parts: Mapping[WorkerId, _Part]) -> dict[WorkerId, Tasks]:
+    """What was assigned lies with the part that owns it. What none of them owns is its first part's: it has lost it."""
+    placed = dict(assignment)
+    for worker, named in parts.items():
+        if worker in assignment:
+            placed.update((part, owned[part] & assignment[worker]) for part in named)
+            placed[worker] |= assignment[worker].difference(*(owned[part] for part in named))
+    return placed
+
+
+def _together(outcome: GroupAssignment, whole: Mapping[WorkerId, WorkerId]) -> GroupAssignment:
+    """:param whole: the member that each part belongs to"""
+    memory = outcome.memory
+    assigned, revoked = _merged(outcome.assigned, whole), _merged(outcome.revoked, whole)
+    return replace(
+        outcome,
+        assigned=assigned,
+        revoked=revoked,
+        target=_merged(outcome.target, whole),
+        memory=replace(
+            memory,
+            assignment=_merged(memory.assignment, whole),
+            members=frozenset(whole.get(worker, worker) for worker in memory.members),
+            candidates=tuple(dict.fromkeys(whole.get(worker, worker) for worker in memory.candidates)),
+            released=_moves(memory.released, whole),
+            former=_merged(memory.former, whole),
+        ),
+        moves=_moves(outcome.moves, whole),
+    )
+
+
+def _merged(shares: Shares, whole: Mapping[WorkerId, WorkerId]) -> dict[WorkerId, Tasks]:
+    return merged({whole.get(worker, worker): tasks} for worker, tasks in shares.items())
+
+
+def _moves(moves: Iterable[Move], whole: Mapping[WorkerId, WorkerId]) -> tuple[Move, ...]:
+    """One for all tasks of the same way. A part's load is not its member's."""
+    ways: defaultdict[tuple[WorkerId | None, WorkerId | None, MoveReason, Load | None], set[TaskId]] = defaultdict(set)
+    for move in moves:
+        source = None if move.source is None else whole.get(move.source, move.source)
+        target = None if move.target is None else whole.get(move.target, move.target)
+        load = None if source in whole else move.load
+        ways[source, target, move.reason, load] |= move.tasks
+    return tuple(
+        Move(tasks=frozenset(tasks), source=source, target=target, reason=reason, load=load)
+        for (source, target, reason, load), tasks in ways.items()
+    )

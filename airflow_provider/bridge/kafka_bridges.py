@@ -1,0 +1,135 @@
+"""The bridges that a coordinator process drives, on an event loop of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import Final
+
+from airflow_provider.bridge.bridge import Bridge, why_lost
+from airflow_provider.coordinator.events import BridgeAsks, BridgeLost, ToBridge
+from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.group.shared import shared_topics, shared_transport
+from airflow_provider.kafka.clock import now_ms
+from airflow_provider.kafka.errors import TransportError
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.bridge import BRIDGE, bridge_url
+from airflow_provider.protocol.model import Epoch, Tasks
+from airflow_provider.shards.bridges import PutWord
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.rights import WORKER
+
+log: Final = logging.getLogger(__name__)
+
+_TAKEOVER_MS: Final = 60_000
+"""So much longer than a member's session is a bridge's: another coordinator is in its place by then, and no member has
+heard less than its whole session.
+"""
+_REST_S: Final = 1.0
+_CLOSE_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class _Open:
+    """:param bridge: once it has read the group's topics"""
+
+    put: PutWord
+    bridge: Bridge | None = None
+    task: asyncio.Task[None] | None = field(default=None)
+
+
+class KafkaBridges:
+    """Those of one process (:class:`~airflow_provider.shards.bridges.Bridges`). The loop begins with the first one.
+
+    :param settings: the connection
+    :param coordinator: what their groups' members are granted
+    """
+
+    def __init__(self, settings: KafkaSettings, coordinator: CoordinatorSettings) -> None:
+        self._settings = settings
+        self._session_ms = coordinator.session_timeout_ms + _TAKEOVER_MS
+        self._interval_ms = coordinator.heartbeat_interval_ms
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._groups: dict[str, _Open] = {}
+
+    # ---- any thread
+
+    def open(self, group: str, claims: Tasks, put: PutWord) -> None:
+        self._begin().call_soon_threadsafe(self._open, group, claims, put)
+
+    def asks(self, group: str) -> BridgeAsks:
+        opened = self._groups.get(group)
+        return BridgeAsks() if opened is None or opened.bridge is None else opened.bridge.asks
+
+    def tell(self, group: str, asked: BridgeAsks, answer: ToBridge) -> None:
+        self._begin().call_soon_threadsafe(self._tell, group, asked, answer)
+
+    def close(self, group: str) -> None:
+        closing = asyncio.run_coroutine_threadsafe(self._close(group), self._begin())
+        try:
+            closing.result(_CLOSE_S)
+        except (TimeoutError, concurrent.futures.TimeoutError):
+            log.warning("group %s: its bridge has not ended yet", group)
+
+    def _begin(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="cospark-bridges", daemon=True).start()
+            return self._loop
+
+    # ---- its loop
+
+    def _open(self, group: str, claims: Tasks, put: PutWord) -> None:
+        if group not in self._groups:
+            opened = self._groups[group] = _Open(put)
+            opened.task = asyncio.ensure_future(self._hold(group, claims, opened))
+
+    def _tell(self, group: str, asked: BridgeAsks, answer: ToBridge) -> None:
+        opened = self._groups.get(group)
+        if opened is not None and opened.bridge is not None:
+            opened.bridge.hear(asked, answer)
+
+    async def _hold(self, group: str, claims: Tasks, opened: _Open) -> None:
+        why = ""
+        try:
+            why = await self._drive(group, claims, opened)
+        except (TransportError, TopicError, TimeoutError, asyncio.TimeoutError) as failed:
+            why = str(failed) or type(failed).__name__
+        except Exception as bug:
+            log.exception("group %s: its bridge ends, for a fault of this program", group)
+            why = f"a fault of this program: {type(bug).__name__}: {bug}"
+        if why:
+            log.warning("group %s has no bridge to the classic protocol: %s", group, why)
+            await asyncio.sleep(_REST_S)
+        if self._groups.get(group) is opened:
+            del self._groups[group]
+        opened.put(BridgeLost(now_ms=now_ms(), group_id=group, why=why))
+
+    async def _drive(self, group: str, claims: Tasks, opened: _Open) -> str:
+        """:returns: what keeps it out of the group; empty: it has left"""
+        settings = MemberSettings(
+            group_id=group,
+            worker=BRIDGE,
+            url=bridge_url(1, Epoch(0)),
+            session_timeout_ms=self._session_ms,
+            heartbeat_interval_ms=self._interval_ms,
+            rebalance_timeout_ms=self._session_ms,
+        )
+        async with (
+            shared_transport(self._settings) as transport,
+            shared_topics(self._settings, group, WORKER) as topics,
+        ):
+            opened.bridge = Bridge(settings, transport, topics, claims, opened.put)
+            return why_lost(await opened.bridge.run())
+
+    async def _close(self, group: str) -> None:
+        opened = self._groups.pop(group, None)
+        if opened is not None and opened.task is not None:
+            opened.task.cancel()
+            await asyncio.gather(opened.task, return_exceptions=True)

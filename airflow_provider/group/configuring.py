@@ -1,0 +1,145 @@
+"""How people set, and see, how a declarative group is coordinated: they ask its coordinator, as members do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from airflow_provider.coordinator.settings import HEARTBEAT_INTERVAL, MAX_DELAY, SESSION_TIMEOUT
+from airflow_provider.declarative.sharding import REQUESTS_TOPIC
+from airflow_provider.declarative.wire.alter_configs import (
+    AlterableConfig,
+    ConfigOperation,
+    ConfigSource,
+    ConnectGroupAlterConfigsRequest,
+    ConnectGroupAlterConfigsResponse,
+)
+from airflow_provider.group.request_channel import KafkaChannel, NoReplyError, RequestChannel
+from airflow_provider.kafka.settings import KafkaSettings, principal_of
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.topics.admin import TopicAdmin
+from airflow_provider.topics.errors import RightsError, TopicError
+from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.rights import Operation, Right
+
+NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {"session_timeout_ms": SESSION_TIMEOUT, "heartbeat_interval_ms": HEARTBEAT_INTERVAL, "max_delay_ms": MAX_DELAY}
+)
+"""What can be set: by the names that workers have for it, those of the record."""
+
+_NOT_YET: Final = frozenset(
+    {
+        KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaErrorCode.COORDINATOR_NOT_AVAILABLE,
+        KafkaErrorCode.NOT_COORDINATOR,
+    }
+)
+_AGAIN_S: Final = 0.2
+_REPLY_S: Final = 5.0
+"""A coordinator may have ended with the request in its hands: then another one is asked. Twice does no harm."""
+
+
+class GroupConfigError(ValueError):
+    """A coordinator has refused what was asked of it, and says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSetting:
+    """:param value: None: as the assignors of the group's members have it
+    :param is_default: nobody has set it for this group
+    """
+
+    value: int | None
+    is_default: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return {"value": self.value, "is_default": self.is_default}
+
+
+async def configure_group(
+    settings: KafkaSettings,
+    group: str,
+    changes: Mapping[str, int],
+    reset: Collection[str] = (),
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> Mapping[str, GroupSetting]:
+    """Set all of this, or nothing; returns when it is recorded.
+
+    :param changes: by names of :data:`NAMES`, in milliseconds
+    :param reset: names of those that get the default again
+    :returns: what holds now, by name
+    :raises GroupConfigError: a value is refused, or a name is in both, or is none
+    :raises RightsError: this user may not ask
+    :raises TopicError: no coordinator can be asked, or none has answered in time
+    """
+    unknown = sorted({*changes, *reset} - NAMES.keys())
+    if unknown:
+        raise GroupConfigError(f"{', '.join(unknown)}: nothing that can be set; there are: {', '.join(NAMES)}")
+    both = sorted(changes.keys() & set(reset))
+    if both:
+        raise GroupConfigError(f"{', '.join(both)}: both set and reset; do one of them")
+    configs = [AlterableConfig(name=NAMES[name], value=str(value)) for name, value in changes.items()]
+    configs += [AlterableConfig(name=NAMES[name], config_operation=ConfigOperation.DELETE) for name in set(reset)]
+    request = ConnectGroupAlterConfigsRequest(group_id=group, configs=tuple(configs))
+
+    await _may_ask(settings, timeout_s)
+    channel = KafkaChannel(settings)
+    try:
+        await channel.open(appear_s=0.0)
+        return await asked(channel, request, timeout_s=timeout_s)
+    finally:
+        await channel.aclose()
+
+
+async def _may_ask(settings: KafkaSettings, timeout_s: float) -> None:
+    """Whoever may not write is told so by a producer for as long as it tries again."""
+    config = settings.librdkafka()
+    admin = TopicAdmin(config, Outage(settings.bootstrap_servers))
+    found = await admin.look_at(REQUESTS_TOPIC, timeout_s=timeout_s)
+    if found is not None and Operation.WRITE not in found.allowed:
+        raise RightsError((Right(REQUESTS_TOPIC, Operation.WRITE),), principal_of(config))
+
+
+async def asked(
+    channel: RequestChannel, request: ConnectGroupAlterConfigsRequest, *, timeout_s: float
+) -> Mapping[str, GroupSetting]:
+    """The same, of whoever coordinates the group."""
+    until, why = time.monotonic() + timeout_s, ""
+    while (left_s := until - time.monotonic()) > 0:
+        try:
+            reply = await channel.ask(request, timeout_s=min(left_s, _REPLY_S))
+        except NoReplyError as missing:
+            why = str(missing)
+            await asyncio.sleep(_AGAIN_S)
+            continue
+        assert isinstance(reply, ConnectGroupAlterConfigsResponse), reply
+        error = KafkaErrorCode(reply.error_code)
+        if error is KafkaErrorCode.NONE:
+            return _by_name(reply)
+        if error not in _NOT_YET:
+            raise GroupConfigError(f"group {request.group_id!r}: {error.name}: {reply.error_message}")
+        why = f"{error.name}: {reply.error_message}"
+        await asyncio.sleep(_AGAIN_S)
+    raise TopicError(
+        f"group {request.group_id!r}: no coordinator has answered within {timeout_s:g} s ({why}): is a worker with"
+        " group_protocol='connect', or cospark coordinator, running? What was asked may still be done when one begins"
+    )
+
+
+def _by_name(reply: ConnectGroupAlterConfigsResponse) -> Mapping[str, GroupSetting]:
+    """What a newer coordinator has beyond these is left out."""
+    known = {one.name: one for one in reply.configs}
+    return {
+        name: GroupSetting(
+            value=None if known[called].value is None else int(known[called].value or 0),
+            is_default=known[called].config_source == ConfigSource.DEFAULT,
+        )
+        for name, called in NAMES.items()
+        if called in known
+    }

@@ -1,0 +1,33 @@
+"""What a shard wants of the bridges of its groups (:mod:`airflow_provider.coordinator.bridging`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from airflow_provider.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
+from airflow_provider.protocol.model import Tasks
+
+BridgeWord = BridgeSaid | BridgeLost
+PutWord = Callable[[BridgeWord], None]
+"""Takes what a bridge says; must not block."""
+
+
+class Bridges(Protocol):
+    """Those that are driven in this process. Any thread may call it; nothing blocks."""
+
+    def open(self, group: str, claims: Tasks, put: PutWord) -> None:
+        """Have a bridge in the classic group of this name, taken over from whoever drove it before. When it is over
+        it is lost, whatever the reason.
+
+        :param claims: what the members of the declarative group may run
+        """
+
+    def asks(self, group: str) -> BridgeAsks:
+        """What it would let go of now."""
+
+    def tell(self, group: str, asked: BridgeAsks, answer: ToBridge) -> None:
+        """:param asked: what this is the answer to"""
+
+    def close(self, group: str) -> None:
+        """Drive it here no more. It stays a member of the classic group, for whoever coordinates the group next."""

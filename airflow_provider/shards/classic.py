@@ -1,0 +1,93 @@
+"""What there is of a group in the classic protocol: asked before a declarative group of the same name begins.
+
+Workers in the classic protocol talk to Kafka's own coordinator, and know nothing of a declarative group. Both would run
+all tasks of the group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider.kafka.errors import TransportError
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.transport import GroupTransport
+from airflow_provider.ledger.progress import spoken_epoch
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import Epoch
+from airflow_provider.topics.errors import NoTopicError, TopicError
+from airflow_provider.topics.followed import FollowedTopics
+
+log: Final = logging.getLogger(__name__)
+
+_NAMED_AT_MOST: Final = 3
+_FORBIDDEN: Final = KafkaErrorCode.GROUP_AUTHORIZATION_FAILED
+_NOT_THERE: Final = frozenset({KafkaErrorCode.NONE, KafkaErrorCode.GROUP_ID_NOT_FOUND})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """:param error: why nobody may join the declarative group of this name now; NONE: one may
+    :param message: the same for people
+    :param epoch: the highest one in which workers have spoken in the group's topics; 0: in none
+    """
+
+    group: str
+    error: KafkaErrorCode = KafkaErrorCode.NONE
+    message: str = ""
+    epoch: Epoch = Epoch(0)
+
+
+async def look_at(settings: KafkaSettings, group: str) -> Seen:
+    """Ask Kafka's own coordinator, and read the group's topics. Bounded; raises nothing that brokers are to blame
+    for.
+    """
+    try:
+        refusal = await _members_of(settings, group)
+        return refusal or Seen(group, epoch=await _spoken_in(settings, group))
+    except (TransportError, TopicError, TimeoutError, asyncio.TimeoutError) as failed:
+        message = f"whether {group!r} has workers in the classic protocol is not known: {failed}"
+        log.warning("%s", message)
+        return Seen(group, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+
+
+async def _members_of(settings: KafkaSettings, group: str) -> Seen | None:
+    """:returns: why nobody may join; None: one may"""
+    async with GroupTransport(settings) as transport:
+        (found,) = await transport.describe([group])
+    if found.members:
+        names = sorted(str(member.group_instance_id or member.member_id) for member in found.members)
+        more = f" and {len(names) - _NAMED_AT_MOST} more" if len(names) > _NAMED_AT_MOST else ""
+        return Seen(
+            group,
+            KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"group {group!r} has workers in the classic protocol: {', '.join(names[:_NAMED_AT_MOST])}{more}; they"
+            " would run the same tasks",
+        )
+    if found.error is _FORBIDDEN:
+        log.warning(
+            "whether group %r has workers in the classic protocol is not known: grant %s DESCRIBE on the group."
+            " If it has, tasks run twice",
+            group,
+            settings.principal or "the user of this connection",
+        )
+    elif found.error not in _NOT_THERE:
+        message = f"whether {group!r} has workers in the classic protocol is not known: {found.error.name}"
+        return Seen(group, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+    return None
+
+
+async def _spoken_in(settings: KafkaSettings, group: str) -> Epoch:
+    """:raises TopicError: the topics can't be read"""
+    topics = FollowedTopics(settings, group)
+    try:
+        topics.attach()
+        await topics.catch_up()
+        status = topics.status
+        return max(spoken_epoch(status), status.group.epoch if status.group else Epoch(0))
+    except NoTopicError:  # nobody has spoken yet
+        return Epoch(0)
+    finally:
+        await topics.aclose()

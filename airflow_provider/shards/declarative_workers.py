@@ -1,0 +1,65 @@
+"""Whether a group has declarative workers: looked at before a classic one joins.
+
+Kafka's own coordinator knows nothing of them, and would give all tasks of the group to the classic worker, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from airflow_provider.declarative_membership.record import DeclarativeRecord
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.shards.reading import read_groups
+from airflow_provider.topics.errors import RightsError, TopicError
+from airflow_provider.topics.group_topics import GroupTopics
+
+log: Final = logging.getLogger(__name__)
+
+_WITHIN_S: Final = 30.0
+_NAMED_AT_MOST: Final = 3
+
+
+class DeclarativeWorkersError(TopicError):
+    """The group has workers in the declarative protocol, and no bridge."""
+
+    def __init__(self, group_id: str, workers: tuple[str, ...]) -> None:
+        more = f" and {len(workers) - _NAMED_AT_MOST} more" if len(workers) > _NAMED_AT_MOST else ""
+        super().__init__(
+            f"group {group_id!r} has workers in the declarative protocol: {', '.join(workers[:_NAMED_AT_MOST])}{more};"
+            " they would run the same tasks. Stop them first, or join with group_protocol 'connect'. One that was"
+            " killed is taken out when its session has ended, if a coordinator runs (cospark coordinator)"
+        )
+        self.group_id = group_id
+        self.workers = workers
+
+    def __reduce__(self) -> tuple[type[DeclarativeWorkersError], tuple[str, tuple[str, ...]]]:
+        return type(self), (self.group_id, self.workers)
+
+
+async def refuse_beside_declarative_workers(settings: KafkaSettings, group_id: str, topics: GroupTopics) -> None:
+    """Coordinators' records are read, and only where the group was declarative last: one with a bridge has a classic
+    leader.
+
+    :param topics: of the group, read to their ends
+    :raises DeclarativeWorkersError: it has some
+    :raises TopicError: that can't be read
+    """
+    record = topics.status.group
+    if not isinstance(record, DeclarativeRecord):
+        return
+    try:
+        groups = await asyncio.to_thread(read_groups, settings, timeout_s=_WITHIN_S, only=group_id)
+    except RightsError as lacking:
+        log.warning(
+            "whether group %r has workers in the declarative protocol is not known: %s. If it has, tasks run twice",
+            group_id,
+            lacking,
+        )
+        return
+    group = groups.get(group_id)
+    if group is not None and group.members:
+        raise DeclarativeWorkersError(
+            group_id, tuple(sorted(said.instance_id or member for member, said in group.members.items()))
+        )

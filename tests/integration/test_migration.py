@@ -1,0 +1,127 @@
+"""A group goes from the classic protocol to the declarative one, and back, on a real broker."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from fleet import Fleet, MakeFleet, overlaps
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import configured, spoken_epoch
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.bridge import BRIDGE
+from airflow_provider.protocol.model import MemberId
+from airflow_provider.records import TaskKind, TaskState
+
+CONNECT = ("--group-protocol", "connect")
+
+
+@pytest.fixture
+def fleet(fleet: MakeFleet) -> MakeFleet:
+    """Its workers run nothing, have room for everything, and give lost tasks to others immediately."""
+    return partial(fleet, "--runner", "noop", "--slots", "20", "--max-delay-ms", "0")
+
+
+@pytest.fixture
+def coordinators(tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Starts a coordinator whose groups may have classic workers, and ends the one before in order."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(bootstrap_servers: str) -> None:
+        with (tmp_path / f"coordinator-{len(started)}.log").open("ab") as log:
+            command = [sys.executable, "-m", "airflow_provider.cli.main", "coordinator"]
+            options = ["--bootstrap-servers", bootstrap_servers, "--migration-policy", "bidirectional"]
+            started.append(subprocess.Popen([*command, *options], stdout=log, stderr=log))
+        end(*started[:-1])
+
+    def end(*processes: subprocess.Popen[bytes]) -> None:
+        for each in processes:
+            each.terminate()
+        for each in processes:
+            each.wait(30)
+
+    yield start
+    end(*started)
+
+
+@pytest.mark.timeout(400)
+async def test_a_group_changes_its_protocol_when_nobody_is_in_it(fleet: MakeFleet) -> None:
+    """Who comes too early is refused, nothing runs twice, and no words of one protocol win over later ones."""
+    async with fleet() as group:
+        await group.submit("streams", tasks=4, kind=TaskKind.STREAMING)
+        spoken = 0
+        for worker, options in (("c1", ()), ("d1", CONNECT), ("c1", ()), ("d1", CONNECT)):
+            group.start(worker, *options)
+            await group.balanced(worker)
+            words = [word for task, word in group.topics.status.tasks.items() if not task.is_planner]
+            assert len(words) == 4
+            assert all(word.epoch > spoken and word.worker == worker for word in words), group.story()
+            if options == ():
+                group.start("d0", *CONNECT)
+                assert await group.ended("d0") == [1]
+                assert "has workers in the classic protocol: c1" in group.log_of("d0")
+            else:
+                group.start("c0")
+                assert await group.ended("c0") == [2]
+                assert "has workers in the declarative protocol: d1" in group.log_of("c0")
+            group.send(worker, signal.SIGTERM)
+            assert await group.ended(worker) == [0]
+            spoken = spoken_epoch(group.topics.status)
+        assert not overlaps(await group.steps()), group.story()
+
+
+@pytest.mark.timeout(400)
+async def test_workers_are_restarted_one_by_one_with_the_other_protocol_and_back(
+    fleet: MakeFleet, coordinators: Callable[[str], None]
+) -> None:
+    """Nothing runs twice, and nothing stops as another coordinator takes the bridge over."""
+    async with fleet("--coordinators", "dedicated") as group:
+        coordinators(group.settings.bootstrap_servers)
+        await group.submit("streams", tasks=6, kind=TaskKind.STREAMING)
+        for worker in ("w1", "w2", "w3"):
+            group.start(worker)
+        await group.balanced("w1", "w2", "w3")
+        for options in (CONNECT, ()):
+            for worker in ("w1", "w2", "w3"):
+                group.send(worker, signal.SIGTERM)
+                assert await group.ended(worker) == [0]
+                group.start(worker, *options)
+                await all_run(group, "w1", "w2", "w3")
+                if worker == "w1":
+                    stops = await group.stops()
+                    before = group.topics.status.workers[BRIDGE].member_id
+                    coordinators(group.settings.bootstrap_servers)
+                    await taken_over(group, before)
+                    assert await group.stops() == stops
+        assert not overlaps(await group.steps()), group.story()
+        assert BRIDGE not in group.record.members
+
+
+async def taken_over(group: Fleet, before: MemberId) -> None:
+    """Another coordinator has the bridge, as another member under its name."""
+
+    def holds(_jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+        return status.workers[BRIDGE].member_id != before
+
+    await group.wait_for(holds, "another coordinator has the bridge")
+
+
+async def all_run(group: Fleet, *workers: str) -> None:
+    """All tasks run, spread over these workers, each of which has some."""
+
+    def holds(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+        wanted = configured(jobs, status.tasks)
+        words = [status.tasks[task] for task in wanted if task in status.tasks]
+        return (
+            len(words) == len(wanted)
+            and all(word.state is TaskState.RUNNING for word in words)
+            and {word.worker for word in words} == set(workers)
+        )
+
+    await group.wait_for(holds, f"all tasks run on {workers}")

@@ -1,0 +1,98 @@
+"""Workers are restarted with one protocol and the other, anything dies meanwhile, and no task runs twice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from simulation.bridged.histories import WORKERS, History
+from simulation.bridged.world import BridgedWorld
+from simulation.failing import HistoryError
+
+from airflow_provider.coordinator import bridging, values
+from airflow_provider.coordinator.desk import Desk
+from airflow_provider.coordinator.events import ToBridge
+from airflow_provider.coordinator.turn import Turn
+from airflow_provider.declarative.model import GroupEpoch
+from airflow_provider.protocol.model import NO_TASKS, Tasks
+
+HISTORIES = 6
+HUNTED = 80
+"""In so many histories at most a mistake is to show."""
+
+
+def test_a_group_rolls_from_one_protocol_to_the_other_and_back() -> None:
+    world = BridgedWorld(random.randrange(2**32))
+    world.configure("a", 6)
+    for worker in WORKERS:
+        world.start_classic(worker)
+    comes_to_rest(world)
+    for worker in WORKERS:
+        world.classic.leave(worker)
+        world.run(5_000)
+        world.start_declarative(f"d{worker}")
+        comes_to_rest(world)
+    assert {name[0] for names in world.running.values() for name in names} == {"d"}
+    for worker in WORKERS:
+        world.start_classic(worker)
+        world.declarative.live[f"d{worker}"].leave()
+        world.run(5_000)
+        comes_to_rest(world)
+    assert {name[0] for names in world.running.values() for name in names} == {"w"}
+    assert world.moves >= 12
+
+
+def comes_to_rest(world: BridgedWorld) -> None:
+    assert world.comes_to(lambda: world.at_rest and world.is_even, within_ms=120_000), world.classic.story()
+
+
+@pytest.mark.parametrize("server_side", [True, False])
+def test_whatever_dies_no_task_runs_twice_and_all_run_in_the_end(*, server_side: bool) -> None:
+    moves = 0
+    for _ in range(HISTORIES):
+        history = History(random.randrange(2**32), server_side=server_side)
+        history.run()
+        moves += history.world.moves
+    assert moves > HISTORIES
+
+
+# ---- the checker, checked
+
+
+def _lets_go_of_what_runs(desk: Desk, asked: Tasks) -> ToBridge:
+    members = len(desk.state.members) + len(desk.state.lingering)
+    return ToBridge(members=members, wants_epoch=desk.wants_epoch, free=asked - desk.to_run)
+
+
+def _has_epochs_of_its_own(turn: Turn, desk: Desk) -> None:
+    state = desk.state
+    epoch = GroupEpoch(max(state.epoch + 1, desk.bridge.epoch if desk.bridge is not None else 0))
+    if desk.unrecorded is not None:
+        turn.write(desk, values.configured_record(state.group_id, epoch, desk.unrecorded))
+        desk.unrecorded = None
+    turn.write(desk, values.epoch_record(state.group_id, epoch))
+
+
+Mistake = tuple[Any, str, Callable[..., object], int]
+MISTAKES: dict[str, Mistake] = {
+    "sessions reach beyond the lease": (Turn, "session_ms", lambda turn, desk: turn._session_ms(desk), 4),
+    "the bridge lets go of what runs": (bridging, "to_bridge", _lets_go_of_what_runs, 0),
+    "the next coordinator's bridge claims nothing": (bridging, "claims", lambda _desk: NO_TASKS, 4),
+    "who has what others may have stays": (bridging, "_remove_who_has_more", lambda *_: None, 27),
+    "epochs are of the group's own": (Turn, "begin_epoch", _has_epochs_of_its_own, 0),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_shows(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, wrong, first = MISTAKES[mistake]
+    monkeypatch.setattr(owner, name, wrong)
+    with pytest.raises((HistoryError, AssertionError)):
+        hunt(first)
+
+
+def hunt(first: int) -> None:
+    for seed in (first, *range(HUNTED)):
+        History(seed).run()

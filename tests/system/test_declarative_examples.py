@@ -1,0 +1,94 @@
+"""The example DAGs, run as they are, where Airflow's configuration says that groups are declarative.
+
+Nothing else is deployed: the processes that hold workers coordinate their groups.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import test_example_dags as examples
+from airflow_group import Group
+
+import airflow_provider.example_dags
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.declarative_membership.record import DeclarativeRecord
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import TaskState
+from demo.airflow import LocalAirflow
+
+GROUP = "example"
+CHECKS: Mapping[str, Callable[[LocalAirflow, Path], None]] = {
+    "batch": examples.test_a_batch_group,
+    "streaming": lambda airflow, _folder: examples.test_a_streaming_query_moves_and_loses_or_doubles_nothing(airflow),
+    "rebalance": lambda airflow, _folder: examples.test_a_dag_reacts_to_a_rebalance(airflow),
+}
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of all examples, which began together."""
+
+    airflow: LocalAirflow
+    checks: Mapping[str, Future[None]]
+
+
+@pytest.fixture(scope="module")
+def runs(
+    start_airflow: Callable[..., LocalAirflow], broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Runs]:
+    folder, dags = tmp_path_factory.mktemp("example"), tmp_path_factory.mktemp("dags") / "cospark_examples"
+    dags.symlink_to(Path(airflow_provider.example_dags.__file__).parent)
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
+    airflow = start_airflow(
+        [dags],
+        connections={"kafka_default": json.dumps(connection)},
+        env={
+            "AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL": "connect",
+            "COSPARK_EXAMPLE_GROUP": GROUP,
+            "COSPARK_EXAMPLE_FOLDER": str(folder),
+        },
+    )
+    with ThreadPoolExecutor(len(CHECKS)) as pool:
+        yield Runs(airflow, {name: pool.submit(check, airflow, folder) for name, check in CHECKS.items()})
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize("name", CHECKS)
+def test_an_example_runs_as_it_is(runs: Runs, broker: LocalBroker, name: str) -> None:
+    runs.checks[name].result()
+    group = Group(runs.airflow, broker.bootstrap_servers, name=f"{GROUP}.{name}")
+    assert isinstance(group.record, DeclarativeRecord)
+    assert group.described().state == "Dead", "no broker knows it"
+    epochs = [each.epoch for each in group.rounds()]
+    assert epochs == sorted(set(epochs))
+
+
+def test_each_task_of_a_batch_was_run_once(runs: Runs, broker: LocalBroker) -> None:
+    runs.checks["batch"].result()
+    steps = Group(runs.airflow, broker.bootstrap_servers, name=f"{GROUP}.batch").steps()
+    starts = {(step.task, step.started_at_ms) for step in steps if step.state is TaskState.RUNNING}
+    assert Counter(task for task, _ in starts if not task.is_planner) == {
+        TaskId("count_by_digit", index): 1 for index in range(8)
+    }
+
+
+def test_a_worker_without_work_was_deferred_and_came_back(runs: Runs) -> None:
+    runs.checks["streaming"].result()
+    api = runs.airflow.api
+    (run,) = api.request("GET", "/dags/example_streaming_group/dagRuns")["dag_runs"]
+    workers = [
+        instance
+        for instance in api.task_instances("example_streaming_group", run["dag_run_id"])
+        if instance.task_id == "worker"
+    ]
+    left = api.xcom(api.task_instance("example_streaming_group", run["dag_run_id"], "stop_the_worker_that_runs_it"))
+    summaries = {summary["worker"]: summary for summary in map(api.xcom, workers)}
+    (other,) = summaries.keys() - {left}
+    assert summaries[other]["deferrals"] >= 1, "it had nothing to run until the query moved there"

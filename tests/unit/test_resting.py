@@ -1,0 +1,29 @@
+"""How long it rests before something is tried again."""
+
+from __future__ import annotations
+
+from airflow_provider.shards.resting import Resting
+
+
+def test_it_rests_twice_as_long_each_time_and_not_for_ever() -> None:
+    resting = Resting(1.0, lambda: 0)
+    assert [resting.fault() for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
+    assert resting.for_s == 30
+
+
+def test_after_a_good_minute_it_rests_as_at_first() -> None:
+    now = 0
+    resting = Resting(1.0, lambda: now)
+    rests = []
+    for ran_ms in (0, 60_000, 60_001, 0):
+        resting.begin()
+        now += ran_ms
+        rests.append(resting.fault())
+    assert rests == [1, 2, 1, 2]
+
+
+def test_what_is_said_to_be_well_is_so_immediately() -> None:
+    resting = Resting(1.0, lambda: 0)
+    assert [resting.fault(), resting.fault()] == [1, 2]
+    resting.is_well()
+    assert [resting.fault(), resting.fault()] == [1, 2]

@@ -1,0 +1,175 @@
+"""A shard whose groups may have classic workers, too: who is answered when, and what their bridges hear."""
+
+from __future__ import annotations
+
+import pytest
+from coordinated import GROUP, heartbeat, whole
+from shard_log import MemoryLog, raw
+
+from airflow_provider.coordinator.coordinator import Coordinator
+from airflow_provider.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
+from airflow_provider.coordinator.server_assignor import server_assignors
+from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks
+from airflow_provider.shards.bridges import PutWord
+from airflow_provider.shards.crossing import Crossing
+from airflow_provider.shards.serving import Held, Serving
+from airflow_provider.shards.settings import Layout
+
+SETTINGS = CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL, server_assignors=server_assignors())
+W1 = MemberId("w1")
+A0, A1 = TaskId("a", 0), TaskId("a", 1)
+
+
+class Bridges:
+    """Notes what the shard wants of them."""
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[str, Tasks]] = []
+        self.closed: list[str] = []
+        self.told: list[ToBridge] = []
+        self.asked = BridgeAsks()
+
+    def open(self, group: str, claims: Tasks, put: PutWord) -> None:
+        self.opened.append((group, claims))
+
+    def asks(self, group: str) -> BridgeAsks:
+        return self.asked
+
+    def tell(self, group: str, asked: BridgeAsks, answer: ToBridge) -> None:
+        self.told.append(answer)
+
+    def close(self, group: str) -> None:
+        self.closed.append(group)
+
+
+class Bridged:
+    """A shard that is served.
+
+    :ivar now: milliseconds
+    """
+
+    def __init__(self, log: MemoryLog) -> None:
+        self.now = 1_000
+        self.log = log
+        self.bridges = Bridges()
+        machine = Coordinator(SETTINGS)
+        self.crossing = Crossing(machine, self.bridges, lambda _: None)
+        self.serving = Serving(
+            0,
+            Layout(shards=1, replies=2),
+            machine,
+            log,
+            held=Held(),
+            faulty=set(),
+            oversized={},
+            now_ms=lambda: self.now,
+            crossing=self.crossing,
+        )
+        self.serving.load()
+
+    def ask(self, number: int, epoch: int, owned: Tasks = NO_TASKS) -> None:
+        body = heartbeat(W1, epoch, owned, **whole(client_assignors=None, server_assignor="cooperative"))
+        self.serving.handle([raw(number, body=body)], {})
+
+    def say(self, epoch: int, tasks: Tasks, lease_ms: int = 60_000) -> None:
+        word = BridgeSaid(now_ms=0, group_id=GROUP, epoch=Epoch(epoch), tasks=tasks, lease_until_ms=self.now + lease_ms)
+        self.serving.handle([], {}, (), [word])
+
+    def lose(self, why: str = "") -> None:
+        self.serving.handle([], {}, (), [BridgeLost(now_ms=0, group_id=GROUP, why=why)])
+
+
+@pytest.fixture
+def shard() -> Bridged:
+    return Bridged(MemoryLog())
+
+
+def test_nobody_is_answered_before_the_bridge_is_in_the_classic_group(shard: Bridged) -> None:
+    shard.ask(1, 0)
+    shard.ask(2, 0)
+    assert shard.bridges.opened == [(GROUP, NO_TASKS)]
+    assert shard.log.answers == {}
+    shard.say(4, frozenset({A0}))
+    assert shard.log.answers == {1: (0, 4), 2: (0, 4)}
+    assert shard.bridges.told[-1] == ToBridge(members=1, wants_epoch=False, free=NO_TASKS)
+
+
+def test_who_keeps_the_bridge_out_is_said_to_those_who_wait(shard: Bridged) -> None:
+    shard.ask(1, 0)
+    shard.lose("it may not join")
+    assert shard.log.answers == {1: (KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, 0)}
+    shard.ask(2, 0)
+    assert len(shard.bridges.opened) == 2
+
+
+def test_a_bridge_that_has_left_comes_again_for_who_came_meanwhile(shard: Bridged) -> None:
+    shard.ask(1, 0)
+    shard.lose()
+    assert shard.bridges.opened == [(GROUP, NO_TASKS)] * 2
+    assert shard.log.answers == {}
+
+
+def test_nobody_is_answered_when_the_lease_of_the_bridge_is_nearly_over(shard: Bridged) -> None:
+    shard.ask(1, 0)
+    shard.say(4, frozenset({A0}), lease_ms=5_000)
+    assert shard.log.answers == {1: (0, 4)}
+    shard.now += 4_500
+    shard.ask(2, 4, frozenset({A0}))
+    assert shard.log.answers.keys() == {1}
+    shard.say(4, frozenset({A0}))
+    assert shard.log.answers.keys() == {1, 2}
+
+
+def test_who_leaves_need_not_wait(shard: Bridged) -> None:
+    shard.ask(1, 0)
+    shard.say(4, frozenset({A0}))
+    shard.lose()
+    shard.serving.handle([raw(2, body=heartbeat(W1, -1))], {})
+    assert 2 in shard.log.answers
+
+
+def test_the_bridge_hears_of_what_is_committed(shard: Bridged) -> None:
+    shard.ask(1, 0)
+    shard.say(4, frozenset({A0, A1}))
+    shard.bridges.asked = BridgeAsks(frozenset({A1}), 1)
+    shard.say(5, frozenset({A0}))
+    assert shard.bridges.told[-1].free == NO_TASKS
+    shard.ask(2, 4, frozenset({A0, A1}))
+    shard.ask(3, 4, frozenset({A0}))
+    assert shard.bridges.told[-1].free == {A1}
+    told = len(shard.bridges.told)
+    shard.ask(4, 5, frozenset({A0}))
+    assert len(shard.bridges.told) == told
+
+
+def test_the_next_one_to_serve_it_takes_the_bridges_over(shard: Bridged) -> None:
+    shard.ask(1, 0)
+    shard.say(4, frozenset({A0}))
+    shard.crossing.close()
+    assert shard.bridges.closed == [GROUP]
+    successor = Bridged(shard.log)
+    assert successor.bridges.opened == [(GROUP, frozenset({A0}))]
+
+
+def test_who_waits_for_the_bridge_keeps_it_from_leaving(shard: Bridged) -> None:
+    shard.ask(1, 0)
+    assert [answer.members for answer in shard.bridges.told] == [1]
+    shard.say(4, frozenset({A0}))
+    shard.serving.handle([raw(2, body=heartbeat(W1, -1))], {})
+    assert shard.bridges.told[-1].members == 0
+    shard.lose("it is away")
+    shard.ask(3, 0)
+    assert shard.bridges.told[-1].members == 1
+
+
+def test_a_bridge_that_was_lost_hears_what_it_need_not_wait_for(shard: Bridged) -> None:
+    shard.ask(1, 0)
+    shard.say(4, frozenset({A0}))
+    shard.bridges.asked = BridgeAsks(frozenset({A0}), 1)
+    shard.lose()
+    assert shard.bridges.told[-1] == ToBridge(members=1, wants_epoch=False, free=NO_TASKS)
+    shard.now += 100_000
+    shard.serving.fire()
+    assert shard.bridges.told[-1].free == {A0}

@@ -1,0 +1,56 @@
+"""What the thread of a shard asks the brokers, when an answer is out of date."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider.declarative.sharding import REQUESTS_TOPIC
+from airflow_provider.shards import kafka_log
+from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.kafka_log import KafkaShardLog
+
+
+class ForgetfulAdmin:
+    """As librdkafka's: it asks in the epoch of a leader that it once heard of, until it looks for the leader again."""
+
+    def __init__(self, *, looks_in_vain: bool = False) -> None:
+        self.knows = True
+        self._looks_in_vain = looks_in_vain
+
+    def list_offsets(self, asked: dict[TopicPartition, Any], **_options: Any) -> dict[TopicPartition, Future[Any]]:
+        answer: Future[Any] = Future()
+        if self.knows:
+            answer.set_result(SimpleNamespace(offset=7))
+        else:
+            answer.set_exception(KafkaException(KafkaError(KafkaError.FENCED_LEADER_EPOCH)))
+        return dict.fromkeys(asked, answer)
+
+    def list_topics(self, topic: str, timeout: float) -> None:
+        assert topic == REQUESTS_TOPIC
+        self.knows = not self._looks_in_vain
+
+
+def log_with(admin: ForgetfulAdmin, monkeypatch: pytest.MonkeyPatch) -> KafkaShardLog:
+    monkeypatch.setattr(kafka_log, "ShardProducer", lambda config, shard: None)
+    return KafkaShardLog({}, 1, admin=cast("AdminClient", cast("Any", admin)), group=lambda: None)
+
+
+def test_the_end_is_known_again_after_a_broker_was_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = ForgetfulAdmin()
+    shard_log = log_with(admin, monkeypatch)
+    assert shard_log.end() == 7
+    admin.knows = False
+    assert shard_log.end() == 7
+
+
+def test_an_end_that_nobody_tells_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = ForgetfulAdmin(looks_in_vain=True)
+    admin.knows = False
+    with pytest.raises(ShardError, match="the end of shard 1's requests is not known"):
+        log_with(admin, monkeypatch).end()
