@@ -28,6 +28,10 @@ _HOST: Final = "127.0.0.1"
 _USER: Final = "admin"
 _MIGRATE_TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 0.2
+_LOCK_TIMEOUT_S: Final = 60
+"""For so long a component waits for another one that writes: a scheduler that gives up ends."""
+_API_LOCK_TIMEOUT_S: Final = 5
+"""The API server's connections may wait for each other for ever, and everybody else for them."""
 
 _SETTINGS: Final[Mapping[str, str]] = {
     "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
@@ -91,7 +95,7 @@ class LocalAirflow:
         self.url = f"http://{_HOST}:{self.port}"
         self.username = _USER
         self.password = secrets.token_urlsafe(12)
-        self.api = AirflowApi(self.url, username=self.username, password=self.password)
+        self.api = AirflowApi(self.url, username=self.username, password=self.password, check=self.check)
         self._triggerers = triggerers
         self._start_timeout_s = start_timeout_s
         self._processes: dict[str, KeptProcess] = {}
@@ -119,7 +123,15 @@ class LocalAirflow:
         try:
             self._write_passwords()
             self._migrate()
-            self._run("api-server", "api-server", "--host", _HOST, "--port", str(self.port))
+            self._run(
+                "api-server",
+                "api-server",
+                "--host",
+                _HOST,
+                "--port",
+                str(self.port),
+                lock_timeout_s=_API_LOCK_TIMEOUT_S,
+            )
             self.start_scheduler()
             self._run("dag-processor", "dag-processor")
             for _ in range(self._triggerers):
@@ -146,6 +158,17 @@ class LocalAirflow:
     def processes(self) -> Mapping[str, KeptProcess]:
         """The running components by name: ``api-server``, ``scheduler``, ``dag-processor``, ``triggerer-1``, ..."""
         return {name: process for name, process in self._processes.items() if process.alive}
+
+    def check(self) -> None:
+        """See whether all components run that were started and not ended by a method of this.
+
+        :raises ProcessFailedError: one has ended by itself; says what its log says last
+        """
+        for process in list(self._processes.values()):
+            if not process.alive:
+                tail = process.log_tail(200)
+                reason = next((line for line in reversed(tail.splitlines()) if "Error: " in line), "its log says")
+                raise ProcessFailedError(f"{process.name} has ended: {reason}\n{tail}")
 
     def start_triggerer(self) -> str:
         """Start one more triggerer and return its name (``triggerer-2``, say) without waiting for it."""
@@ -198,11 +221,12 @@ class LocalAirflow:
             raise ProcessFailedError(f"no {prefix.rstrip('-')} runs")
         return names[0]
 
-    def _run(self, name: str, *arguments: str) -> KeptProcess:
+    def _run(self, name: str, *arguments: str, lock_timeout_s: int = _LOCK_TIMEOUT_S) -> KeptProcess:
+        database = f"sqlite:///{self._database}?timeout={lock_timeout_s}"
         process = KeptProcess(
             name,
             [sys.executable, "-m", "airflow", *arguments],
-            env=self._env,
+            env={"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database} | self._env,
             folder=self.home,
             log_file=self.home / "logs" / f"{name}.log",
         )
@@ -230,9 +254,7 @@ class LocalAirflow:
         warm = False
         expected = {"metadatabase", "scheduler", "dag_processor"} | ({"triggerer"} if self._triggerers else set())
         while True:
-            for process in self._processes.values():
-                if not process.alive:
-                    raise ProcessFailedError(f"{process.name} has ended\n{process.log_tail()}")
+            self.check()
             health = self.api.health()
             if health and not warm:
                 self.api.warm_up()
@@ -264,7 +286,6 @@ class LocalAirflow:
             "AIRFLOW__API__PORT": str(self.port),
             "AIRFLOW__API__SECRET_KEY": secrets.token_urlsafe(32),
             "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_urlsafe(64),
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._database}",
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self.home / "logs"),
             "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(_bundles(dag_folders)),
             **{f"AIRFLOW_CONN_{name.upper()}": value for name, value in connections.items()},

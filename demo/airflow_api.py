@@ -63,10 +63,12 @@ class AirflowApi:
     :param url: the API server's base URL
     :param username: a user of the simple auth manager
     :param password: that user's password
+    :param check: asked again and again while something is waited for; raises what makes waiting pointless
     """
 
-    def __init__(self, url: str, *, username: str, password: str) -> None:
+    def __init__(self, url: str, *, username: str, password: str, check: Callable[[], object] = lambda: None) -> None:
         self.url = url
+        self._check = check
         self._credentials = {"username": username, "password": password}
         self._http = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
         self._token: str | None = None
@@ -107,6 +109,22 @@ class AirflowApi:
         if not answer.is_success:
             raise AirflowApiError(f"{method} {path}: status {answer.status_code}: {answer.text[:2000]}")
         return answer.json() if answer.content else None
+
+    def wait_until(self, condition: Callable[[], _T | None], *, timeout_s: float, what: Callable[[], str]) -> _T:
+        """As the function :func:`wait_until`, as long as this Airflow is well.
+
+        :raises AirflowApiError: the time is over; names the components that are not healthy
+        """
+
+        def met() -> _T | None:
+            self._check()
+            return condition()
+
+        def not_met() -> str:
+            ill = sorted(name for name, status in self.health().items() if status == "unhealthy")
+            return f"{', '.join(ill)} unhealthy: {what()}" if ill else what()
+
+        return wait_until(met, timeout_s=timeout_s, what=not_met)
 
     # Health
 
@@ -151,7 +169,7 @@ class AirflowApi:
                 )
             return False
 
-        wait_until(known, timeout_s=timeout_s, what=lambda: f"no file has a DAG {dag_id}")
+        self.wait_until(known, timeout_s=timeout_s, what=lambda: f"no file has a DAG {dag_id}")
 
     def unpause(self, dag_id: str) -> None:
         self.request("PATCH", f"/dags/{quote(dag_id)}", params={"update_mask": "is_paused"}, json={"is_paused": False})
@@ -186,7 +204,7 @@ class AirflowApi:
                 raise AirflowApiError(f"{dag_id} {run_id} ended as {state}: {self._listing(dag_id, run_id)}")
             return state if state in states else None
 
-        return wait_until(
+        return self.wait_until(
             reached,
             timeout_s=timeout_s,
             what=lambda: f"{dag_id} {run_id} is not {'/'.join(states)}: {self._listing(dag_id, run_id)}",
@@ -240,7 +258,7 @@ class AirflowApi:
                 raise AirflowApiError(f"{seen}\n{self.log(seen)[-4000:]}")
             return seen if seen.state in states and where(seen) else None
 
-        return wait_until(reached, timeout_s=timeout_s, what=lambda: f"not {'/'.join(states)} as expected: {seen}")
+        return self.wait_until(reached, timeout_s=timeout_s, what=lambda: f"not {'/'.join(states)} as expected: {seen}")
 
     def running_pid(self, instance: TaskInstance, *, timeout_s: float = 30.0) -> int:
         """The process that runs ``instance``'s code (its parent is the supervisor).

@@ -30,7 +30,7 @@ from airflow_provider.topics.errors import NoTopicError
 from airflow_provider.topics.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job
 from airflow_provider.topics.rights import WORKER
 from demo.airflow import LocalAirflow
-from demo.airflow_api import AirflowApi, TaskInstance, wait_until
+from demo.airflow_api import AirflowApi, TaskInstance
 
 
 class Group:
@@ -77,7 +77,7 @@ class Group:
             last = self.read()
             return last if last is not None and condition(last) else None
 
-        return wait_until(holds, timeout_s=timeout_s, what=lambda: f"not so: {what}: {last and last.status}")
+        return self.api.wait_until(holds, timeout_s=timeout_s, what=lambda: f"not so: {what}: {last and last.status}")
 
     def wait_for_members(self, *workers: str) -> GroupRecord:
         seen = self.wait_for(
@@ -103,7 +103,7 @@ class Group:
             children = psutil.Process(self.api.running_pid(worker)).children(recursive=True)
             return next((child for child in children if child.name() == "java"), None)
 
-        return wait_until(jvm, timeout_s=120, what=lambda: f"{worker} has no JVM")
+        return self.api.wait_until(jvm, timeout_s=120, what=lambda: f"{worker} has no JVM")
 
     def stop_workers(self) -> None:
         """They would keep Airflow's slots from the next test."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing, suppress
 
 import psutil
 import pytest
@@ -41,6 +45,28 @@ def test_what_does_not_come_is_said_with_what_is_there(airflow: LocalAirflow) ->
     run_id = airflow.api.trigger("plain")
     with pytest.raises(AirflowApiError, match=r"plain .* is not failed.*plain\.answer|ended as success: plain\.answer"):
         airflow.api.wait_for_run("plain", run_id, states=("failed",), timeout_s=0.1)
+
+
+_WRITE = """
+from airflow.settings import engine
+with engine.begin() as connection:
+    print("begins", flush=True)
+    connection.exec_driver_sql("UPDATE job SET state = state")
+"""
+
+
+def test_a_component_waits_for_another_ones_long_write(airflow: LocalAirflow) -> None:
+    """Such as the API server's, when two of its connections wait for each other: a scheduler that gave up would end."""
+    env = psutil.Process(airflow.processes["scheduler"].pid).environ()
+    with closing(sqlite3.connect(airflow.home / "airflow.db", isolation_level=None, timeout=60)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        with subprocess.Popen([sys.executable, "-c", _WRITE], env=env, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"begins\n"
+            time.sleep(6)  # longer than SQLite's own patience
+            assert writer.poll() is None
+            database.execute("COMMIT")
+    assert writer.returncode == 0
 
 
 def test_nothing_listens_beyond_loopback(airflow: LocalAirflow) -> None:
