@@ -8,7 +8,7 @@ name, and all that is known of it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -16,12 +16,13 @@ from airflow_provider.assignors import cooperative, eager
 from airflow_provider.assignors.model import GroupAssignment, Load, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.shares import Shares, merged
-from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 
 Weights = Mapping[WorkerId, int]
 """For how many workers members stand; 1 where not given."""
 
 _Part = tuple[WorkerId, ...]
+_Parts = Mapping[WorkerId, _Part]
 
 
 def assign(round: Round, memory: Memory, *, policy: Policy, weights: Weights) -> GroupAssignment:  # noqa: A002
@@ -33,7 +34,7 @@ def assign(round: Round, memory: Memory, *, policy: Policy, weights: Weights) ->
     parts = _parts(round.owned, weights)
     if not parts:
         return cooperative.assign(round, memory, policy=policy)
-    owned = split(round.owned, weights, kept=round.configured - _owned_twice(round.owned))
+    owned = _split(round.owned, parts, round.configured - _owned_twice(round.owned))
     outcome = cooperative.assign(
         replace(round, owned=owned, named=round.named | _all_of(parts, round.named)),
         replace(
@@ -43,18 +44,17 @@ def assign(round: Round, memory: Memory, *, policy: Policy, weights: Weights) ->
         ),
         policy=policy,
     )
-    return _together(outcome, {part: worker for worker, named in parts.items() for part in named})
+    return _together(outcome, _whole(parts))
 
 
-def assign_eagerly(members: Iterable[WorkerId], configured: Tasks, weights: Weights) -> Mapping[WorkerId, Tasks]:
+def assign_eagerly(members: Collection[WorkerId], configured: Tasks, weights: Weights) -> Mapping[WorkerId, Tasks]:
     """Deal everything out; see :func:`.eager.assign`.
 
     :raises ValueError: for a group without members
     """
-    owned = dict.fromkeys(members, NO_TASKS)
-    parts = _parts(owned, weights)
-    whole = {part: worker for worker, named in parts.items() for part in named}
-    return _merged(eager.assign(split(owned, weights, kept=configured).keys(), configured), whole)
+    parts = _parts(members, weights)
+    of_all = [part for member in members for part in parts.get(member, (member,))]
+    return _merged(eager.assign(of_all, configured), _whole(parts))
 
 
 def split(shares: Shares, weights: Weights, *, kept: Tasks) -> dict[WorkerId, Tasks]:
@@ -62,7 +62,10 @@ def split(shares: Shares, weights: Weights, *, kept: Tasks) -> dict[WorkerId, Ta
 
     :param kept: tasks that nobody has to stop anyway: without the others they are even, too
     """
-    parts = _parts(shares, weights)
+    return _split(shares, _parts(shares, weights), kept)
+
+
+def _split(shares: Shares, parts: _Parts, kept: Tasks) -> dict[WorkerId, Tasks]:
     return {
         part: tasks
         for worker, share in shares.items()
@@ -70,13 +73,18 @@ def split(shares: Shares, weights: Weights, *, kept: Tasks) -> dict[WorkerId, Ta
     }
 
 
-def _parts(members: Iterable[WorkerId], weights: Weights) -> dict[WorkerId, _Part]:
+def _parts(members: Container[WorkerId], weights: Weights) -> _Parts:
     """Of those that have several. No worker has a name with NUL."""
     return {
-        worker: (worker, *(WorkerId(f"{worker}\0{number}") for number in range(2, weights[worker] + 1)))
-        for worker in members
-        if weights.get(worker, 1) > 1
+        worker: (worker, *(WorkerId(f"{worker}\0{number}") for number in range(2, weight + 1)))
+        for worker, weight in weights.items()
+        if weight > 1 and worker in members
     }
+
+
+def _whole(parts: _Parts) -> dict[WorkerId, WorkerId]:
+    """The member that each part belongs to."""
+    return {part: worker for worker, named in parts.items() for part in named}
 
 
 def _owned_twice(owned: Shares) -> Tasks:
@@ -94,11 +102,11 @@ def _dealt(tasks: Tasks, parts: _Part, kept: Tasks) -> Iterable[tuple[WorkerId, 
     )
 
 
-def _all_of(parts: Mapping[WorkerId, _Part], workers: frozenset[WorkerId]) -> frozenset[WorkerId]:
+def _all_of(parts: _Parts, workers: frozenset[WorkerId]) -> frozenset[WorkerId]:
     return frozenset(part for worker in workers & parts.keys() for part in parts[worker])
 
 
-def _as_owned(assignment: Shares, owned: Shares, parts: Mapping[WorkerId, _Part]) -> dict[WorkerId, Tasks]:
+def _as_owned(assignment: Shares, owned: Shares, parts: _Parts) -> dict[WorkerId, Tasks]:
     """What was assigned lies with the part that owns it. What none of them owns is its first part's: it has lost it."""
     placed = dict(assignment)
     for worker, named in parts.items():

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import logging
-import threading
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +13,7 @@ from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.shared import shared_topics, shared_transport
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.errors import TransportError
+from airflow_provider.kafka.own_loop import OwnLoop
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.bridge import BRIDGE, bridge_url
@@ -53,35 +52,34 @@ class KafkaBridges:
         self._settings = settings
         self._session_ms = coordinator.session_timeout_ms + _TAKEOVER_MS
         self._interval_ms = coordinator.heartbeat_interval_ms
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = OwnLoop("cospark-bridges")
         self._groups: dict[str, _Open] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     # ---- any thread
 
     def open(self, group: str, claims: Tasks, put: PutWord) -> None:
-        self._begin().call_soon_threadsafe(self._open, group, claims, put)
+        self._loop.call(lambda: self._open(group, claims, put))
 
     def asks(self, group: str) -> BridgeAsks:
         opened = self._groups.get(group)
         return BridgeAsks() if opened is None or opened.bridge is None else opened.bridge.asks
 
     def tell(self, group: str, asked: BridgeAsks, answer: ToBridge) -> None:
-        self._begin().call_soon_threadsafe(self._tell, group, asked, answer)
+        self._loop.call(lambda: self._tell(group, asked, answer))
 
     def close(self, group: str) -> None:
-        closing = asyncio.run_coroutine_threadsafe(self._close(group), self._begin())
         try:
-            closing.result(_CLOSE_S)
-        except (TimeoutError, concurrent.futures.TimeoutError):
+            self._loop.finish(lambda: self._close(group), _CLOSE_S)
+        except TimeoutError:
             log.warning("group %s: its bridge has not ended yet", group)
 
-    def _begin(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="cospark-bridges", daemon=True).start()
-            return self._loop
+    def close_all(self) -> None:
+        """Returns when none is driven any more, or when that takes too long; after this none is opened."""
+        try:
+            self._loop.close(self._close_all, _CLOSE_S)
+        except TimeoutError:
+            log.warning("bridges to classic groups have not ended yet")
 
     # ---- its loop
 
@@ -131,5 +129,10 @@ class KafkaBridges:
     async def _close(self, group: str) -> None:
         opened = self._groups.pop(group, None)
         if opened is not None and opened.task is not None:
+            self._ending.add(opened.task)
+            opened.task.add_done_callback(self._ending.discard)
             opened.task.cancel()
             await asyncio.gather(opened.task, return_exceptions=True)
+
+    async def _close_all(self) -> None:
+        await asyncio.gather(*map(self._close, tuple(self._groups)), *self._ending, return_exceptions=True)

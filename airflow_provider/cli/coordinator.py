@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
     log_to_terminal()
     try:
         kafka, coordinator = settings_of(args), _settings(args)
-        server = shard_server(kafka, coordinator, bridges_of(kafka, coordinator))
-        with handlers_restored():
+        with handlers_restored(), bridges_of(kafka, coordinator) as bridges:
+            server = shard_server(kafka, coordinator, bridges)
             signalled = threading.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: signalled.set())

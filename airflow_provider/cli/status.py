@@ -29,6 +29,7 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import all_left, stands_back, what_was
 from airflow_provider.ledger.progress import configured, converged, effective_status, job_progress, why_idle
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.reports.group_words import how_it_is, state_in_words
@@ -225,8 +226,7 @@ def _how_far(last: TaskStatus | None, wall_ms: int) -> str:
 def _names(label: str, names: Sequence[str]) -> str:
     if not names:
         return ""
-    more = f" and {len(names) - _MOST_TASKS} more" if len(names) > _MOST_TASKS else ""
-    return f"{label}: {', '.join(names[:_MOST_TASKS])}{more}  "
+    return f"{label}: {in_short(names, most=_MOST_TASKS)}  "
 
 
 def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from airflow_provider.bridge.kafka_bridges import KafkaBridges
 from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.kafka.settings import KafkaSettings
 
 
-def bridges_of(kafka: KafkaSettings, coordinator: CoordinatorSettings) -> KafkaBridges | None:
-    """:returns: None where the migration policy has none"""
+@contextmanager
+def bridges_of(kafka: KafkaSettings, coordinator: CoordinatorSettings) -> Iterator[KafkaBridges | None]:
+    """Those that are driven as long as the block runs; None where the migration policy has none."""
     if coordinator.migration is MigrationPolicy.DISABLED:
-        return None
-    return KafkaBridges(kafka, coordinator)
+        yield None
+        return
+    bridges = KafkaBridges(kafka, coordinator)
+    try:
+        yield bridges
+    finally:
+        bridges.close_all()

@@ -24,9 +24,9 @@ from airflow_provider.declarative.wire.prepare_assignment import (
     PreparedMember,
     SelectedAssignor,
 )
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import PLANNER_INDEX, MemberId, TaskId
 
-_NAMED_AT_MOST = 3
 _HIGHEST_VERSION = 2**15 - 1
 
 
@@ -160,11 +160,7 @@ def _each(member: InstalledMember) -> Iterator[TaskId]:
 
 def _named(tasks: Iterable[TaskId]) -> str:
     ordered = sorted(tasks)
-    shown = ", ".join(map(str, ordered[:_NAMED_AT_MOST]))
-    if len(ordered) == 1:
-        return f"{shown} is"
-    more = f" and {len(ordered) - _NAMED_AT_MOST} more" if len(ordered) > _NAMED_AT_MOST else ""
-    return f"{shown}{more} are"
+    return f"{in_short(ordered)} {'is' if len(ordered) == 1 else 'are'}"
 
 
 def installed(

@@ -17,12 +17,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from airflow_provider.declarative.model import ClientAssignor, Member
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import MemberId
-
-_NAMED_AT_MOST: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,7 @@ def _too_narrow(name: str, of_each: Mapping[MemberId, ClientAssignor]) -> str:
     by_range: dict[str, list[str]] = {}
     for member_id, assignor in of_each.items():
         by_range.setdefault(f"{assignor.minimum_version} to {assignor.maximum_version}", []).append(member_id)
-    who = ", ".join(f"{_some(members)} {theirs}" for theirs, members in sorted(by_range.items()))
+    who = ", ".join(f"{in_short(members)} {theirs}" for theirs, members in sorted(by_range.items()))
     return f"no worker reads versions {lowest} to {highest} of assignor {name!r}: {who}"
 
 
@@ -141,12 +139,7 @@ def _lists(members: Mapping[MemberId, Member]) -> str:
     by_list: dict[str, list[str]] = {}
     for member_id, member in members.items():
         by_list.setdefault(", ".join(one.name for one in member.client_assignors) or "none", []).append(member_id)
-    return "; ".join(f"{_some(who)} {'has' if len(who) == 1 else 'have'} {names}" for names, who in by_list.items())
-
-
-def _some(members: list[str]) -> str:
-    more = len(members) - _NAMED_AT_MOST
-    return ", ".join(members[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+    return "; ".join(f"{in_short(who)} {'has' if len(who) == 1 else 'have'} {names}" for names, who in by_list.items())
 
 
 def _kind(member: Member) -> str:

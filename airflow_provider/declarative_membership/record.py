@@ -6,7 +6,7 @@ It says who is to have what. Nobody in the group needs it: the coordinator has a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from reprlib import repr as short
@@ -17,6 +17,7 @@ from airflow_provider.assignors.policy import LONGEST_DELAY_MS
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.client_assignors.client_assignor import Assignment, Group, Reason
 from airflow_provider.declarative.model import GroupEpoch
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import (
     NO_TASKS,
     ConfigOffset,
@@ -187,8 +188,8 @@ def _first_reason(group: Group, names: Mapping[MemberId, WorkerId], gone: Mappin
     if any(one.reason == Reason.DELAY_OVER for one in group.members.values()):
         return "the delay is over"
     if left:
-        return f"without {_some(left)}"
-    return f"with {_some(new)}" if new else "what is configured has changed"
+        return f"without {in_short(left, most=_MOST_NAMED)}"
+    return f"with {in_short(new, most=_MOST_NAMED)}" if new else "what is configured has changed"
 
 
 def _reason(group: Group, names: Mapping[MemberId, WorkerId], before: GroupRecord, done: Tasks) -> str:
@@ -208,13 +209,8 @@ def _changes(group: Group, names: Mapping[MemberId, WorkerId], before: GroupReco
         ("back:", {name for name, member in members.items() if before.members.get(name, member) != member}),
     ):
         if workers:
-            yield f"{words} {_some(sorted(workers))}"
+            yield f"{words} {in_short(sorted(workers), most=_MOST_NAMED)}"
     for words, tasks in (("new work", group.configured - had), ("ended", over & done), ("removed", over - done)):
         if tasks:
-            first = [str(task) for task in nsmallest(_MOST_NAMED, tasks)]
-            yield f"{words}: {_some(first, of=len(tasks))}"
-
-
-def _some(names: Sequence[str], *, of: int = 0) -> str:
-    more = max(of, len(names)) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+            first = nsmallest(_MOST_NAMED, tasks)
+            yield f"{words}: {in_short(first, of=len(tasks), most=_MOST_NAMED)}"

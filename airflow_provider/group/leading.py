@@ -27,11 +27,14 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import AssignmentComputed, JoinedMember, PerformAssignment
 from airflow_provider.membership.record import ClassicRecord, newer
 from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskState, WorkerStatus
 from airflow_provider.topics.group_topics import GroupTopics
 
 log: Final = logging.getLogger(__name__)
+
+_MOST_NAMED: Final = 3
 
 
 def gather_call(
@@ -169,8 +172,7 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     new = configured(jobs, status.tasks) - covered(record, released)
     if not new:
         return None
-    first = ", ".join(str(task) for task in nsmallest(3, new))
-    return f"new work: {first}" + (f" and {len(new) - 3} more" if len(new) > 3 else "")
+    return f"new work: {in_short(nsmallest(_MOST_NAMED, new), of=len(new), most=_MOST_NAMED)}"
 
 
 def learned_for_nothing(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:

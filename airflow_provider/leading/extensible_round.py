@@ -12,6 +12,7 @@ from airflow_provider.leading.call import Call
 from airflow_provider.leading.causes import names_in_short
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.protocol.packed_tasks import PackedTasks
 from airflow_provider.protocol.replacing import replaced
@@ -98,14 +99,9 @@ def _wishes(states: States, last: ClassicRecord | None) -> Iterator[str]:
     if leaving:
         yield f"{names_in_short(leaving)} {'leave' if len(leaving) > 1 else 'leaves'} soon"
     if ready:
-        yield f"a learner is ready for {_in_short(ready)}"
+        yield f"a learner is ready for {in_short(sorted(ready))}"
     if failed:
-        yield f"a learner could not make ready {_in_short(failed)}"
-
-
-def _in_short(tasks: Tasks) -> str:
-    first = ", ".join(map(str, sorted(tasks)[:3]))
-    return first + (f" and {len(tasks) - 3} more" if len(tasks) > 3 else "")
+        yield f"a learner could not make ready {in_short(sorted(failed))}"
 
 
 def _leaving_soon(states: States) -> frozenset[WorkerId]:

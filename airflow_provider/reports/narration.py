@@ -11,6 +11,7 @@ from airflow_provider.assignors.model import Move, one_by_one
 from airflow_provider.assignors.move_reasons import why
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.memo import Memo
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import TaskId, WorkerId
 
 Label: TypeAlias = Callable[[TaskId], str]
@@ -87,9 +88,7 @@ def names_in_words(names: Sequence[str], *, of: int | None = None) -> str:
 
     :param of: how many there are, if ``names`` are only the first of them
     """
-    of = len(names) if of is None else of
-    shown = ", ".join(names[:_MOST_NAMES])
-    return shown if of <= _MOST_NAMES else f"{shown} and {of - _MOST_NAMES} more"
+    return in_short(names, of=of, most=_MOST_NAMES)
 
 
 def _cut(reason: str) -> str:

@@ -16,13 +16,13 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.ledger.progress import spoken_epoch
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import Epoch
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.followed import FollowedTopics
 
 log: Final = logging.getLogger(__name__)
 
-_NAMED_AT_MOST: Final = 3
 _FORBIDDEN: Final = KafkaErrorCode.GROUP_AUTHORIZATION_FAILED
 _NOT_THERE: Final = frozenset({KafkaErrorCode.NONE, KafkaErrorCode.GROUP_ID_NOT_FOUND})
 
@@ -59,12 +59,10 @@ async def _members_of(settings: KafkaSettings, group: str) -> Seen | None:
         (found,) = await transport.describe([group])
     if found.members:
         names = sorted(str(member.group_instance_id or member.member_id) for member in found.members)
-        more = f" and {len(names) - _NAMED_AT_MOST} more" if len(names) > _NAMED_AT_MOST else ""
         return Seen(
             group,
             KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-            f"group {group!r} has workers in the classic protocol: {', '.join(names[:_NAMED_AT_MOST])}{more}; they"
-            " would run the same tasks",
+            f"group {group!r} has workers in the classic protocol: {in_short(names)}; they would run the same tasks",
         )
     if found.error is _FORBIDDEN:
         log.warning(

@@ -11,6 +11,7 @@ from typing import Final
 
 from airflow_provider.declarative_membership.record import DeclarativeRecord
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.shards.reading import read_groups
 from airflow_provider.topics.errors import RightsError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics
@@ -18,16 +19,14 @@ from airflow_provider.topics.group_topics import GroupTopics
 log: Final = logging.getLogger(__name__)
 
 _WITHIN_S: Final = 30.0
-_NAMED_AT_MOST: Final = 3
 
 
 class DeclarativeWorkersError(TopicError):
     """The group has workers in the declarative protocol, and no bridge."""
 
     def __init__(self, group_id: str, workers: tuple[str, ...]) -> None:
-        more = f" and {len(workers) - _NAMED_AT_MOST} more" if len(workers) > _NAMED_AT_MOST else ""
         super().__init__(
-            f"group {group_id!r} has workers in the declarative protocol: {', '.join(workers[:_NAMED_AT_MOST])}{more};"
+            f"group {group_id!r} has workers in the declarative protocol: {in_short(workers)};"
             " they would run the same tasks. Stop them first, or join with group_protocol 'connect'. One that was"
             " killed is taken out when its session has ended, if a coordinator runs (cospark coordinator)"
         )

@@ -7,12 +7,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import threading
 from collections.abc import Callable
 from typing import Final
 
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
+from airflow_provider.kafka.own_loop import OwnLoop
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.progress import configured
 from airflow_provider.protocol.model import Tasks
@@ -37,9 +37,7 @@ class JobsFollower:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop = OwnLoop("cospark-shard-jobs")
         self._followers: dict[tuple[int, str], _Follower] = {}
         self._looking: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
@@ -49,9 +47,8 @@ class JobsFollower:
 
         Any thread may call it.
         """
-        with self._lock:
-            if groups or self._loop is not None:
-                self._begin().call_soon_threadsafe(self._set, shard, groups, put)
+        if groups or self._loop.has_begun:
+            self._loop.call(lambda: self._set(shard, groups, put))
 
     def look(self, group: str, put: Callable[[Seen], None]) -> None:
         """Find out, once, what there is of a group in the classic protocol.
@@ -60,26 +57,11 @@ class JobsFollower:
 
         :param put: must not block
         """
-        with self._lock:
-            self._begin().call_soon_threadsafe(self._look, group, put)
+        self._loop.call(lambda: self._look(group, put))
 
     def close(self) -> None:
         """Returns when nothing is followed any more."""
-        with self._lock:
-            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is None or thread is None:
-            return
-        asyncio.run_coroutine_threadsafe(self._end(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-    def _begin(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._loop.run_forever, name="cospark-shard-jobs", daemon=True)
-            self._thread.start()
-        return self._loop
+        self._loop.close(self._end)
 
     def _look(self, group: str, put: Callable[[Seen], None]) -> None:
         async def look() -> None:

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from airflow_provider.coordinator.events import (
-    BridgeSaid,
-    Effects,
-    EpochSpoken,
-    Event,
-    JobsRead,
-    RequestArrived,
-    RequestId,
-    TimerFired,
-)
-from airflow_provider.declarative.model import JOINING
+from airflow_provider.coordinator.events import Effects, Event, JobsRead, RequestArrived, RequestId, TimerFired
 from airflow_provider.declarative.sharding import RECORDS_TOPIC
-from airflow_provider.declarative.wire.apis import RequestBody
 from airflow_provider.declarative.wire.errors import MalformedMessageError
-from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.declarative.wire.records import decode_record, encode_record
 from airflow_provider.ledger.topic_view import Unreadable
 from airflow_provider.protocol.error_codes import KafkaErrorCode
@@ -31,6 +18,8 @@ from airflow_provider.shards.bridges import BridgeWord
 from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import AbortedError, OversizedError, ShardError
+from airflow_provider.shards.held import FAILED, Held
+from airflow_provider.shards.joining import Joining, Look
 from airflow_provider.shards.machine import Machine, ShardLog
 from airflow_provider.shards.order import Order
 from airflow_provider.shards.requests import Asked, RawRequest, Refused, Sender, Unanswerable, Write, read_request
@@ -44,54 +33,8 @@ _TRIES: Final = 5
 changed meanwhile, that is likely to help.
 """
 
-_FAILED: Final = "the coordinator failed when it handled this request: see its log"
-
 Clock = Callable[[], int]
-Look = Callable[[str], None]
-"""Has somebody find out what there is of a group in the classic protocol."""
 JobsOf = dict[str, Tasks]
-
-
-class Held:
-    """The requests of a shard that are not answered, and where their replies go. It outlives the machine."""
-
-    def __init__(self) -> None:
-        self._senders: dict[int, Sender] = {}
-        self._failed: list[Sender] = []
-
-    def __len__(self) -> int:
-        return len(self._senders)
-
-    def add(self, request: int, sender: Sender) -> None:
-        self._senders[request] = sender
-
-    def take(self, request: int) -> Sender | None:
-        """None if it has been answered."""
-        return self._senders.pop(request, None)
-
-    def sender_of(self, request: int) -> Sender | None:
-        return self._senders.get(request)
-
-    def give_back(self, senders: Mapping[int, Sender], *, failed: Collection[int]) -> None:
-        """Those whose requests were taken some time ago, so that they are not read again.
-
-        :param failed: the requests that the machine could not handle, or whose outcome no topic takes
-        """
-        for request, sender in senders.items():
-            self._senders.pop(request, None)
-            if request in failed:
-                self._failed.append(sender)
-            else:
-                self._senders[request] = sender
-
-    def refuse_all(self, error_code: KafkaErrorCode, message: str) -> list[Write]:
-        """Have those who wait ask again: what they had asked is forgotten."""
-        senders, self._senders = list(self._senders.values()), {}
-        failed, self._failed = self._failed, []
-        return [
-            *(sender.refusal(error_code, message) for sender in senders),
-            *(sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, _FAILED) for sender in failed),
-        ]
 
 
 class Serving:
@@ -128,15 +71,14 @@ class Serving:
         self._faulty = faulty
         self._oversized = oversized
         self._now_ms = now_ms
-        self._look = look
         self._crossing = crossing
-        self._joining: dict[str, list[RequestArrived]] = {}
+        self._joining = Joining(machine, look=look, crossing=crossing, refuse=self._refuse)
         self._order = Order()
         self._groups: set[str] = set()
         self._writes: list[Write] = []
         self._handled_to: int | None = None
         self._under_way: set[int] = set()
-        self._released: dict[int, Sender] = {}
+        self._begun: set[int] = set()
         self.timer_at_ms: int | None = None
         self._complaints = Complaints(f"shard {shard} of the requests")
 
@@ -169,7 +111,9 @@ class Serving:
                 complaints.add(Unreadable(key=key, offset=offset, reason=str(wrong)))
         complaints.tell()
         self._writes += self._held.refuse_all(
-            KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator has loaded the group anew: ask again"
+            KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            "the coordinator has loaded the group anew: ask again",
+            faulty=self._faulty,
         )
         self._apply(self._machine.loaded(self._now_ms()))
         self._note(groups)
@@ -197,15 +141,14 @@ class Serving:
         :raises FencedError, ShardError: nothing of it is to be relied on
         """
         now_ms = self._now_ms()
-        self._under_way, self._released = {raw.offset for raw in requests}, {}
+        read = {raw.offset for raw in requests}
+        self._under_way, self._begun = read, set()
         try:
             events = self._events(requests, jobs, seen, words, now_ms)
-            self._apply(self._machine.handle_all(events, now_ms))
+            self._apply(self._machine.handle_all(self._noted(events, read), now_ms))
         except Exception:
             self._faulty |= self._under_way
-            for offset in self._under_way:
-                self._held.take(offset)
-            self._held.give_back(self._released, failed=self._under_way)
+            self._held.forget(read)
             raise
         self._complaints.tell()
         if requests:
@@ -213,12 +156,12 @@ class Serving:
         try:
             self._commit()
         except OversizedError:
-            self._faulty.update(raw.offset for raw in requests)
+            self._faulty |= read | self._begun
             self._oversized.update(jobs)
-            self._held.give_back(self._released, failed=self._released.keys())
+            self._held.forget(read)
             raise
         except ShardError:
-            self._held.give_back(self._released, failed=())
+            self._held.forget_answered(read)
             raise
 
     def fire(self) -> None:
@@ -237,7 +180,9 @@ class Serving:
         :raises FencedError, ShardError: somebody does already, or it can't be written
         """
         self._writes += self._held.refuse_all(
-            KafkaErrorCode.NOT_COORDINATOR, "another coordinator serves the group now: ask again"
+            KafkaErrorCode.NOT_COORDINATOR,
+            "another coordinator serves the group now: ask again",
+            faulty=self._faulty,
         )
         self._commit()
 
@@ -249,7 +194,6 @@ class Serving:
         words: Iterable[BridgeWord],
         now_ms: int,
     ) -> Iterator[Event]:
-        """Should handling one raise, that is the one under way. What comes afterwards is all requests' doing."""
         for group, tasks in jobs.items():
             if self._oversized.get(group) == tasks:
                 log.warning(
@@ -258,9 +202,9 @@ class Serving:
                 continue
             yield JobsRead(now_ms=now_ms, group_id=group, tasks=tasks)
         for one in seen:
-            yield from self._let_join(one, now_ms)
+            yield from self._joining.let_in(one, now_ms)
         for word in words:
-            yield from self._hear(word, now_ms)
+            yield from self._joining.hear(word, now_ms)
         for raw in requests:
             asked = self._ask(raw)
             if asked is None:
@@ -273,14 +217,19 @@ class Serving:
                 client_id=asked.header.client_id,
                 client_host=asked.header.client_host,
             )
-            if self._crossing is not None and not self._crossing.is_open(event.body, now_ms):
-                self._wait(event, self._crossing.open)
-            elif self._look is not None and self._begins_a_group(event.body):
-                self._wait(event, self._look)
-            else:
-                self._under_way = {raw.offset}
+            if not self._joining.keeps(event, now_ms):
                 yield event
-        self._under_way = {raw.offset for raw in requests}
+
+    def _noted(self, events: Iterable[Event], read: set[int]) -> Iterator[Event]:
+        """Should handling one raise, that is the one under way. What comes afterwards is the doing of all that were
+        read.
+        """
+        for event in events:
+            if isinstance(event, RequestArrived):
+                self._under_way = {event.request}
+                self._begun.add(event.request)
+            yield event
+        self._under_way = read
 
     def _ask(self, raw: RawRequest) -> Asked | None:
         """What it asks of the machine; None: nothing, and it is answered if that can be."""
@@ -294,59 +243,22 @@ class Serving:
                 "a request at offset %d was overtaken by a later one of the same process: it is ignored", raw.offset
             )
         elif raw.offset in self._faulty:
-            self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, _FAILED))
+            self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, FAILED))
         else:
             return asked
         return None
 
-    # ---- the first one of a group
-
-    def _begins_a_group(self, body: RequestBody) -> bool:
-        joins = isinstance(body, ConnectGroupHeartbeatRequest) and body.member_epoch == JOINING
-        return joins and not self._machine.has_members(body.group_id)
-
-    def _wait(self, event: RequestArrived, look: Look) -> None:
-        group = event.body.group_id
-        if group not in self._joining:
-            self._joining[group] = []
-            look(group)
-        self._joining[group].append(event)
-
-    def _let_join(self, seen: Seen, now_ms: int) -> Iterator[Event]:
-        if seen.group in self._joining and seen.epoch:
-            yield EpochSpoken(now_ms=now_ms, group_id=seen.group, epoch=seen.epoch)
-        yield from self._release(seen.group, seen.error, seen.message, now_ms)
-
-    def _hear(self, word: BridgeWord, now_ms: int) -> Iterator[Event]:
-        assert self._crossing is not None
-        self._crossing.heard(word)
-        yield replace(word, now_ms=now_ms)
-        if isinstance(word, BridgeSaid):
-            yield from self._release(word.group_id, KafkaErrorCode.NONE, "", now_ms)
-        elif word.why:
-            yield from self._release(word.group_id, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, word.why, now_ms)
-        elif word.group_id in self._joining:
-            self._crossing.open(word.group_id)
-
-    def _release(self, group: str, error: KafkaErrorCode, message: str, now_ms: int) -> Iterator[Event]:
-        """Those who wait are handled, or refused."""
-        for event in self._joining.pop(group, []):
-            sender = self._held.sender_of(event.request)
-            if error is KafkaErrorCode.NONE:
-                self._under_way = {event.request}
-                if sender is not None:
-                    self._released[event.request] = sender
-                yield replace(event, now_ms=now_ms)
-            elif sender is not None:
-                self._held.take(event.request)
-                self._writes.append(sender.refusal(error, message))
+    def _refuse(self, request: RequestId, error: KafkaErrorCode, message: str) -> None:
+        sender = self._held.answer(request)
+        if sender is not None:
+            self._writes.append(sender.refusal(error, message))
 
     def _apply(self, effects: Effects) -> None:
         for record in effects.records:
             key, value = encode_record(record)
             self._writes.append(Write(RECORDS_TOPIC, self._shard, key, value))
         for reply in effects.replies:
-            sender = self._held.take(reply.request)
+            sender = self._held.answer(reply.request)
             if sender is not None:
                 self._writes.append(_small_enough(sender, sender.reply(reply.body)))
         self.timer_at_ms = effects.timer_at_ms
@@ -363,7 +275,7 @@ class Serving:
     def _commit(self) -> None:
         self._write()
         if self._crossing is not None:
-            self._crossing.tell(self._joining)
+            self._crossing.tell(self._joining.groups)
 
     def _write(self) -> None:
         writes, self._writes = self._writes, []
@@ -372,6 +284,7 @@ class Serving:
         for tries_left in reversed(range(_TRIES)):
             try:
                 self._log.commit(writes, self._handled_to)
+                self._held.committed()
                 return
             except AbortedError as aborted:
                 if not tries_left:

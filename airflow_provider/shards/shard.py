@@ -10,10 +10,12 @@ from typing import Final
 from airflow_provider.shards.bridges import Bridges
 from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import FencedError, StalledError
+from airflow_provider.shards.held import Held
 from airflow_provider.shards.inbox import Inbox
+from airflow_provider.shards.joining import Look
 from airflow_provider.shards.machine import Machine, ShardLog
 from airflow_provider.shards.resting import Resting
-from airflow_provider.shards.serving import Clock, Held, JobsOf, Look, Serving
+from airflow_provider.shards.serving import Clock, JobsOf, Serving
 from airflow_provider.shards.settings import Layout
 from airflow_provider.topics.errors import TopicError
 

@@ -14,7 +14,8 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks
 from airflow_provider.shards.bridges import PutWord
 from airflow_provider.shards.crossing import Crossing
-from airflow_provider.shards.serving import Held, Serving
+from airflow_provider.shards.held import Held
+from airflow_provider.shards.serving import Serving
 from airflow_provider.shards.settings import Layout
 
 SETTINGS = CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL, server_assignors=server_assignors())

@@ -18,7 +18,8 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import Epoch, MemberId
 from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.errors import OversizedError, ShardError
-from airflow_provider.shards.serving import Held, Serving
+from airflow_provider.shards.held import Held
+from airflow_provider.shards.serving import Serving
 from airflow_provider.shards.settings import Layout
 
 ONE = Layout(shards=1, replies=2)
@@ -42,7 +43,10 @@ class FailingCoordinator(Coordinator):
 
 
 def joining(
-    log: MemoryLog, held: Held | None = None, machine: type[Coordinator] = Coordinator
+    log: MemoryLog,
+    held: Held | None = None,
+    machine: type[Coordinator] = Coordinator,
+    faulty: set[int] | None = None,
 ) -> tuple[Serving, Looker]:
     looker = Looker()
     serving = Serving(
@@ -51,7 +55,7 @@ def joining(
         machine(CoordinatorSettings()),
         log,
         held=held if held is not None else Held(),
-        faulty=set(),
+        faulty=faulty if faulty is not None else set(),
         oversized={},
         now_ms=lambda: 1_000,
         look=looker.asked.append,
@@ -101,16 +105,27 @@ _AGAIN, _FAILED = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, KafkaErrorCode.UN
 )
 def test_who_waits_to_join_hears_of_what_went_wrong(fault: Exception, heard: dict[int, KafkaErrorCode]) -> None:
     """Its request is not read again, as those are that have just arrived."""
-    log, held = MemoryLog(), Held()
-    serving, _ = joining(log, held, FailingCoordinator if isinstance(fault, RuntimeError) else Coordinator)
+    log, held, faulty = MemoryLog(), Held(), set[int]()
+    serving, _ = joining(log, held, FailingCoordinator if isinstance(fault, RuntimeError) else Coordinator, faulty)
     serving.handle([raw(0, body=join_of("w1")), raw(1, body=join_of("w2"))], {})
     log.errors = [fault]
     with pytest.raises(type(fault)):
         serving.handle([], {}, [Seen(GROUP)])
     log.errors = []
-    joining(log, held)
+    joining(log, held, faulty=faulty)
     assert log.answers == {number: (error, 0) for number, error in heard.items()}
     assert not len(held)
+
+
+def test_who_is_refused_is_told_to_ask_again_when_that_could_not_be_written() -> None:
+    log, held = MemoryLog(), Held()
+    serving, _ = joining(log, held)
+    serving.handle([raw(0, body=join_of("w1"))], {})
+    log.errors = [ShardError("the broker is away")]
+    with pytest.raises(ShardError):
+        serving.handle([], {}, [Seen(GROUP, KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL, "c1 is there")])
+    joining(log, held)
+    assert log.answers == {0: (_AGAIN, 0)}
 
 
 def test_the_epochs_of_a_group_go_on_from_what_its_workers_have_written() -> None:

@@ -30,9 +30,10 @@ from airflow_provider.shards import resting
 from airflow_provider.shards import serving as serving_module
 from airflow_provider.shards import shard as shard_module
 from airflow_provider.shards.errors import AbortedError, FencedError, OversizedError, ShardError
+from airflow_provider.shards.held import Held
 from airflow_provider.shards.inbox import Inbox
 from airflow_provider.shards.requests import Asked, RawRequest, Refused, Unanswerable, Write, read_request
-from airflow_provider.shards.serving import Held, Serving
+from airflow_provider.shards.serving import Serving
 from airflow_provider.shards.settings import Layout
 from airflow_provider.shards.shard import Shard
 
@@ -152,6 +153,34 @@ def test_those_who_wait_are_told_when_the_group_was_loaded_anew() -> None:
     assert log.answers == {0: (KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)}
 
 
+def test_who_waits_is_told_to_ask_again_when_its_reply_could_not_be_written() -> None:
+    log, held = MemoryLog(), Held()
+    serving = serving_of(log, held)
+    serving.handle([raw(0, HELD)], {})
+    log.errors = [ShardError("the broker is away"), ShardError("it still is")]
+    with pytest.raises(ShardError):
+        serving.fire()
+    with pytest.raises(ShardError):
+        serving_of(log, held)
+    serving_of(log, held)
+    assert log.answers == {0: (KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)}
+    assert not held
+
+
+def test_who_was_not_answered_hears_of_a_transaction_of_which_nobody_knew() -> None:
+    """Its request is not read again, should that transaction have had its effect."""
+    log, held = MemoryLog(), Held()
+    serving = serving_of(log, held)
+    log.errors = [ShardError("nobody knows")]
+    log.unknown = list(log.errors)
+    with pytest.raises(ShardError):
+        serving.handle([raw(0), raw(1, SILENT)], {})
+    serving_of(log, held)
+    assert log.handled_to() == 2
+    assert [reply.header.correlation_id for reply in log.replies] == [0, 1]
+    assert log.answers == {0: (0, 1), 1: (KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)}
+
+
 def test_what_was_aborted_is_written_again_but_not_for_ever() -> None:
     log = MemoryLog()
     serving = serving_of(log)
@@ -166,13 +195,15 @@ def test_what_was_aborted_is_written_again_but_not_for_ever() -> None:
 
 def test_nothing_is_committed_of_a_batch_that_the_machine_fails_at() -> None:
     log, faulty = MemoryLog(), set[int]()
-    serving = serving_of(log, faulty=faulty)
+    held = Held()
+    serving = serving_of(log, held, faulty)
     with pytest.raises(RuntimeError):
         serving.handle([raw(0), raw(1, RAISES)], {})
     assert log.committed == []
     assert faulty == {1}
-    serving_of(log, faulty=faulty).handle([raw(0), raw(1, RAISES)], {})
+    serving_of(log, held, faulty).handle([raw(0), raw(1, RAISES)], {})
     assert log.answers == {0: (0, 1), 1: (KafkaErrorCode.UNKNOWN_SERVER_ERROR, 0)}
+    assert len(log.replies) == 2, "nobody is told to ask again whose request is read again"
 
 
 def test_a_fault_after_all_requests_of_a_batch_is_laid_to_each() -> None:

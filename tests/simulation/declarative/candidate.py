@@ -17,7 +17,8 @@ from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.shards.bridges import BridgeWord
 from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import FencedError, ShardError
-from airflow_provider.shards.serving import Held, Serving
+from airflow_provider.shards.held import Held
+from airflow_provider.shards.serving import Serving
 from airflow_provider.shards.settings import Layout
 
 if TYPE_CHECKING:

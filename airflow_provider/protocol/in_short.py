@@ -1,0 +1,18 @@
+"""The first few by name, and how many more there are: a group may have thousands of workers and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_provider.protocol.model import TaskId
+
+
+def in_short(names: Sequence[str | TaskId], *, of: int | None = None, most: int = 3) -> str:
+    """As in "a, b, c and 4 more".
+
+    :param of: how many there are, if ``names`` are only the first of them
+    :param most: so many are named
+    """
+    more = (len(names) if of is None else of) - most
+    shown = ", ".join(map(str, names[:most]))
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,90 @@
+"""Who has to wait until it is known what there is of its group in the classic protocol: the first one, until somebody
+has looked; in a group with a bridge everybody, until that is in its classic group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from dataclasses import replace
+
+from airflow_provider.coordinator.events import BridgeSaid, EpochSpoken, Event, RequestArrived, RequestId
+from airflow_provider.declarative.model import JOINING
+from airflow_provider.declarative.wire.apis import RequestBody
+from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.shards.bridges import BridgeWord
+from airflow_provider.shards.classic import Seen
+from airflow_provider.shards.crossing import Crossing
+from airflow_provider.shards.machine import Machine
+
+Look = Callable[[str], None]
+"""Has somebody find out what there is of a group in the classic protocol."""
+Refuse = Callable[[RequestId, KafkaErrorCode, str], None]
+
+
+class Joining:
+    """The requests that wait in one shard, as long as it is served.
+
+    :param look: before anybody joins a group that nobody is in; None: nobody looks
+    :param crossing: to the bridges of groups, where there may be any
+    :param refuse: answers a request that has waited in vain
+    """
+
+    def __init__(self, machine: Machine, *, look: Look | None, crossing: Crossing | None, refuse: Refuse) -> None:
+        self._machine = machine
+        self._look = look
+        self._crossing = crossing
+        self._refuse = refuse
+        self._waiting: dict[str, list[RequestArrived]] = {}
+
+    @property
+    def groups(self) -> Container[str]:
+        """Those that somebody waits to join."""
+        return self._waiting
+
+    def keeps(self, event: RequestArrived, now_ms: int) -> bool:
+        """Whether it waits from now on."""
+        if self._crossing is not None and not self._crossing.is_open(event.body, now_ms):
+            self._wait(event, self._crossing.open)
+        elif self._look is not None and self._begins_a_group(event.body):
+            self._wait(event, self._look)
+        else:
+            return False
+        return True
+
+    def let_in(self, seen: Seen, now_ms: int) -> Iterator[Event]:
+        """Somebody has looked."""
+        if seen.group in self._waiting and seen.epoch:
+            yield EpochSpoken(now_ms=now_ms, group_id=seen.group, epoch=seen.epoch)
+        yield from self._release(seen.group, seen.error, seen.message, now_ms)
+
+    def hear(self, word: BridgeWord, now_ms: int) -> Iterator[Event]:
+        """A bridge has said something."""
+        assert self._crossing is not None
+        self._crossing.heard(word)
+        yield replace(word, now_ms=now_ms)
+        if isinstance(word, BridgeSaid):
+            yield from self._release(word.group_id, KafkaErrorCode.NONE, "", now_ms)
+        elif word.why:
+            yield from self._release(word.group_id, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, word.why, now_ms)
+        elif word.group_id in self._waiting:
+            self._crossing.open(word.group_id)
+
+    def _begins_a_group(self, body: RequestBody) -> bool:
+        joins = isinstance(body, ConnectGroupHeartbeatRequest) and body.member_epoch == JOINING
+        return joins and not self._machine.has_members(body.group_id)
+
+    def _wait(self, event: RequestArrived, look: Look) -> None:
+        group = event.body.group_id
+        if group not in self._waiting:
+            self._waiting[group] = []
+            look(group)
+        self._waiting[group].append(event)
+
+    def _release(self, group: str, error: KafkaErrorCode, message: str, now_ms: int) -> Iterator[Event]:
+        """Those who wait are handled, or refused."""
+        for event in self._waiting.pop(group, []):
+            if error is KafkaErrorCode.NONE:
+                yield replace(event, now_ms=now_ms)
+            else:
+                self._refuse(event.request, error, message)

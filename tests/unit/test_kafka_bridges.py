@@ -1,0 +1,74 @@
+"""The bridges of a process end with it, and so does the thread that drives them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from airflow_provider.bridge import kafka_bridges
+from airflow_provider.common.bridging import bridges_of
+from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.protocol.model import NO_TASKS
+from airflow_provider.shards.bridges import BridgeWord
+
+KAFKA = KafkaSettings(conn_id="k", values=(("bootstrap.servers", "nowhere:9"),))
+IN_TIME_S = 10.0
+
+
+class Cluster:
+    """Never answers; notes who is connected."""
+
+    def __init__(self) -> None:
+        self.opened = threading.Semaphore(0)
+        self.open = 0
+
+    @asynccontextmanager
+    async def transport(self, settings: KafkaSettings) -> AsyncIterator[None]:
+        self.open += 1
+        self.opened.release()
+        try:
+            await asyncio.Event().wait()
+            yield
+        finally:
+            await asyncio.sleep(0)
+            self.open -= 1
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = Cluster()
+    monkeypatch.setattr(kafka_bridges, "shared_transport", cluster.transport)
+    return cluster
+
+
+def bridging_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "cospark-bridges"]
+
+
+def test_bridges_that_nobody_has_closed_end_with_the_process(cluster: Cluster) -> None:
+    words: list[BridgeWord] = []
+    with bridges_of(KAFKA, CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL)) as bridges:
+        assert bridges is not None
+        for group in ("etl", "ml"):
+            bridges.open(group, NO_TASKS, words.append)
+            assert cluster.opened.acquire(timeout=IN_TIME_S)
+        assert cluster.open == 2
+        bridges.close("etl")
+        assert cluster.open == 1
+        assert bridging_threads()
+    assert cluster.open == 0
+    assert bridging_threads() == []
+    assert words == [], "they stay members: whoever coordinates their groups next takes them over"
+    bridges.open("late", NO_TASKS, words.append)
+    bridges.close("late")
+    assert bridging_threads() == []
+
+
+def test_a_coordinator_that_migrates_nothing_has_none() -> None:
+    with bridges_of(KAFKA, CoordinatorSettings()) as bridges:
+        assert bridges is None
