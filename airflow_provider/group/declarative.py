@@ -41,7 +41,7 @@ class DeclarativeProtocol:
 
     :param assignors: what it can run, the preferred one first; none where it asks for one of the coordinator's
     :param slots: how many tasks it runs together; 0: not known
-    :param returns_ms: in what time at most the worker is back if its process ends; None: not known
+    :param returns_ms: in what time at most the worker is back if its process ends; None: not known here
     :param coordinating: begins before the coordinators of the cluster are looked for
     """
 
@@ -95,7 +95,7 @@ class DeclarativeMemberships:
             member_id=state.member_id,
             url=settings.url,
             slots=self._protocol.slots,
-            returns_ms=self._protocol.returns_ms,
+            returns_ms=self._returns_ms(saved),
         )
         return DeclarativeMember(
             state,
@@ -109,6 +109,12 @@ class DeclarativeMemberships:
 
     def taken_over(self, saved: Saved) -> Saved:
         return taken_over(saved, self._new_id())
+
+    def _returns_ms(self, saved: Saved | None) -> int | None:
+        """What a triggerer does not know it leaves as it was: another word would make another assignment."""
+        known = self._protocol.returns_ms
+        said = None if known is not None or saved is None else saved.get("returns_ms")
+        return known if said is None else int(said)
 
     def _former(self) -> MemberId | None:
         """Who had the worker's name before, and has ended without a word. What is deferred lives on in a triggerer."""

@@ -124,7 +124,16 @@ class DeclarativeMember(Driving[MembershipState]):
         )
 
     def _save(self) -> Saved:
-        return {"group_protocol": CONNECT, **save(self.state, now_ms=now_ms(), wall_ms=wall_ms())}
+        said = {"returns_ms": self._assignors.returns_ms}
+        return {"group_protocol": CONNECT, **said, **save(self.state, now_ms=now_ms(), wall_ms=wall_ms())}
+
+    async def hand_over(self) -> Saved:
+        """What this process has asked lies in the topic before another one asks as the same member: read after that, it
+        would be taken for the member's last word.
+        """
+        saved = await super().hand_over()
+        await self._channel.settle()
+        return saved
 
     # ---- events in, commands out
 
@@ -147,7 +156,7 @@ class DeclarativeMember(Driving[MembershipState]):
             case TellDelayOver():
                 self._say_what_is_new()
             case PublishGroup():
-                self._spawn(self._publish(command.record))
+                self._write(self._publish(command.record))
             case _:
                 super()._execute(command)
 

@@ -45,6 +45,8 @@ _PART_OF_WAIT: Final = 50
 turn of the loop costs, and a system call.
 """
 
+_WRITE_WITHIN_S: Final = 2.0
+
 S = TypeVar("S", bound=MachineState)
 
 
@@ -69,6 +71,7 @@ class Driving(ABC, Generic[S]):
         self._failed = False
         self._timer: Timer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writes: set[asyncio.Task[None]] = set()
         self._unsubscribe: Callable[[], None] | None = None
         self._topics_watch = TopicsWatch(topics, patience_s=patience_s, gone=self._topics_gone)
         self._leaving_for: str | None = None
@@ -139,8 +142,12 @@ class Driving(ABC, Generic[S]):
         self._end(f"a fault of this program: {type(bug).__name__}: {bug}")
 
     async def aclose(self) -> None:
-        """Stop driving; the coordinator hears nothing of it."""
+        """Stop driving; the coordinator hears nothing of it. A record of the group that is being written is finished:
+        the process that goes on with this membership, or leads after it, needs it.
+        """
         self._stop_driving()
+        if self._writes:
+            await asyncio.wait(self._writes, timeout=_WRITE_WITHIN_S)
         unfinished = tuple(self._tasks)
         for task in unfinished:
             task.cancel()
@@ -205,8 +212,15 @@ class Driving(ABC, Generic[S]):
         task.add_done_callback(self._done)
         return task
 
+    def _write(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run what writes a record, which is finished also where the membership ends."""
+        task = self._spawn(work)
+        self._writes.add(task)
+        return task
+
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._writes.discard(task)
         bug = None if task.cancelled() else task.exception()
         if bug is not None:
             self.fail(bug)
@@ -247,8 +261,8 @@ class Driving(ABC, Generic[S]):
         self._listener.ended(Ended(how=HowEnded.FAILED, error=error))
 
     def _give_up(self) -> None:
-        """What goes on beside is of no use any more."""
-        for task in self._tasks:
+        """What goes on beside is of no use any more, but for what is being written."""
+        for task in self._tasks - self._writes:
             task.cancel()
 
     def _stop_driving(self) -> None:

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
 
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.group.asking import Asking, Question
@@ -62,8 +61,6 @@ from airflow_provider.topics.group_topics import GroupTopics
 
 log = logging.getLogger(__name__)
 
-_WRITE_WITHIN_S: Final = 2.0
-
 
 class GroupMember(Driving[MemberState]):
     """One membership (:class:`~airflow_provider.group.membership.Membership`).
@@ -93,7 +90,6 @@ class GroupMember(Driving[MemberState]):
         self._transport = transport
         self._asking = Asking(state.settings, transport, lambda: self.state.phase is Phase.STABLE)
         self._policy = policy
-        self._writes: set[asyncio.Task[None]] = set()
         self._joining: asyncio.Task[None] | None = None
         self._records = LeaderRecords(topics, self._write, self._leads)
         self._watch = LeaderWatch(
@@ -147,12 +143,6 @@ class GroupMember(Driving[MemberState]):
         return {"group_protocol": CLASSIC, **save(self.state, now_ms=now_ms(), wall_ms=wall_ms())}
 
     async def aclose(self) -> None:
-        """Stop driving; the coordinator hears nothing of it. A record of the group that is being written is finished:
-        the process that goes on with this membership, or leads after it, needs it.
-        """
-        self._stop_driving()
-        if self._writes:
-            await asyncio.wait(self._writes, timeout=_WRITE_WITHIN_S)
         await super().aclose()
         await self._transport.release(self._worker)
 
@@ -212,13 +202,7 @@ class GroupMember(Driving[MemberState]):
 
     # ---- requests
 
-    def _write(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._spawn(work)
-        self._writes.add(task)
-        return task
-
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._writes.discard(task)
         if task is self._joining:
             self._joining = None
         super()._done(task)
@@ -271,11 +255,6 @@ class GroupMember(Driving[MemberState]):
         return await assign(command, self._topics, policy=self._policy, settings=self.state.settings)
 
     # ---- endings that are not the machine's
-
-    def _give_up(self) -> None:
-        """But for what is being written."""
-        for task in self._tasks - self._writes:
-            task.cancel()
 
     def _stop_driving(self) -> None:
         super()._stop_driving()

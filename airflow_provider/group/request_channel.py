@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from concurrent.futures import Future
 from itertools import count
 from typing import Final, Protocol
 
@@ -17,6 +18,8 @@ from airflow_provider.topics.worker_requests import APPEAR_S, WorkerRequests
 
 _NUMBERS: Final = 2**31
 """So many correlation ids there are. A coordinator ignores what has a lower one than it has seen before."""
+
+_SETTLE_S: Final = 2.0
 
 
 class NoReplyError(Exception):
@@ -32,6 +35,9 @@ class RequestChannel(Protocol):
         :raises NoReplyError: there is none
         """
 
+    async def settle(self) -> None:
+        """Wait until what has been asked so far is written, or can't be. Bounded; must not raise."""
+
 
 class KafkaChannel:
     """Over topics (:class:`RequestChannel`). For one event loop."""
@@ -39,6 +45,7 @@ class KafkaChannel:
     def __init__(self, settings: KafkaSettings) -> None:
         self._loop: Final = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[ReplyBody]] = {}
+        self._unwritten: set[Future[None]] = set()
         self._numbers: Final = count(1)
         self._requests: Final = WorkerRequests(settings, heard=self._heard, failed=self._failed)
 
@@ -56,7 +63,9 @@ class KafkaChannel:
         answered: asyncio.Future[ReplyBody] = self._loop.create_future()
         self._waiting[number] = answered
         try:
-            self._requests.send(body, correlation_id=number)
+            written = self._requests.send(body, correlation_id=number)
+            self._unwritten.add(written)
+            written.add_done_callback(self._unwritten.discard)
             return await asyncio.wait_for(answered, timeout_s)
         except (TimeoutError, asyncio.TimeoutError):
             raise NoReplyError(
@@ -64,6 +73,11 @@ class KafkaChannel:
             ) from None
         finally:
             del self._waiting[number]
+
+    async def settle(self) -> None:
+        unwritten = [asyncio.wrap_future(one) for one in tuple(self._unwritten)]
+        if unwritten:
+            await asyncio.wait(unwritten, timeout=_SETTLE_S)
 
     # ---- called in the thread of the requests
 

@@ -31,7 +31,7 @@ class WorkerAssignors:
 
     :param assignors: the preferred one first; none where the coordinator computes by itself
     :param slots: how many tasks the worker runs together
-    :param returns_ms: in what time at most it is back if its process ends; None: not known
+    :ivar returns_ms: in what time at most it is back if its process ends; None: not known
     """
 
     def __init__(
@@ -51,11 +51,12 @@ class WorkerAssignors:
         self._member_id: Final = member_id
         self._url: Final = url
         self._slots: Final = slots
-        self._returns_ms: Final = returns_ms
+        self.returns_ms: Final = returns_ms
 
     def said(self, delay_over_ms: int) -> tuple[Assignor, ...]:
         """What they say now, by the worker's own record, if this membership has written it. Until then by what the
-        record will say: another word makes another assignment.
+        record will say: another word makes another assignment. So in what time it is back the worker says by the record
+        only as it leaves: in a triggerer, which does not know it, it goes on saying what it said before.
 
         :param delay_over_ms: when the last delay was over that this member has asked after; 0: none was
         """
@@ -64,7 +65,7 @@ class WorkerAssignors:
         facts = WorkerFacts(
             url=self._url,
             slots=self._slots if mine is None else mine.slots,
-            returns_ms=self._returns_ms if mine is None else mine.returns_ms,
+            returns_ms=self.returns_ms if mine is None or mine.left is None else mine.returns_ms,
             leaving=None if mine is None else mine.left or (LeaveReason.DRAINED if mine.drains else None),
             delay_over_ms=delay_over_ms,
         )

@@ -162,8 +162,10 @@ class GroupTopics(FollowedTopics):
             NewRecord(self.names.status, key, status.encoded()), NewRecord(self.names.events, key, event.encoded())
         )
 
-    def publish_progress(self, status: TaskStatus) -> Awaitable[None]:
-        """Write how far a task is that goes on running, to the status topic only."""
+    def publish_word(self, status: TaskStatus) -> Awaitable[None]:
+        """Write what is no step of a task, to the status topic only: how far it is while it goes on running, or its end
+        once more, in a later epoch.
+        """
         return self._write_all(NewRecord(self.names.status, task_key(status.task), status.encoded()))
 
     async def forget_task(self, task: TaskId) -> None:

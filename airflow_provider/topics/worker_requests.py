@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -155,8 +156,12 @@ class WorkerRequests:
         except KafkaException as failed:
             raise self._explain(REPLIES_TOPIC, "READ", failed.args[0]) from failed
 
-    def send(self, body: RequestBody, *, correlation_id: int) -> None:
-        """Write a request. Its reply, or that it could not be written, comes by the callbacks."""
+    def send(self, body: RequestBody, *, correlation_id: int) -> Future[None]:
+        """Write a request. Its reply, or that it could not be written, comes by the callbacks.
+
+        :returns: done when it is written, or can't be
+        """
+        written: Future[None] = Future()
         request = request_of(
             body,
             correlation_id=correlation_id,
@@ -165,11 +170,12 @@ class WorkerRequests:
             client_host=self._client_host,
         )
 
-        def delivered(error: KafkaError | None, _message: Message) -> None:
+        def delivered(error: KafkaError | None, _message: Message | None) -> None:
             if error is not None:
                 self._failed(
                     correlation_id, f"it could not be written: {self._explain(REQUESTS_TOPIC, 'WRITE', error)}"
                 )
+            written.set_result(None)
 
         try:
             self._producer.produce(
@@ -180,9 +186,11 @@ class WorkerRequests:
                 on_delivery=delivered,
             )
         except KafkaException as refused:
-            delivered(refused.args[0], None)  # type: ignore[arg-type]  # there is none
+            delivered(refused.args[0], None)
         except BufferError as full:
             self._failed(correlation_id, f"it could not be written: {full}")
+            written.set_result(None)
+        return written
 
     def close(self) -> None:
         """Write what is still to be written, for at most a second, and stop. Blocks."""

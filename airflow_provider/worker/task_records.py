@@ -17,12 +17,19 @@ from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.journal import Journal, Write
 from airflow_provider.worker.steps import Steps
 
+_Publish = Callable[[TaskStatus], Awaitable[None]]
+
 
 @dataclass(slots=True)
 class _Insisted:
-    """What is written again and again until it is stored; ``newest`` is what is to be written next."""
+    """What is written again and again until it is stored.
+
+    :ivar newest: what is to be written next
+    :ivar told: whether the timeline has this end, of an earlier epoch: it is no other step in a later one
+    """
 
     newest: WriteEnd | WritePlan
+    told: bool = False
 
 
 class TaskRecords:
@@ -45,10 +52,10 @@ class TaskRecords:
 
     def progressed(self, status: TaskStatus) -> None:
         """What nobody waits for: that the task runs has been said. It is no step of the timeline."""
-        self._journal.note(lambda: self._topics.publish_progress(status))
+        self._journal.note(lambda: self._topics.publish_word(status))
 
     def stopped(self, status: TaskStatus) -> None:
-        self._write(status, lambda: self._publish_last(status))
+        self._write(status, lambda: self._publish_last(status, self._topics.publish_task))
 
     def end(self, command: WriteEnd) -> None:
         """Write it until it is stored, in place of an older one that is not."""
@@ -99,6 +106,7 @@ class TaskRecords:
             if self._insisted.get(task) is not insisted:
                 return  # given up
             if failed is None and insisted.newest is not command:
+                insisted.told = isinstance(command, WriteEnd)
                 self._try(task, insisted)
             elif failed is None or isinstance(failed, TooLargeError) or not isinstance(failed, TopicError):
                 del self._insisted[task]
@@ -114,18 +122,19 @@ class TaskRecords:
         if isinstance(command, WritePlan):
             self._journal.attempt(lambda: self._topics.publish_plan(command.plan), tried)
         else:
-            self._journal.attempt(lambda: self._publish_last(command.status), tried)
+            publish = self._topics.publish_word if insisted.told else self._topics.publish_task
+            self._journal.attempt(lambda: self._publish_last(command.status, publish), tried)
 
-    def _publish_last(self, status: TaskStatus) -> Awaitable[object]:
+    def _publish_last(self, status: TaskStatus, publish: _Publish) -> Awaitable[object]:
         """The last word about a task of a job that was removed is that there is nothing more to say of it."""
         if self._is_removed(status):
-            return self._publish_and_forget(status)
-        written = asyncio.ensure_future(self._topics.publish_task(status))
+            return self._publish_and_forget(status, publish)
+        written = asyncio.ensure_future(publish(status))
         written.add_done_callback(lambda _: self._forget_if_removed(status))
         return written
 
-    async def _publish_and_forget(self, status: TaskStatus) -> None:
-        await self._topics.publish_task(status)
+    async def _publish_and_forget(self, status: TaskStatus, publish: _Publish) -> None:
+        await publish(status)
         await self._topics.forget_task(status.task)
 
     def _forget_if_removed(self, status: TaskStatus) -> None:

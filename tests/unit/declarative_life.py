@@ -37,11 +37,16 @@ class NearChannel:
 
     :ivar away: nobody replies
     :ivar asked: what was asked
+    :ivar written: whether that lies in the topic
+    :ivar settling: whether somebody waits for it
     """
 
     def __init__(self, topics: MemoryTopics, settings: CoordinatorSettings = SETTINGS) -> None:
         self.away = False
         self.asked: list[RequestBody] = []
+        self.written = asyncio.Event()
+        self.written.set()
+        self.settling = False
         self.coordinator = Coordinator(settings)
         self._topics = topics
         self._ids = count(1)
@@ -65,6 +70,11 @@ class NearChannel:
             raise NoReplyError(f"none in {timeout_s} s") from None
         finally:
             del self._waiting[request]
+
+    async def settle(self) -> None:
+        self.settling = True
+        await self.written.wait()
+        self.settling = False
 
     def close(self) -> None:
         self._unsubscribe()

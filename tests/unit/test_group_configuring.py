@@ -61,6 +61,8 @@ class Channel:
             raise answer
         return answer
 
+    async def settle(self) -> None: ...
+
 
 def refused(error: Code, why: str = "why") -> ConnectGroupAlterConfigsResponse:
     return ConnectGroupAlterConfigsResponse(error_code=error, error_message=why)

@@ -191,6 +191,22 @@ async def test_what_can_not_be_written_has_no_reply(broker: Broker, channel: Kaf
         await channel.ask(BODY, timeout_s=60)
 
 
+async def test_who_stops_asking_can_wait_until_what_was_asked_is_written(
+    broker: Broker, channel: KafkaChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.answers = False
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(broker, "poll", lambda _timeout: None)
+        asking = asyncio.ensure_future(channel.ask(BODY, timeout_s=60))
+        await eventually(lambda: broker.requests)
+        settling = asyncio.ensure_future(channel.settle())
+        asking.cancel()
+        await asyncio.wait([settling], timeout=0.1)
+        assert not settling.done()
+    await settling
+    assert not channel._unwritten
+
+
 async def test_topics_that_a_coordinator_is_about_to_make_are_waited_for(broker: Broker) -> None:
     broker.missing, broker.unled = 3, 2
     channel = KafkaChannel(SETTINGS)

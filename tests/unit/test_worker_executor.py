@@ -15,7 +15,7 @@ from airflow_provider.execution import state
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.progress import configured
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, planner_of
-from airflow_provider.records import JobDefinition, TaskKind, TaskState
+from airflow_provider.records import JobDefinition, TaskEvent, TaskKind, TaskState
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.topics.errors import TopicRightsError
 from airflow_provider.worker import executor as executor_module
@@ -117,6 +117,8 @@ async def test_an_end_is_written_in_the_epoch_of_the_writing_or_it_would_be_take
             worker.executor.advance(Epoch(7))
         await worker.releases(A0, into=worker.finished)
         assert worker.told(A0).epoch == 7
+        told = [event.status for event in worker.topics.events if isinstance(event, TaskEvent)]
+        assert [(status.state, status.epoch) for status in told[1:]] == [(TaskState.FINISHED, 7)]
 
 
 async def test_what_is_over_already_is_not_run_again() -> None:

@@ -1,0 +1,37 @@
+"""Many short tasks in worker processes on a real broker: the timeline has each end once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from fleet import MakeFleet, overlaps
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import TaskState
+
+TASKS = 1_000
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("group_protocol", ["connect", "classic"])
+async def test_each_end_is_told_once_though_the_epoch_grows_while_it_is_written(
+    fleet: MakeFleet, group_protocol: str
+) -> None:
+    async with fleet("--runner", "noop", "--slots", "4", "--group-protocol", group_protocol) as group:
+        await group.submit("short", tasks=TASKS, seconds=0.005)
+        for worker in ("w1", "w2", "w3"):
+            group.start(worker)
+
+        def ended(_jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+            words = [status.tasks.get(TaskId("short", index)) for index in range(TASKS)]
+            return all(word is not None and word.state is TaskState.FINISHED for word in words)
+
+        await group.wait_for(ended, "all tasks have finished", within_s=120)
+        steps = await group.steps()
+        ends = Counter(step.task for step in steps if step.state is TaskState.FINISHED)
+        assert len(ends) == TASKS + 1  # and the planner
+        assert {task for task, told in ends.items() if told > 1} == set(), group.story()
+        assert not overlaps(steps)
