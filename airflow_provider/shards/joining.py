@@ -25,7 +25,7 @@ Refuse = Callable[[RequestId, KafkaErrorCode, str], None]
 class Joining:
     """The requests that wait in one shard, as long as it is served.
 
-    :param look: before anybody joins a group that nobody is in; None: nobody looks
+    :param look: before anybody joins a group that nobody is in, where groups have no bridges; None: nobody looks
     :param crossing: to the bridges of groups, where there may be any
     :param refuse: answers a request that has waited in vain
     """
@@ -44,13 +44,14 @@ class Joining:
 
     def keeps(self, event: RequestArrived, now_ms: int) -> bool:
         """Whether it waits from now on."""
-        if self._crossing is not None and not self._crossing.is_open(event.body, now_ms):
-            self._wait(event, self._crossing.open)
-        elif self._look is not None and self._begins_a_group(event.body):
-            self._wait(event, self._look)
+        if self._crossing is not None:
+            # Whoever looked would find the bridge itself in the classic group, and refuse the joiner.
+            look = None if self._crossing.is_open(event.body, now_ms) else self._crossing.open
         else:
-            return False
-        return True
+            look = self._look if self._begins_a_group(event.body) else None
+        if look is not None:
+            self._wait(event, look)
+        return look is not None
 
     def let_in(self, seen: Seen, now_ms: int) -> Iterator[Event]:
         """Somebody has looked."""

@@ -56,6 +56,7 @@ class Bridged:
         self.log = log
         self.bridges = Bridges()
         machine = Coordinator(SETTINGS)
+        self.looked: list[str] = []
         self.crossing = Crossing(machine, self.bridges, lambda _: None)
         self.serving = Serving(
             0,
@@ -66,6 +67,7 @@ class Bridged:
             faulty=set(),
             oversized={},
             now_ms=lambda: self.now,
+            look=self.looked.append,
             crossing=self.crossing,
         )
         self.serving.load()
@@ -129,6 +131,15 @@ def test_who_leaves_need_not_wait(shard: Bridged) -> None:
     shard.lose()
     shard.serving.handle([raw(2, body=heartbeat(W1, -1))], {})
     assert 2 in shard.log.answers
+
+
+def test_who_joins_a_group_that_all_have_left_is_let_in_by_the_bridge_that_is_still_there(shard: Bridged) -> None:
+    shard.ask(1, 0)
+    shard.say(4, frozenset({A0}))
+    shard.serving.handle([raw(2, body=heartbeat(W1, -1))], {})
+    shard.ask(3, 0)
+    assert 3 in shard.log.answers
+    assert not shard.looked, "whoever looks finds the bridge"
 
 
 def test_the_bridge_hears_of_what_is_committed(shard: Bridged) -> None:
