@@ -21,6 +21,7 @@ HELD = MemberId("held")
 SILENT = MemberId("silent")
 """A member whose heartbeats change nothing and are held for ever."""
 HEARTBEAT_MS = 1_000
+SESSION_MS = 10_000
 
 
 @dataclass
@@ -37,6 +38,10 @@ class EchoMachine:
         self.groups: dict[str, EchoGroup] = {}
         self._held: list[Reply] = []
         self._timer_at_ms: int | None = None
+
+    @property
+    def session_ms(self) -> int:
+        return SESSION_MS
 
     def replay(self, record: Record) -> None:
         if not isinstance(record.value, ConnectWorkerGroupMetadataValue):

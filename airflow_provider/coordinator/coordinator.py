@@ -72,6 +72,10 @@ class Coordinator:
         self._timers = Timers()
 
     @property
+    def session_ms(self) -> int:
+        return self.settings.session_timeout_ms
+
+    @property
     def groups(self) -> Mapping[str, GroupState]:
         """Those that have records, to be looked at."""
         return {group_id: desk.state for group_id, desk in self._desks.items() if desk.state.is_recorded}

@@ -59,6 +59,7 @@ class KafkaChannel:
             self._requests.send(body, correlation_id=number)
             return await asyncio.wait_for(answered, timeout_s)
         except (TimeoutError, asyncio.TimeoutError):
+            self._requests.doubt()
             raise NoReplyError(
                 f"no coordinator replied within {timeout_s:.3g} s; if none runs, start one: cospark coordinator"
             ) from None

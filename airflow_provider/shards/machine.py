@@ -14,6 +14,10 @@ from airflow_provider.shards.requests import Write
 class Machine(Protocol):
     """Of one shard (:class:`airflow_provider.coordinator.coordinator.Coordinator`)."""
 
+    @property
+    def session_ms(self) -> int:
+        """What its members are granted if people have set nothing else."""
+
     def has_members(self, group_id: str) -> bool: ...
 
     def claims(self, group_id: str) -> Tasks: ...
@@ -32,6 +36,10 @@ class Machine(Protocol):
 
 class ShardLog(Protocol):
     """What lies in Kafka of one shard. Blocks."""
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether there were records that are gone. Known when it is loaded."""
 
     def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
         """Fence whoever has written before, then the key, the value and the offset of each record.

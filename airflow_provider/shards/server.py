@@ -14,7 +14,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider.declarative.sharding import REQUESTS_TOPIC
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.shards.bridges import Bridges
@@ -27,6 +27,7 @@ from airflow_provider.shards.requests import RawRequest
 from airflow_provider.shards.resting import Resting
 from airflow_provider.shards.settings import COORDINATORS, DEFAULT_LAYOUT, Layout
 from airflow_provider.shards.shard import Shard
+from airflow_provider.shards.topic_watch import TopicWatch
 from airflow_provider.shards.topics import ShardTopics
 from airflow_provider.topics.client_errors import UNKNOWN_TOPIC, tell
 from airflow_provider.topics.errors import RefusedError, RightsError, TopicError
@@ -79,6 +80,7 @@ class ShardServer:
         self._make = make
         self._layout = make
         self._outage = Outage(settings.bootstrap_servers)
+        self._watch = TopicWatch(self._outage)
         self._shards: dict[int, Shard] = {}
         self._paused: set[int] = set()
         self._loaded: set[int] = set()
@@ -130,21 +132,23 @@ class ShardServer:
         topics = ShardTopics(self._config, self._outage)
         self._layout = asyncio.run(topics.prepare_shards(timeout_s=_PREPARE_S, make=self._make))
         self.problem = None
+        self._watch.begin()
 
     def _serve(self) -> None:
         """Until this is closed.
 
         :raises TopicError: it can't go on
         """
-        self._admin = make_client(AdminClient, {**self._config, **COMMON})
+        self._admin = admin = make_client(AdminClient, {**self._config, **COMMON})
         when_connected, self._when_connected = self._when_connected, None
         if when_connected is not None:
-            when_connected(self._admin)
+            when_connected(admin)
         consumer = make_client(Consumer, self._consumer_config())
         try:
             consumer.subscribe([REQUESTS_TOPIC], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
             while not self._closing.is_set():
                 self._turn(consumer)
+                self._watch.look(admin)
         except KafkaException as failed:
             raise ShardError(f"the requests can't be read: {failed.args[0].str()}") from failed
         finally:
@@ -215,7 +219,13 @@ class ShardServer:
             number,
             self._layout,
             machine=self._machine,
-            open_log=lambda: KafkaShardLog(config, number, admin=admin, group=lambda: self._group),
+            open_log=lambda: KafkaShardLog(
+                config,
+                number,
+                admin=admin,
+                group=lambda: self._group,
+                renewed=self._watch.was_renewed(RECORDS_TOPIC),
+            ),
             now_ms=now_ms,
             when_loaded=lambda: self._orders.put(lambda _: self._ready(shard)),
             when_fenced=lambda: self._orders.put(lambda consumer: self._fenced(consumer, shard)),

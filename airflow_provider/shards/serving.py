@@ -19,6 +19,7 @@ from airflow_provider.coordinator.events import (
 )
 from airflow_provider.declarative.model import JOINING
 from airflow_provider.declarative.sharding import RECORDS_TOPIC
+from airflow_provider.declarative.wire.alter_configs import ConnectGroupAlterConfigsRequest
 from airflow_provider.declarative.wire.apis import RequestBody
 from airflow_provider.declarative.wire.errors import MalformedMessageError
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
@@ -44,6 +45,10 @@ _TRIES: Final = 5
 changed meanwhile, that is likely to help.
 """
 
+_CLOSED: Final = (
+    f"the records of this group are gone, as the topic {RECORDS_TOPIC!r} was deleted, or lost by the brokers: who was"
+    " in the group may run its tasks for a session, and nobody can join until then"
+)
 _FAILED: Final = "the coordinator failed when it handled this request: see its log"
 
 Clock = Callable[[], int]
@@ -131,6 +136,7 @@ class Serving:
         self._look = look
         self._crossing = crossing
         self._joining: dict[str, list[RequestArrived]] = {}
+        self._closed_until_ms = 0
         self._order = Order()
         self._groups: set[str] = set()
         self._writes: list[Write] = []
@@ -168,6 +174,8 @@ class Serving:
             except MalformedMessageError as wrong:
                 complaints.add(Unreadable(key=key, offset=offset, reason=str(wrong)))
         complaints.tell()
+        if self._log.forgotten:
+            self._close()
         self._writes += self._held.refuse_all(
             KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator has loaded the group anew: ask again"
         )
@@ -177,6 +185,20 @@ class Serving:
         if self._crossing is not None:
             self._crossing.begin(self._groups)
         return count
+
+    def _close(self) -> None:
+        """Whoever still believes in what it was granted hears that it is no member, or stops by itself. Only then may
+        somebody else be given the same.
+        """
+        session_ms = self._machine.session_ms
+        self._closed_until_ms = self._now_ms() + session_ms
+        log.warning(
+            "shard %d: what was recorded of its groups is gone: the topic %r was deleted, or lost by the brokers. Their"
+            " workers stop their tasks, and join anew in %.0f s, when none can run what it was given before",
+            self._shard,
+            RECORDS_TOPIC,
+            session_ms / 1000,
+        )
 
     def handle(
         self,
@@ -262,7 +284,7 @@ class Serving:
         for word in words:
             yield from self._hear(word, now_ms)
         for raw in requests:
-            asked = self._ask(raw)
+            asked = self._ask(raw, now_ms)
             if asked is None:
                 continue
             self._held.add(raw.offset, asked.sender)
@@ -273,16 +295,15 @@ class Serving:
                 client_id=asked.header.client_id,
                 client_host=asked.header.client_host,
             )
-            if self._crossing is not None and not self._crossing.is_open(event.body, now_ms):
-                self._wait(event, self._crossing.open)
-            elif self._look is not None and self._begins_a_group(event.body):
-                self._wait(event, self._look)
+            look = self._waits_for(event.body, now_ms)
+            if look is not None:
+                self._wait(event, look)
             else:
                 self._under_way = {raw.offset}
                 yield event
         self._under_way = {raw.offset for raw in requests}
 
-    def _ask(self, raw: RawRequest) -> Asked | None:
+    def _ask(self, raw: RawRequest, now_ms: int) -> Asked | None:
         """What it asks of the machine; None: nothing, and it is answered if that can be."""
         asked = read_request(raw, shard=self._shard, layout=self._layout)
         if isinstance(asked, Unanswerable):
@@ -295,15 +316,21 @@ class Serving:
             )
         elif raw.offset in self._faulty:
             self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, _FAILED))
+        elif now_ms < self._closed_until_ms and _makes_records(asked.body):
+            self._writes.append(asked.sender.refusal(KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _CLOSED))
         else:
             return asked
         return None
 
     # ---- the first one of a group
 
-    def _begins_a_group(self, body: RequestBody) -> bool:
-        joins = isinstance(body, ConnectGroupHeartbeatRequest) and body.member_epoch == JOINING
-        return joins and not self._machine.has_members(body.group_id)
+    def _waits_for(self, body: RequestBody, now_ms: int) -> Look | None:
+        """What has to be found out before this is handled; None: nothing."""
+        if now_ms < self._closed_until_ms:  # who asks is in no group, and hears that
+            return None
+        if self._crossing is not None:
+            return None if self._crossing.is_open(body, now_ms) else self._crossing.open
+        return self._look if _joins(body) and not self._machine.has_members(body.group_id) else None
 
     def _wait(self, event: RequestArrived, look: Look) -> None:
         group = event.body.group_id
@@ -377,6 +404,15 @@ class Serving:
                 if not tries_left:
                     raise
                 log.info("%s; writing it again", aborted)
+
+
+def _joins(body: RequestBody) -> bool:
+    return isinstance(body, ConnectGroupHeartbeatRequest) and body.member_epoch == JOINING
+
+
+def _makes_records(body: RequestBody) -> bool:
+    """Of a group that has none."""
+    return _joins(body) or isinstance(body, ConnectGroupAlterConfigsRequest)
 
 
 def _small_enough(sender: Sender, reply: Write) -> Write:

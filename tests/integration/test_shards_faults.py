@@ -137,7 +137,7 @@ def test_what_is_asked_while_the_broker_is_away_is_answered_when_it_is_back(
         "bootstrap.servers": shard_broker.bootstrap_servers,
         "reconnect.backoff.max.ms": 1_000,
     }
-    shard_log = kafka_log.KafkaShardLog(config, 0, admin=AdminClient(config), group=lambda: None)
+    shard_log = kafka_log.KafkaShardLog(config, 0, admin=AdminClient(config), group=lambda: None, renewed=False)
     try:
         before = shard_log.handled_to(), shard_log.end()
         shard_broker.kill()

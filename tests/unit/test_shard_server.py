@@ -117,7 +117,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     one = Process(MemoryLog())
 
     def open_log(
-        config: Mapping[str, Any], shard: int, *, admin: AdminClient, group: Callable[[], object]
+        config: Mapping[str, Any], shard: int, *, admin: AdminClient, group: Callable[[], object], renewed: bool
     ) -> MemoryLog:
         return one.log
 
