@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
+from airflow_provider.coordinator.desk import MadeOf, Untaken
 from airflow_provider.coordinator.events import Effects, Event, JobsRead, Reply, RequestArrived, TimerFired, ToBridge
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
@@ -52,6 +53,11 @@ class EchoMachine:
 
     def has_members(self, group_id: str) -> bool:
         return group_id in self.groups and bool(self.groups[group_id].members)
+
+    def made_of(self, group_id: str) -> MadeOf:
+        return MadeOf(frozenset(), NO_TASKS)
+
+    def keep_target(self, group_id: str, untaken: Untaken) -> None: ...
 
     def claims(self, group_id: str) -> Tasks:
         return NO_TASKS

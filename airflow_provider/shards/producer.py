@@ -81,7 +81,7 @@ class ShardProducer:
         self._shard = shard
         self._user = principal_of(config)
         self._given_up = threading.Event()
-        self._oversized: str | None = None
+        self._oversized: OversizedError | None = None
         self._next_record = 0
         self._recorded_to = 0
         self._overwrites = False
@@ -150,7 +150,7 @@ class ShardProducer:
             error = failed.args[0]
             if self._oversized is not None:
                 self._abort()
-                raise OversizedError(self._oversized) from failed
+                raise self._oversized from failed
             if not error.txn_requires_abort():
                 raise ShardError(f"writing for shard {self._shard} failed: {error.str()}") from failed
             self._abort()
@@ -191,10 +191,11 @@ class ShardProducer:
             if error is None and write.topic == RECORDS_TOPIC:
                 self._stored_at(message.offset() or 0)
             if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                self._oversized = (
+                self._oversized = OversizedError(
                     f"{len(write.value or b'')} bytes are more than the topic {write.topic!r} takes in one record"
                     f" (its max.message.bytes, or {LARGEST_VALUE} before compression): make the group of shard"
-                    f" {self._shard} with so many workers and tasks smaller, or raise the limit of the topic"
+                    f" {self._shard} with so many workers and tasks smaller, or raise the limit of the topic",
+                    write,
                 )
 
         while True:

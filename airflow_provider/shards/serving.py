@@ -34,6 +34,7 @@ from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import AbortedError, OversizedError, ShardError
 from airflow_provider.shards.machine import Machine, ShardLog
 from airflow_provider.shards.order import Order
+from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.requests import Asked, RawRequest, Refused, Sender, Unanswerable, Write, read_request
 from airflow_provider.shards.settings import Layout
 from airflow_provider.topics.complaints import Complaints
@@ -105,7 +106,7 @@ class Serving:
     :param held: requests that another one before it has not answered
     :param faulty: the offsets of requests that the machine could not handle, or whose outcome no topic takes: they are
         answered without it
-    :param oversized: what is configured in groups for which the same is true: they keep what they had
+    :param oversized: for which jobs and targets the same is true
     :param look: before anybody joins a group that nobody is in: it may have members that coordinate themselves over
         Kafka's own coordinator, and run the same tasks. None: nobody looks
     :param crossing: to those of its groups that also have classic workers, where there may be any
@@ -120,7 +121,7 @@ class Serving:
         *,
         held: Held,
         faulty: set[int],
-        oversized: JobsOf,
+        oversized: Oversized,
         now_ms: Clock,
         look: Look | None = None,
         crossing: Crossing | None = None,
@@ -179,9 +180,11 @@ class Serving:
         self._writes += self._held.refuse_all(
             KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the coordinator has loaded the group anew: ask again"
         )
+        for group, untaken in self._oversized.targets():
+            self._machine.keep_target(group, untaken)
         self._apply(self._machine.loaded(self._now_ms()))
         self._note(groups)
-        self._commit()
+        self._commit_own()
         if self._crossing is not None:
             self._crossing.begin(self._groups)
         return count
@@ -234,9 +237,11 @@ class Serving:
             self._handled_to = requests[-1].offset + 1
         try:
             self._commit()
-        except OversizedError:
+        except OversizedError as failed:
+            if not (requests or jobs or self._released):
+                self._oversized.note_target(self._machine, failed)
             self._faulty.update(raw.offset for raw in requests)
-            self._oversized.update(jobs)
+            self._oversized.note_jobs(jobs)
             self._held.give_back(self._released, failed=self._released.keys())
             raise
         except ShardError:
@@ -251,7 +256,7 @@ class Serving:
         self.timer_at_ms = None
         now_ms = self._now_ms()
         self._apply(self._machine.handle_all([TimerFired(now_ms=now_ms)], now_ms))
-        self._commit()
+        self._commit_own()
 
     def hand_over(self) -> None:
         """Have those who wait for replies ask again: somebody else will serve them.
@@ -273,12 +278,8 @@ class Serving:
     ) -> Iterator[Event]:
         """Should handling one raise, that is the one under way. What comes afterwards is all requests' doing."""
         for group, tasks in jobs.items():
-            if self._oversized.get(group) == tasks:
-                log.warning(
-                    "the %d tasks of group %r are too many for a record: it keeps what it had", len(tasks), group
-                )
-                continue
-            yield JobsRead(now_ms=now_ms, group_id=group, tasks=tasks)
+            if not self._oversized.has_jobs(group, tasks):
+                yield JobsRead(now_ms=now_ms, group_id=group, tasks=tasks)
         for one in seen:
             yield from self._let_join(one, now_ms)
         for word in words:
@@ -391,6 +392,14 @@ class Serving:
         self._write()
         if self._crossing is not None:
             self._crossing.tell(self._joining)
+
+    def _commit_own(self) -> None:
+        """What nobody has asked for."""
+        try:
+            self._commit()
+        except OversizedError as failed:
+            self._oversized.note_target(self._machine, failed)
+            raise
 
     def _write(self) -> None:
         writes, self._writes = self._writes, []

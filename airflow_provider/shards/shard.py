@@ -12,8 +12,9 @@ from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import FencedError, StalledError
 from airflow_provider.shards.inbox import Inbox
 from airflow_provider.shards.machine import Machine, ShardLog
+from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.resting import Resting
-from airflow_provider.shards.serving import Clock, Held, JobsOf, Look, Serving
+from airflow_provider.shards.serving import Clock, Held, Look, Serving
 from airflow_provider.shards.settings import Layout
 from airflow_provider.topics.errors import TopicError
 
@@ -70,7 +71,7 @@ class Shard:
         self._bridges = bridges
         self._held = Held()
         self._faulty: set[int] = set()
-        self._oversized: JobsOf = {}
+        self._oversized = Oversized()
         self._log: ShardLog | None = None
         self._turn_at_ms = now_ms()
         self._known: frozenset[str] = frozenset()

@@ -13,6 +13,7 @@ from airflow_provider.coordinator.settings import CoordinatorSettings, Migration
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks
 from airflow_provider.shards.crossing import Crossing
+from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Held, Serving
 from airflow_provider.shards.settings import Layout
 
@@ -40,7 +41,7 @@ class Bridged:
             log,
             held=Held(),
             faulty=set(),
-            oversized={},
+            oversized=Oversized(),
             now_ms=lambda: self.now,
             crossing=self.crossing,
         )

@@ -13,6 +13,7 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId
 from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.crossing import Crossing
+from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Held, Look, Serving
 from airflow_provider.shards.settings import Layout
 
@@ -43,7 +44,7 @@ class Forgotten:
             self.log,
             held=Held(),
             faulty=set(),
-            oversized={},
+            oversized=Oversized(),
             now_ms=lambda: self.now,
             look=look,
             crossing=Crossing(machine, self.bridges, lambda _: None) if bridged else None,

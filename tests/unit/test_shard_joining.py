@@ -18,6 +18,7 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import Epoch, MemberId
 from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.errors import OversizedError, ShardError
+from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Held, Serving
 from airflow_provider.shards.settings import Layout
 
@@ -52,7 +53,7 @@ def joining(
         log,
         held=held if held is not None else Held(),
         faulty=set(),
-        oversized={},
+        oversized=Oversized(),
         now_ms=lambda: 1_000,
         look=looker.asked.append,
     )

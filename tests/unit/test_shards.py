@@ -25,12 +25,13 @@ from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPre
 from airflow_provider.declarative.wire.records import Record, decode_record
 from airflow_provider.declarative.wire.refusals import decode_request_header, encode_refusal
 from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import MemberId, TaskId, Tasks
+from airflow_provider.protocol.model import MemberId, TaskId
 from airflow_provider.shards import resting
 from airflow_provider.shards import serving as serving_module
 from airflow_provider.shards import shard as shard_module
 from airflow_provider.shards.errors import AbortedError, FencedError, OversizedError, ShardError
 from airflow_provider.shards.inbox import Inbox
+from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.requests import Asked, RawRequest, Refused, Unanswerable, Write, read_request
 from airflow_provider.shards.serving import Held, Serving
 from airflow_provider.shards.settings import Layout
@@ -44,7 +45,7 @@ def serving_of(
     log: MemoryLog,
     held: Held | None = None,
     faulty: set[int] | None = None,
-    oversized: dict[str, Tasks] | None = None,
+    oversized: Oversized | None = None,
 ) -> Serving:
     serving = Serving(
         0,
@@ -53,7 +54,7 @@ def serving_of(
         log,
         held=held if held is not None else Held(),
         faulty=faulty if faulty is not None else set(),
-        oversized=oversized if oversized is not None else {},
+        oversized=oversized or Oversized(),
         now_ms=lambda: 1_000,
     )
     serving.load()
@@ -185,7 +186,7 @@ def test_a_fault_after_all_requests_of_a_batch_is_laid_to_each() -> None:
             return Effects(timer_at_ms=now_ms)
 
     log, faulty = MemoryLog(), set[int]()
-    serving = Serving(0, ONE, Machine(), log, held=Held(), faulty=faulty, oversized={}, now_ms=lambda: 1_000)
+    serving = Serving(0, ONE, Machine(), log, held=Held(), faulty=faulty, oversized=Oversized(), now_ms=lambda: 1_000)
     serving.load()
     with pytest.raises(RuntimeError):
         serving.handle([raw(0), raw(1)], {})
@@ -203,7 +204,7 @@ def test_a_reply_that_no_topic_takes_is_a_refusal(monkeypatch: pytest.MonkeyPatc
 
 
 def test_requests_and_jobs_whose_outcome_no_topic_takes_keep_nobody_else_from_the_shard() -> None:
-    log, faulty, oversized = MemoryLog(), set[int](), dict[str, Tasks]()
+    log, faulty, oversized = MemoryLog(), set[int](), Oversized()
     serving = serving_of(log, None, faulty, oversized)
     serving.handle([raw(0)], {})
     log.errors = [OversizedError("too large")]

@@ -17,6 +17,7 @@ from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.shards.bridges import BridgeWord
 from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import FencedError, ShardError
+from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Held, Serving
 from airflow_provider.shards.settings import Layout
 
@@ -149,7 +150,7 @@ class Candidate:
             log,
             held=self._held,
             faulty=self._faulty,
-            oversized={},
+            oversized=Oversized(),
             now_ms=lambda: self.now,
             crossing=self._crossing,
         )
