@@ -21,6 +21,7 @@ class MemoryLog:
 
     :ivar unknown: those errors after which everything has been written all the same
     :ivar forgotten: whether there were records that are gone
+    :ivar fails_to_load: what goes wrong there, too
     """
 
     def __init__(self, *errors: Exception) -> None:
@@ -31,9 +32,12 @@ class MemoryLog:
         self.ends_at = 0
         self.asked_for_end = 0
         self.forgotten = False
+        self.fails_to_load: list[Exception] = []
 
     def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
         self.opened += 1
+        if self.fails_to_load:
+            raise self.fails_to_load.pop(0)
         for offset, write in enumerate(self.records):
             yield write.key, write.value, offset
 

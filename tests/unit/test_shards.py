@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -442,6 +443,44 @@ def test_a_shard_that_is_taken_away_tells_those_who_wait(lived: Live) -> None:
     shard.shard.end()
     assert shard.shard.join(IN_TIME_S)
     assert log.answers == {0: (KafkaErrorCode.NOT_COORDINATOR, 0)}
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The first words of each line, without numbers that vary."""
+    return [record.message.split(": loaded")[0] for record in caplog.records if record.levelno >= logging.INFO]
+
+
+def test_that_a_shard_is_not_served_is_said_once_and_once_that_it_is(
+    lived: Live, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    log.errors = [ShardError("nobody knows")]
+    log.fails_to_load = [ShardError("nobody knows"), ShardError("nobody knows"), ShardError("nobody may know")]
+    shard.put(raw(0))
+    until(lambda: 0 in log.answers)
+    again = "shard 0 is served again when it could be loaded"
+    assert said(caplog) == [
+        "serving shard 0",
+        f"nobody knows; {again}",
+        f"nobody may know; {again}",
+        "serving shard 0",
+    ]
+    assert shard.shard.spoken_of
+
+
+def test_nothing_is_said_of_a_shard_that_is_given_away_before_it_was_served(
+    lived: Live, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    log = MemoryLog()
+    log.fails_to_load = [FencedError("somebody else serves it")]
+    shard = lived(log)
+    assert shard.fenced.wait(IN_TIME_S)
+    assert said(caplog) == []
+    assert not shard.shard.spoken_of
 
 
 class TestInbox:
