@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
+from airflow_provider.coordinator.desk import MadeOf, Untaken
 from airflow_provider.coordinator.events import Effects, Event, JobsRead, Reply, RequestArrived, TimerFired, ToBridge
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
@@ -21,6 +22,7 @@ HELD = MemberId("held")
 SILENT = MemberId("silent")
 """A member whose heartbeats change nothing and are held for ever."""
 HEARTBEAT_MS = 1_000
+SESSION_MS = 10_000
 
 
 @dataclass
@@ -38,6 +40,10 @@ class EchoMachine:
         self._held: list[Reply] = []
         self._timer_at_ms: int | None = None
 
+    @property
+    def session_ms(self) -> int:
+        return SESSION_MS
+
     def replay(self, record: Record) -> None:
         if not isinstance(record.value, ConnectWorkerGroupMetadataValue):
             return  # of a real machine, which has served the shard before
@@ -47,6 +53,11 @@ class EchoMachine:
 
     def has_members(self, group_id: str) -> bool:
         return group_id in self.groups and bool(self.groups[group_id].members)
+
+    def made_of(self, group_id: str) -> MadeOf:
+        return MadeOf(frozenset(), NO_TASKS)
+
+    def keep_target(self, group_id: str, untaken: Untaken) -> None: ...
 
     def claims(self, group_id: str) -> Tasks:
         return NO_TASKS

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from airflow_provider.bridge.bridge import Bridge, why_lost
-from airflow_provider.coordinator.events import BridgeAsks, BridgeLost, ToBridge
+from airflow_provider.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.group.shared import shared_topics, shared_transport
 from airflow_provider.kafka.clock import now_ms
@@ -18,7 +18,8 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.bridge import BRIDGE, bridge_url
 from airflow_provider.protocol.model import Epoch, Tasks
-from airflow_provider.shards.bridges import PutWord
+from airflow_provider.shards.bridges import BridgeWord, PutWord
+from airflow_provider.shards.trouble import Trouble
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.rights import WORKER
 
@@ -55,6 +56,7 @@ class KafkaBridges:
         self._loop = OwnLoop("cospark-bridges")
         self._groups: dict[str, _Open] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._troubles: dict[str, Trouble] = {}
 
     # ---- any thread
 
@@ -103,7 +105,8 @@ class KafkaBridges:
             log.exception("group %s: its bridge ends, for a fault of this program", group)
             why = f"a fault of this program: {type(bug).__name__}: {bug}"
         if why:
-            log.warning("group %s has no bridge to the classic protocol: %s", group, why)
+            if self._troubles.setdefault(group, Trouble()).is_news(why):
+                log.warning("group %s has no bridge to the classic protocol: %s; trying again", group, why)
             await asyncio.sleep(_REST_S)
         if self._groups.get(group) is opened:
             del self._groups[group]
@@ -123,8 +126,13 @@ class KafkaBridges:
             shared_transport(self._settings) as transport,
             shared_topics(self._settings, group, WORKER) as topics,
         ):
-            opened.bridge = Bridge(settings, transport, topics, claims, opened.put)
+            opened.bridge = Bridge(settings, transport, topics, claims, lambda word: self._say(group, word, opened.put))
             return why_lost(await opened.bridge.run())
+
+    def _say(self, group: str, word: BridgeWord, put: PutWord) -> None:
+        if isinstance(word, BridgeSaid) and (trouble := self._troubles.pop(group, None)) is not None:
+            log.info("group %s has a bridge to the classic protocol again, after %.1f s", group, trouble.over())
+        put(word)
 
     async def _close(self, group: str) -> None:
         opened = self._groups.pop(group, None)

@@ -54,6 +54,8 @@ def _compute_here(turn: Turn, desk: Desk, name: str) -> None:
     if assignor is None:
         desk.stuck = f"most workers ask for the server side assignor {name!r}, which this coordinator does not have"
         return
+    if _is_untaken(desk):
+        return
     desk.stuck = None
     wall_ms = turn.now_ms + turn.wall_ahead_ms
     max_delay_ms = state.configuration.scheduled_rebalance_max_delay_ms
@@ -80,9 +82,17 @@ def set_due_timer(turn: Turn, desk: Desk) -> None:
 def on_due_timer(turn: Turn, desk: Desk) -> None:
     """Another assignment is due, though nothing has changed. If something has, one is under way already."""
     state = desk.state
-    if state.members and state.epoch <= state.target.epoch:
+    if state.members and state.epoch <= state.target.epoch and not _is_untaken(desk):
         turn.begin_epoch(desk)
         ensure_target(turn, desk)
+
+
+def _is_untaken(desk: Desk) -> bool:
+    """Whether what an assignor would make of the group here has turned out to be more than a topic takes."""
+    if desk.untaken is None or desk.untaken.made_of != desk.made_of:
+        return False
+    desk.stuck = desk.untaken.why
+    return True
 
 
 def _asked_for(desk: Desk) -> str | None:

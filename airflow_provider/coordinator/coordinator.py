@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from airflow_provider.coordinator import answering, bridging, computing, configuring, members, validation
-from airflow_provider.coordinator.desk import Desk
+from airflow_provider.coordinator.desk import Desk, MadeOf, Untaken
 from airflow_provider.coordinator.events import (
     BridgeLost,
     BridgeSaid,
@@ -72,6 +72,10 @@ class Coordinator:
         self._timers = Timers()
 
     @property
+    def session_ms(self) -> int:
+        return self.settings.session_timeout_ms
+
+    @property
     def groups(self) -> Mapping[str, GroupState]:
         """Those that have records, to be looked at."""
         return {group_id: desk.state for group_id, desk in self._desks.items() if desk.state.is_recorded}
@@ -81,9 +85,17 @@ class Coordinator:
         return desk is not None and bool(desk.state.members)
 
     def stuck(self, group_id: str) -> str | None:
-        """Why nobody can compute the group's next target; None: that is not so."""
+        """Why there is no target for the group's epoch; None: there is, or will be."""
         desk = self._desks.get(group_id)
         return None if desk is None else desk.stuck
+
+    def made_of(self, group_id: str) -> MadeOf:
+        """What a target of the group would be made of."""
+        return self._desk(group_id).made_of
+
+    def keep_target(self, group_id: str, untaken: Untaken) -> None:
+        """Have a group go on with the target that it has, as no topic takes the next one. Before :meth:`loaded`."""
+        self._desk(group_id).untaken = untaken
 
     def claims(self, group_id: str) -> Tasks:
         """All that anybody in the group may run: what its bridge owns, if it begins now."""
@@ -100,11 +112,7 @@ class Coordinator:
 
         :raises RemoteProtocolError: its value makes no sense
         """
-        group_id = record.key.group_id
-        desk = self._desks.get(group_id)
-        if desk is None:
-            desk = self._desks[group_id] = Desk(GroupState(group_id))
-        desk.state.apply(record)
+        self._desk(record.key.group_id).state.apply(record)
 
     def loaded(self, now_ms: int) -> Effects:
         """Begin to coordinate: all records are replayed, and every member gets a fresh session."""
@@ -150,6 +158,13 @@ class Coordinator:
 
     def _turn(self, now_ms: int) -> Turn:
         return Turn(self.settings, self._desks, self._timers, now_ms, self._wall_ahead_ms)
+
+    def _desk(self, group_id: str) -> Desk:
+        """That of this group, which may be a new one."""
+        desk = self._desks.get(group_id)
+        if desk is None:
+            desk = self._desks[group_id] = Desk(GroupState(group_id))
+        return desk
 
     def _request(self, turn: Turn, event: RequestArrived) -> None:
         body = event.body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from airflow_provider.coordinator.events import BridgeSaid, RequestId
 from airflow_provider.coordinator.installing import Prepared
@@ -37,6 +38,23 @@ class Computing:
     prepared: Prepared | None = None
 
 
+class MadeOf(NamedTuple):
+    """What a target depends on, beside the time."""
+
+    members: frozenset[MemberId]
+    configured: Tasks
+
+
+class Untaken(NamedTuple):
+    """A target that no topic takes. To compute it again brings nothing until it is made of something else.
+
+    :param why: for people
+    """
+
+    made_of: MadeOf
+    why: str
+
+
 @dataclass(slots=True)
 class Desk:
     """One group, as it is worked on.
@@ -48,7 +66,8 @@ class Desk:
     :param last_computed: who has computed the last one
     :param failed: who was chosen for the next target and did not hand one in that is valid
     :param last_said: what former members have said of themselves that had something by the last target
-    :param stuck: why nobody can be chosen
+    :param stuck: why there is no target for the group's epoch
+    :param untaken: which one an assignor that is run here need not compute again
     :param replaced: former members whose instance ids others have now, as long as they hold something
     :param bridge: what the group's bridge has said last, where groups have one; None: it is not in the classic group
     :param given_in: in which epoch classic workers gave the bridge what no target has yet that was made since: by an
@@ -65,6 +84,7 @@ class Desk:
     failed: set[MemberId] = field(default_factory=set)
     last_said: dict[MemberId, Member] = field(default_factory=dict)
     stuck: str | None = None
+    untaken: Untaken | None = None
     replaced: set[MemberId] = field(default_factory=set)
     bridge: BridgeSaid | None = None
     given_in: dict[TaskId, Epoch] = field(default_factory=dict)
@@ -74,6 +94,10 @@ class Desk:
     def to_run(self) -> Tasks:
         """What is configured, as far as it is known."""
         return self.state.configured if self.unrecorded is None else self.unrecorded
+
+    @property
+    def made_of(self) -> MadeOf:
+        return MadeOf(frozenset(self.state.members), self.state.configured)
 
     def forget(self, member_id: MemberId) -> None:
         """It is no member any more."""

@@ -68,6 +68,7 @@ class KafkaChannel:
             written.add_done_callback(self._unwritten.discard)
             return await asyncio.wait_for(answered, timeout_s)
         except (TimeoutError, asyncio.TimeoutError):
+            self._requests.doubt()
             raise NoReplyError(
                 f"no coordinator replied within {timeout_s:.3g} s; if none runs, start one: cospark coordinator"
             ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from airflow_provider.shards.requests import Write
 from airflow_provider.topics.errors import TopicError
 
 
@@ -24,4 +25,10 @@ class StalledError(ShardError):
 class OversizedError(ShardError):
     """A record or a reply is larger than its topic takes. Nothing of the transaction has had an effect; and to try the
     same again would keep the shard from all its groups.
+
+    :ivar write: which record; None: not known
     """
+
+    def __init__(self, message: str, write: Write | None = None) -> None:
+        super().__init__(message)
+        self.write = write

@@ -18,6 +18,7 @@ from airflow_provider.ledger.progress import configured
 from airflow_provider.protocol.model import Tasks
 from airflow_provider.shards.classic import Seen, look_at
 from airflow_provider.shards.resting import Resting
+from airflow_provider.shards.trouble import Trouble
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.followed import FollowedTopics
 
@@ -112,7 +113,7 @@ class _Follower:
             put(self._group, self._tasks)
 
     async def _run(self) -> None:
-        resting = Resting(_FIRST_REST_S, now_ms)
+        resting, trouble = Resting(_FIRST_REST_S, now_ms), Trouble()
         while True:
             resting.begin()
             topics = FollowedTopics(self._settings, self._group)
@@ -120,18 +121,21 @@ class _Follower:
                 topics.attach()
                 await topics.catch_up()
                 resting.is_well()
+                after_s = trouble.over()
+                if after_s is not None:
+                    log.info("what group %r has to do is known again, after %.1f s", self._group, after_s)
                 await self._watch(topics)
             except NoTopicError as wrong:  # until its first worker has made them
                 rest_s = resting.fault()
                 log.debug("group %r has nothing to do yet: %s", self._group, wrong)
             except TopicError as wrong:
                 rest_s = resting.fault()
-                log.warning(
-                    "what group %r has to do is not known: %s; looking again in %.0f s", self._group, wrong, rest_s
-                )
-            except Exception:
+                if trouble.is_news(str(wrong)):
+                    log.warning("what group %r has to do is not known: %s; looking until it is", self._group, wrong)
+            except Exception as fault:
                 rest_s = resting.fault()
-                log.exception("what group %r has to do is not known; looking again in %.0f s", self._group, rest_s)
+                if trouble.is_news(repr(fault)):
+                    log.exception("what group %r has to do is not known; looking until it is", self._group)
             finally:
                 await topics.aclose()
             await asyncio.sleep(rest_s)

@@ -46,7 +46,7 @@ class Joining:
         """Whether it waits from now on."""
         if self._crossing is not None:
             # Whoever looked would find the bridge itself in the classic group, and refuse the joiner.
-            look = None if self._crossing.is_open(event.body, now_ms) else self._crossing.open
+            look: Look | None = None if self._crossing.is_open(event.body, now_ms) else self._crossing.open
         else:
             look = self._look if self._begins_a_group(event.body) else None
         if look is not None:
@@ -72,8 +72,7 @@ class Joining:
             self._crossing.open(word.group_id)
 
     def _begins_a_group(self, body: RequestBody) -> bool:
-        joins = isinstance(body, ConnectGroupHeartbeatRequest) and body.member_epoch == JOINING
-        return joins and not self._machine.has_members(body.group_id)
+        return joins(body) and not self._machine.has_members(body.group_id)
 
     def _wait(self, event: RequestArrived, look: Look) -> None:
         group = event.body.group_id
@@ -89,3 +88,8 @@ class Joining:
                 yield replace(event, now_ms=now_ms)
             else:
                 self._refuse(event.request, error, message)
+
+
+def joins(body: RequestBody) -> bool:
+    """Whether somebody who is in no group asks to be in one."""
+    return isinstance(body, ConnectGroupHeartbeatRequest) and body.member_epoch == JOINING

@@ -26,21 +26,34 @@ class KafkaShardLog:
 
     :param admin: asks for ends; not on a connection that fetches, where a question waits behind the fetch
     :param group: the metadata of the consumer group, as the consumer knows it now
+    :param renewed: whether the topic of records is another one than this process has known before
+    :ivar forgotten: whether there were records that are gone; known when it is loaded
     """
 
     def __init__(
-        self, config: Mapping[str, Any], shard: int, *, admin: AdminClient, group: Callable[[], object]
+        self,
+        config: Mapping[str, Any],
+        shard: int,
+        *,
+        admin: AdminClient,
+        group: Callable[[], object],
+        renewed: bool,
     ) -> None:
         self._config = config
         self._shard = shard
         self._admin = admin
         self._group = group
+        self._renewed = renewed
+        self.forgotten = False
         self._given_up = threading.Event()
         self._producer = ShardProducer(config, shard)
 
     def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
         self._producer.begin()
-        yield from read_records(self._config, self._shard, given_up=self._given_up.is_set)
+        end = yield from read_records(self._config, self._shard, given_up=self._given_up.is_set)
+        recorded_to = end or read_handled(self._config, self._shard).recorded_to
+        self.forgotten = recorded_to > end or (self._renewed and not end)
+        self._producer.go_on(end, recorded_to)
 
     def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
         try:
@@ -50,7 +63,7 @@ class KafkaShardLog:
             raise
 
     def handled_to(self) -> int:
-        return read_handled(self._config, self._shard)
+        return read_handled(self._config, self._shard).to
 
     def end(self) -> int:
         why = "no broker answers"

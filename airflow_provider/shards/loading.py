@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -19,10 +19,23 @@ _ANSWER_S: Final = 5.0
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 
 
-def read_records(
-    config: Mapping[str, Any], shard: int, *, given_up: Callable[[], bool]
-) -> Iterator[tuple[bytes | None, bytes | None, int]]:
-    """Key, value and offset of all that is committed in a shard's partition, from its beginning to its present end.
+Records = Generator[tuple[bytes | None, bytes | None, int], None, int]
+"""Key, value and offset of each; returns where they end."""
+
+
+class Handled(NamedTuple):
+    """What the last transaction that has handled requests says of them.
+
+    :param to: the offset of the first request that no committed transaction has handled
+    :param recorded_to: where the records ended at least
+    """
+
+    to: int
+    recorded_to: int
+
+
+def read_records(config: Mapping[str, Any], shard: int, *, given_up: Callable[[], bool]) -> Records:
+    """All that is committed in a shard's partition, from its beginning to its present end.
 
     Once the shard's producer has begun, nothing can come behind that but what it writes itself.
 
@@ -32,17 +45,15 @@ def read_records(
     # Asked for by librdkafka, which asks who coordinates it. There is no subscription and no commit.
     consumer = _consumer(config, "cospark-shard-reader")
     try:
-        yield from _up_to_the_end(consumer, shard, given_up)
+        return (yield from _up_to_the_end(consumer, shard, given_up))
     except KafkaException as failed:
         raise ShardError(f"the records of shard {shard} can't be read: {failed.args[0].str()}") from failed
     finally:
         consumer.close()
 
 
-def read_handled(config: Mapping[str, Any], shard: int) -> int:
-    """The offset of the first request that no committed transaction has handled.
-
-    Asked by a client that lives for this question only. An admin client that did not get its answer in time, because
+def read_handled(config: Mapping[str, Any], shard: int) -> Handled:
+    """Asked by a client that lives for this question only. An admin client that did not get its answer in time, because
     no broker was there, gets none afterwards either, or ends the process (librdkafka 2.16).
 
     :raises ShardError: it is not known
@@ -56,7 +67,8 @@ def read_handled(config: Mapping[str, Any], shard: int) -> int:
         consumer.close()
     if committed.error is not None:
         raise ShardError(f"how far shard {shard} is handled is not known: {committed.error.str()}")
-    return max(0, int(committed.offset))
+    noted = committed.metadata or ""
+    return Handled(max(0, int(committed.offset)), int(noted) if noted.isdecimal() else 0)
 
 
 def _consumer(config: Mapping[str, Any], group_id: str) -> Consumer:
@@ -74,9 +86,7 @@ def _consumer(config: Mapping[str, Any], group_id: str) -> Consumer:
     )
 
 
-def _up_to_the_end(
-    consumer: Consumer, shard: int, given_up: Callable[[], bool]
-) -> Iterator[tuple[bytes | None, bytes | None, int]]:
+def _up_to_the_end(consumer: Consumer, shard: int, given_up: Callable[[], bool]) -> Records:
     partition = TopicPartition(RECORDS_TOPIC, shard, 0)
     # A broker that has just become the leader may not know yet how far the partition goes. To this question it says so.
     _, end = consumer.get_watermark_offsets(partition, timeout=_ANSWER_S)
@@ -90,7 +100,7 @@ def _up_to_the_end(
                 yield message.key(), message.value(), _offset(message)
             elif error.code() == _END:
                 if _offset(message) >= end:
-                    return
+                    return _offset(message)
             elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED and not error.retriable():
                 raise KafkaException(error)
         if messages:

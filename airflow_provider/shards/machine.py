@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from airflow_provider.coordinator.desk import MadeOf, Untaken
 from airflow_provider.coordinator.events import Effects, Event, ToBridge
 from airflow_provider.declarative.wire.records import Record
 from airflow_provider.protocol.model import Tasks
@@ -14,7 +15,17 @@ from airflow_provider.shards.requests import Write
 class Machine(Protocol):
     """Of one shard (:class:`airflow_provider.coordinator.coordinator.Coordinator`)."""
 
+    @property
+    def session_ms(self) -> int:
+        """What its members are granted if people have set nothing else."""
+
     def has_members(self, group_id: str) -> bool: ...
+
+    def made_of(self, group_id: str) -> MadeOf:
+        """What a target of the group would be made of."""
+
+    def keep_target(self, group_id: str, untaken: Untaken) -> None:
+        """Have a group go on with the target that it has, as no topic takes the next one. Before it is loaded."""
 
     def claims(self, group_id: str) -> Tasks: ...
 
@@ -32,6 +43,10 @@ class Machine(Protocol):
 
 class ShardLog(Protocol):
     """What lies in Kafka of one shard. Blocks."""
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether there were records that are gone. Known when it is loaded."""
 
     def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
         """Fence whoever has written before, then the key, the value and the offset of each record.

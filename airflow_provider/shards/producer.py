@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from airflow_provider.declarative.sharding import REQUESTS_TOPIC
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.shards.errors import AbortedError, FencedError, OversizedError, ShardError
@@ -81,7 +81,10 @@ class ShardProducer:
         self._shard = shard
         self._user = principal_of(config)
         self._given_up = threading.Event()
-        self._oversized: str | None = None
+        self._oversized: OversizedError | None = None
+        self._next_record = 0
+        self._recorded_to = 0
+        self._overwrites = False
         self._caller = _Caller(f"cospark-shard-{shard}-producer")
         self._producer = make_client(
             Producer,
@@ -111,6 +114,14 @@ class ShardProducer:
         """
         self._persist(lambda: self._producer.init_transactions(_CALL_S))
 
+    def go_on(self, end: int, recorded_to: int) -> None:
+        """Write behind the records that there are.
+
+        :param end: where they end
+        :param recorded_to: where they once ended: noted with each request that is handled, until there are others
+        """
+        self._next_record, self._recorded_to = end, recorded_to
+
     def commit(self, writes: Sequence[Write], next_offset: int | None, group: object) -> None:
         """Write all of this and have the requests before ``next_offset`` handled, in one transaction.
 
@@ -121,22 +132,25 @@ class ShardProducer:
         :raises FencedError: somebody else serves the shard; nothing of it has an effect
         :raises OversizedError: a topic does not take a record of this size; nothing of it has an effect
         :raises AbortedError: nothing of it has an effect
-        :raises ShardError: whether it has an effect is not known
+        :raises ShardError: the records that it would follow are gone, and nothing of it has an effect; or whether it
+            has one is not known
         """
         self._producer.begin_transaction()
-        self._oversized = None
+        self._oversized, self._overwrites = None, False
         try:
             if next_offset is not None:
-                offsets = [TopicPartition(REQUESTS_TOPIC, self._shard, next_offset)]
+                offsets = [TopicPartition(REQUESTS_TOPIC, self._shard, next_offset, metadata=str(self._recorded_to))]
                 self._persist(lambda: self._producer.send_offsets_to_transaction(offsets, group, _CALL_S))
             for write in writes:
                 self._produce(write)
+            if any(write.topic == RECORDS_TOPIC for write in writes):
+                self._see_where_they_went()
             self._persist(lambda: self._producer.commit_transaction(_CALL_S))
         except KafkaException as failed:
             error = failed.args[0]
             if self._oversized is not None:
                 self._abort()
-                raise OversizedError(self._oversized) from failed
+                raise self._oversized from failed
             if not error.txn_requires_abort():
                 raise ShardError(f"writing for shard {self._shard} failed: {error.str()}") from failed
             self._abort()
@@ -159,14 +173,29 @@ class ShardProducer:
         except KafkaException as failed:
             raise ShardError(f"aborting a transaction of shard {self._shard} failed: {failed}") from failed
 
+    def _see_where_they_went(self) -> None:
+        """What follows records that are gone would be taken for all that there is.
+
+        :raises ShardError: it does; nothing of it has an effect
+        """
+        self._persist(lambda: self._producer.flush(_CALL_S))
+        if self._overwrites:
+            self._abort()
+            raise ShardError(
+                f"the records of shard {self._shard} are gone: the topic {RECORDS_TOPIC!r} was deleted and made anew"
+            )
+
     def _produce(self, write: Write) -> None:
-        def delivered(error: KafkaError | None, _message: Message) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
             """A broker's limit counts after compression, librdkafka's before."""
+            if error is None and write.topic == RECORDS_TOPIC:
+                self._stored_at(message.offset() or 0)
             if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                self._oversized = (
+                self._oversized = OversizedError(
                     f"{len(write.value or b'')} bytes are more than the topic {write.topic!r} takes in one record"
                     f" (its max.message.bytes, or {LARGEST_VALUE} before compression): make the group of shard"
-                    f" {self._shard} with so many workers and tasks smaller, or raise the limit of the topic"
+                    f" {self._shard} with so many workers and tasks smaller, or raise the limit of the topic",
+                    write,
                 )
 
         while True:
@@ -178,6 +207,10 @@ class ShardProducer:
                 raise
             except BufferError:  # more than librdkafka keeps at a time
                 self._producer.poll(_ROOM_S)
+
+    def _stored_at(self, offset: int) -> None:
+        self._overwrites |= offset < self._next_record
+        self._next_record = self._recorded_to = offset + 1
 
     def _persist(self, call: Callable[[], Any]) -> None:
         """Try again what may be tried again, but not longer than a transaction may last.

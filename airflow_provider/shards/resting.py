@@ -15,14 +15,12 @@ class Resting:
 
     :param first_s: after the first one
     :param now_ms: a clock
-    :ivar for_s: how long to rest now
     """
 
     def __init__(self, first_s: float, now_ms: Callable[[], int]) -> None:
         self._first_s = first_s
         self._now_ms = now_ms
         self._began_ms = now_ms()
-        self.for_s = first_s
         self._next_s = first_s
 
     def begin(self) -> None:
@@ -40,5 +38,5 @@ class Resting:
         """
         if self._now_ms() - self._began_ms > _GOOD_MS:
             self.is_well()
-        self.for_s, self._next_s = self._next_s, min(2 * self._next_s, _LONGEST_S)
-        return self.for_s
+        rest_s, self._next_s = self._next_s, min(2 * self._next_s, _LONGEST_S)
+        return rest_s

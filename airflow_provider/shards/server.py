@@ -7,6 +7,7 @@ import contextlib
 import logging
 import queue
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -14,7 +15,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider.declarative.sharding import REQUESTS_TOPIC
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.shards.bridges import Bridges
@@ -27,7 +28,9 @@ from airflow_provider.shards.requests import RawRequest
 from airflow_provider.shards.resting import Resting
 from airflow_provider.shards.settings import COORDINATORS, DEFAULT_LAYOUT, Layout
 from airflow_provider.shards.shard import Shard
+from airflow_provider.shards.topic_watch import TopicWatch
 from airflow_provider.shards.topics import ShardTopics
+from airflow_provider.shards.trouble import Trouble
 from airflow_provider.topics.client_errors import UNKNOWN_TOPIC, tell
 from airflow_provider.topics.errors import RefusedError, RightsError, TopicError
 from airflow_provider.topics.librdkafka import COMMON, make_client
@@ -43,6 +46,8 @@ _PREPARE_S: Final = 30.0
 _REVOKED_S: Final = 10.0
 """So long, at most, others wait for a shard whose thread does not end."""
 _FIRST_REST_S: Final = 1.0
+_STEADY_S: Final = 10.0
+"""Who has been given no shard by then is well all the same."""
 _FENCED_REST_S: Final = 3.0
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 _DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
@@ -79,6 +84,8 @@ class ShardServer:
         self._make = make
         self._layout = make
         self._outage = Outage(settings.bootstrap_servers)
+        self._watch = TopicWatch(self._outage)
+        self._trouble = Trouble()
         self._shards: dict[int, Shard] = {}
         self._paused: set[int] = set()
         self._loaded: set[int] = set()
@@ -119,10 +126,12 @@ class ShardServer:
                 self._serve()
             except TopicError as wrong:
                 self.problem = wrong
-                log.warning("no shards are served: %s; trying again in %.0f s", wrong, resting.fault())
-            except Exception:
-                log.exception("no shards are served; trying again in %.0f s", resting.fault())
-            self._closing.wait(resting.for_s)
+                if self._trouble.is_news(str(wrong)):
+                    log.warning("no shards are served: %s; trying again until some can be", wrong)
+            except Exception as fault:
+                if self._trouble.is_news(repr(fault)):
+                    log.exception("no shards are served; trying again until some can be")
+            self._closing.wait(resting.fault())
         self._jobs.close()
 
     def _prepare(self) -> None:
@@ -130,27 +139,37 @@ class ShardServer:
         topics = ShardTopics(self._config, self._outage)
         self._layout = asyncio.run(topics.prepare_shards(timeout_s=_PREPARE_S, make=self._make))
         self.problem = None
+        self._watch.begin()
 
     def _serve(self) -> None:
         """Until this is closed.
 
         :raises TopicError: it can't go on
         """
-        self._admin = make_client(AdminClient, {**self._config, **COMMON})
+        self._admin = admin = make_client(AdminClient, {**self._config, **COMMON})
         when_connected, self._when_connected = self._when_connected, None
         if when_connected is not None:
-            when_connected(self._admin)
-        consumer = make_client(Consumer, self._consumer_config())
+            when_connected(admin)
+        consumer, steady_at = make_client(Consumer, self._consumer_config()), time.monotonic() + _STEADY_S
         try:
             consumer.subscribe([REQUESTS_TOPIC], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
             while not self._closing.is_set():
                 self._turn(consumer)
+                self._watch.look(admin)
+                if self._shards or time.monotonic() > steady_at:
+                    self._is_well()
         except KafkaException as failed:
             raise ShardError(f"the requests can't be read: {failed.args[0].str()}") from failed
         finally:
             with contextlib.suppress(KafkaException, RuntimeError):
                 consumer.close()
             self._drop(list(self._shards))
+
+    def _is_well(self) -> None:
+        """It may be that others have all the shards."""
+        after_s = self._trouble.over()
+        if after_s is not None:
+            log.info("shards can be served again, after %.1f s", after_s)
 
     def _turn(self, consumer: Consumer) -> None:
         first = consumer.poll(_POLL_S)
@@ -215,7 +234,13 @@ class ShardServer:
             number,
             self._layout,
             machine=self._machine,
-            open_log=lambda: KafkaShardLog(config, number, admin=admin, group=lambda: self._group),
+            open_log=lambda: KafkaShardLog(
+                config,
+                number,
+                admin=admin,
+                group=lambda: self._group,
+                renewed=self._watch.was_renewed(RECORDS_TOPIC),
+            ),
             now_ms=now_ms,
             when_loaded=lambda: self._orders.put(lambda _: self._ready(shard)),
             when_fenced=lambda: self._orders.put(lambda consumer: self._fenced(consumer, shard)),
@@ -267,10 +292,10 @@ class ShardServer:
             self._paused.discard(shard.shard)
             shard.end()
         for shard in ending:
-            if shard.join(_REVOKED_S):
+            if not shard.join(_REVOKED_S):
+                log.warning("the thread of shard %d, which is to end, has not ended yet", shard.shard)
+            if shard.spoken_of:
                 log.info("shard %d is served here no more", shard.shard)
-            else:
-                log.warning("shard %d is served here no more, and its thread has not ended yet", shard.shard)
             self._jobs.follow(shard.shard, frozenset(), shard.inbox.put_jobs)  # its thread may just have told others
 
     def _consumer_config(self) -> dict[str, Any]:

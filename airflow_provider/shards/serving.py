@@ -8,6 +8,8 @@ from typing import Final
 
 from airflow_provider.coordinator.events import Effects, Event, JobsRead, RequestArrived, RequestId, TimerFired
 from airflow_provider.declarative.sharding import RECORDS_TOPIC
+from airflow_provider.declarative.wire.alter_configs import ConnectGroupAlterConfigsRequest
+from airflow_provider.declarative.wire.apis import RequestBody
 from airflow_provider.declarative.wire.errors import MalformedMessageError
 from airflow_provider.declarative.wire.records import decode_record, encode_record
 from airflow_provider.ledger.topic_view import Unreadable
@@ -19,9 +21,10 @@ from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import AbortedError, OversizedError, ShardError
 from airflow_provider.shards.held import FAILED, Held
-from airflow_provider.shards.joining import Joining, Look
+from airflow_provider.shards.joining import Joining, Look, joins
 from airflow_provider.shards.machine import Machine, ShardLog
 from airflow_provider.shards.order import Order
+from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.requests import Asked, RawRequest, Refused, Sender, Unanswerable, Write, read_request
 from airflow_provider.shards.settings import Layout
 from airflow_provider.topics.complaints import Complaints
@@ -33,6 +36,11 @@ _TRIES: Final = 5
 changed meanwhile, that is likely to help.
 """
 
+_CLOSED: Final = (
+    f"the records of this group are gone, as the topic {RECORDS_TOPIC!r} was deleted, or lost by the brokers: who was"
+    " in the group may run its tasks for a session, and nobody can join until then"
+)
+
 Clock = Callable[[], int]
 JobsOf = dict[str, Tasks]
 
@@ -43,7 +51,7 @@ class Serving:
     :param held: requests that another one before it has not answered
     :param faulty: the offsets of requests that the machine could not handle, or whose outcome no topic takes: they are
         answered without it
-    :param oversized: what is configured in groups for which the same is true: they keep what they had
+    :param oversized: for which jobs and targets the same is true
     :param look: before anybody joins a group that nobody is in: it may have members that coordinate themselves over
         Kafka's own coordinator, and run the same tasks. None: nobody looks
     :param crossing: to those of its groups that also have classic workers, where there may be any
@@ -58,7 +66,7 @@ class Serving:
         *,
         held: Held,
         faulty: set[int],
-        oversized: JobsOf,
+        oversized: Oversized,
         now_ms: Clock,
         look: Look | None = None,
         crossing: Crossing | None = None,
@@ -73,6 +81,7 @@ class Serving:
         self._now_ms = now_ms
         self._crossing = crossing
         self._joining = Joining(machine, look=look, crossing=crossing, refuse=self._refuse)
+        self._closed_until_ms = 0
         self._order = Order()
         self._groups: set[str] = set()
         self._writes: list[Write] = []
@@ -110,17 +119,35 @@ class Serving:
             except MalformedMessageError as wrong:
                 complaints.add(Unreadable(key=key, offset=offset, reason=str(wrong)))
         complaints.tell()
+        if self._log.forgotten:
+            self._close()
         self._writes += self._held.refuse_all(
             KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             "the coordinator has loaded the group anew: ask again",
             faulty=self._faulty,
         )
+        for group, untaken in self._oversized.targets():
+            self._machine.keep_target(group, untaken)
         self._apply(self._machine.loaded(self._now_ms()))
         self._note(groups)
-        self._commit()
+        self._commit_own()
         if self._crossing is not None:
             self._crossing.begin(self._groups)
         return count
+
+    def _close(self) -> None:
+        """Whoever still believes in what it was granted hears that it is no member, or stops by itself. Only then may
+        somebody else be given the same.
+        """
+        session_ms = self._machine.session_ms
+        self._closed_until_ms = self._now_ms() + session_ms
+        log.warning(
+            "shard %d: what was recorded of its groups is gone: the topic %r was deleted, or lost by the brokers. Their"
+            " workers stop their tasks, and join anew in %.0f s, when none can run what it was given before",
+            self._shard,
+            RECORDS_TOPIC,
+            session_ms / 1000,
+        )
 
     def handle(
         self,
@@ -155,9 +182,11 @@ class Serving:
             self._handled_to = requests[-1].offset + 1
         try:
             self._commit()
-        except OversizedError:
+        except OversizedError as failed:
+            if not (read or jobs or self._begun):
+                self._oversized.note_target(self._machine, failed)
             self._faulty |= read | self._begun
-            self._oversized.update(jobs)
+            self._oversized.note_jobs(jobs)
             self._held.forget(read)
             raise
         except ShardError:
@@ -172,7 +201,7 @@ class Serving:
         self.timer_at_ms = None
         now_ms = self._now_ms()
         self._apply(self._machine.handle_all([TimerFired(now_ms=now_ms)], now_ms))
-        self._commit()
+        self._commit_own()
 
     def hand_over(self) -> None:
         """Have those who wait for replies ask again: somebody else will serve them.
@@ -195,18 +224,14 @@ class Serving:
         now_ms: int,
     ) -> Iterator[Event]:
         for group, tasks in jobs.items():
-            if self._oversized.get(group) == tasks:
-                log.warning(
-                    "the %d tasks of group %r are too many for a record: it keeps what it had", len(tasks), group
-                )
-                continue
-            yield JobsRead(now_ms=now_ms, group_id=group, tasks=tasks)
+            if not self._oversized.has_jobs(group, tasks):
+                yield JobsRead(now_ms=now_ms, group_id=group, tasks=tasks)
         for one in seen:
             yield from self._joining.let_in(one, now_ms)
         for word in words:
             yield from self._joining.hear(word, now_ms)
         for raw in requests:
-            asked = self._ask(raw)
+            asked = self._ask(raw, now_ms)
             if asked is None:
                 continue
             self._held.add(raw.offset, asked.sender)
@@ -217,7 +242,8 @@ class Serving:
                 client_id=asked.header.client_id,
                 client_host=asked.header.client_host,
             )
-            if not self._joining.keeps(event, now_ms):
+            # In a closed shard who asks is in no group, and hears that.
+            if now_ms < self._closed_until_ms or not self._joining.keeps(event, now_ms):
                 yield event
 
     def _noted(self, events: Iterable[Event], read: set[int]) -> Iterator[Event]:
@@ -231,7 +257,7 @@ class Serving:
             yield event
         self._under_way = read
 
-    def _ask(self, raw: RawRequest) -> Asked | None:
+    def _ask(self, raw: RawRequest, now_ms: int) -> Asked | None:
         """What it asks of the machine; None: nothing, and it is answered if that can be."""
         asked = read_request(raw, shard=self._shard, layout=self._layout)
         if isinstance(asked, Unanswerable):
@@ -244,6 +270,8 @@ class Serving:
             )
         elif raw.offset in self._faulty:
             self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, FAILED))
+        elif now_ms < self._closed_until_ms and _makes_records(asked.body):
+            self._writes.append(asked.sender.refusal(KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _CLOSED))
         else:
             return asked
         return None
@@ -277,6 +305,14 @@ class Serving:
         if self._crossing is not None:
             self._crossing.tell(self._joining.groups)
 
+    def _commit_own(self) -> None:
+        """What nobody has asked for."""
+        try:
+            self._commit()
+        except OversizedError as failed:
+            self._oversized.note_target(self._machine, failed)
+            raise
+
     def _write(self) -> None:
         writes, self._writes = self._writes, []
         if not writes:
@@ -290,6 +326,11 @@ class Serving:
                 if not tries_left:
                     raise
                 log.info("%s; writing it again", aborted)
+
+
+def _makes_records(body: RequestBody) -> bool:
+    """Of a group that has none."""
+    return joins(body) or isinstance(body, ConnectGroupAlterConfigsRequest)
 
 
 def _small_enough(sender: Sender, reply: Write) -> Write:

@@ -14,9 +14,11 @@ from airflow_provider.shards.held import Held
 from airflow_provider.shards.inbox import Inbox
 from airflow_provider.shards.joining import Look
 from airflow_provider.shards.machine import Machine, ShardLog
+from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.resting import Resting
-from airflow_provider.shards.serving import Clock, JobsOf, Serving
+from airflow_provider.shards.serving import Clock, Serving
 from airflow_provider.shards.settings import Layout
+from airflow_provider.shards.trouble import Trouble
 from airflow_provider.topics.errors import TopicError
 
 log: Final = logging.getLogger(__name__)
@@ -43,6 +45,7 @@ class Shard:
     :param look: has :meth:`Inbox.put_seen` called with what there is of a group in the classic protocol; None: nobody
         looks
     :param bridges: of its groups, where they have any: then nobody need look
+    :ivar spoken_of: whether the log has it that this shard is here
     """
 
     def __init__(
@@ -72,13 +75,15 @@ class Shard:
         self._bridges = bridges
         self._held = Held()
         self._faulty: set[int] = set()
-        self._oversized: JobsOf = {}
+        self._oversized = Oversized()
         self._log: ShardLog | None = None
         self._turn_at_ms = now_ms()
         self._known: frozenset[str] = frozenset()
         self._read_to = -1
         self._certain = True
         self._end = (-1, 0)
+        self._trouble = Trouble()
+        self.spoken_of = False
         self._thread = threading.Thread(target=self._run, name=f"cospark-shard-{shard}", daemon=True)
 
     def start(self) -> None:
@@ -103,19 +108,24 @@ class Shard:
             try:
                 self._serve()
             except FencedError as fenced:
-                log.info("%s", fenced)
+                log.log(logging.INFO if self.spoken_of else logging.DEBUG, "%s", fenced)
+                self.spoken_of = False
                 self._when_fenced()
                 return
             except TopicError as wrong:
                 if self.inbox.ended:  # nobody hears that the shard was given away; they find out
-                    log.info("%s", wrong)
+                    log.debug("%s", wrong)
                     return
-                log.warning("%s; loading shard %d again in %.1f s", wrong, self.shard, resting.fault())
-            except Exception:
-                log.exception("shard %d could not be served; loading it again in %.1f s", self.shard, resting.fault())
+                if self._trouble.is_news(str(wrong)):
+                    log.warning("%s; shard %d is served again when it could be loaded", wrong, self.shard)
+                self.spoken_of = True
+            except Exception as fault:
+                if self._trouble.is_news(repr(fault)):
+                    log.exception("shard %d could not be served; it is when it could be loaded again", self.shard)
+                self.spoken_of = True
             if self.inbox.ended:
                 return
-            self.inbox.rest(resting.for_s)
+            self.inbox.rest(resting.fault())
 
     def _serve(self) -> None:
         """Until this ends.
@@ -146,6 +156,8 @@ class Shard:
             if len(self.inbox):  # an earlier transaction may have had its effect, or another coordinator handled them
                 self.inbox.pass_over(shard_log.handled_to())
             log.info("serving shard %d: loaded %d records in %d ms", self.shard, count, self._now_ms() - began_ms)
+            self._trouble.over()
+            self.spoken_of = True
             self._turn_at_ms = self._now_ms()
             self._known = frozenset()  # what the machine was told of them before, it has forgotten
             self._tell(serving)

@@ -32,6 +32,8 @@ _BATCH: Final = 1_000
 _OPEN_S: Final = 10.0
 APPEAR_S: Final = 30.0
 _LOOK_S: Final = 0.1
+_LOOK_AGAIN_S: Final = 1.0
+_AGAIN_ANSWER_S: Final = 1.0
 _FLUSH_S: Final = 1.0
 _DELIVERY_TIMEOUT_MS: Final = 5_000
 """A request that is older has been asked again by then; written late it would only be in the way."""
@@ -92,6 +94,9 @@ class WorkerRequests:
         self._reader: Final = uuid.uuid4().hex
         self._shards = 0
         self._reply_partition = 0
+        self._doubtful: Final = threading.Event()
+        self._look_at = 0.0
+        self._missing: str | None = None
         self._closing: Final = threading.Event()
         ours = {**COMMON, "error_cb": lambda error: tell(self._outage, error)}
         self._consumer: Final = make_client(
@@ -147,12 +152,50 @@ class WorkerRequests:
         self._thread.start()
 
     def _find(self) -> None:
-        self._shards = self._partitions_of(REQUESTS_TOPIC)
-        self._reply_partition = partition_of(self._reader, self._partitions_of(REPLIES_TOPIC))
+        self._shards = self._partitions_of(REQUESTS_TOPIC, _OPEN_S)
+        self._reply_partition = partition_of(self._reader, self._partitions_of(REPLIES_TOPIC, _OPEN_S))
         mine = TopicPartition(REPLIES_TOPIC, self._reply_partition)
         try:
             _, mine.offset = self._consumer.get_watermark_offsets(mine, timeout=_OPEN_S)
             self._consumer.assign([mine])
+        except KafkaException as failed:
+            raise self._explain(REPLIES_TOPIC, "READ", failed.args[0]) from failed
+
+    def doubt(self) -> None:
+        """A request was not answered. Have it looked whether the topics are still those that they were."""
+        self._doubtful.set()
+
+    def _look_again(self) -> None:
+        self._doubtful.clear()
+        self._look_at = time.monotonic() + _LOOK_AGAIN_S
+        try:
+            self._find_again()
+        except NoCoordinatorsError as missing:
+            if self._missing != missing.topic:
+                log.warning("nothing can be asked of coordinators: %s", missing)
+            self._missing = missing.topic
+        except TopicError as wrong:
+            log.debug("the topics are looked for again: %s", wrong)
+        else:
+            if self._missing is not None:
+                log.info("coordinators can be asked again: the topic %r was made anew", self._missing)
+            self._missing = None
+
+    def _find_again(self) -> None:
+        """A topic that was made anew may have more partitions, or less; and what it has of replies was not read yet.
+
+        :raises TopicError: one is missing, or can't be used at present
+        """
+        self._shards = self._partitions_of(REQUESTS_TOPIC, _AGAIN_ANSWER_S)
+        partition = partition_of(self._reader, self._partitions_of(REPLIES_TOPIC, _AGAIN_ANSWER_S))
+        mine = TopicPartition(REPLIES_TOPIC, partition)
+        try:
+            _, end = self._consumer.get_watermark_offsets(mine, timeout=_AGAIN_ANSWER_S)
+            (at,) = self._consumer.position([mine])
+            if partition != self._reply_partition or at.offset > end:
+                mine.offset = 0
+                self._consumer.assign([mine])
+                self._reply_partition = partition
         except KafkaException as failed:
             raise self._explain(REPLIES_TOPIC, "READ", failed.args[0]) from failed
 
@@ -210,6 +253,8 @@ class WorkerRequests:
                 first = self._consumer.poll(_POLL_S)
                 if first is not None:
                     self._take([first, *self._consumer.consume(_BATCH, 0)])
+                if self._doubtful.is_set() and time.monotonic() >= self._look_at:
+                    self._look_again()
             except Exception:
                 log.exception("the reader of %s has failed; trying again", REPLIES_TOPIC)
                 self._closing.wait(_POLL_S)
@@ -228,9 +273,9 @@ class WorkerRequests:
             self._outage.is_back()
             self._heard(replies)
 
-    def _partitions_of(self, topic: str) -> int:
+    def _partitions_of(self, topic: str, timeout_s: float) -> int:
         try:
-            found = self._consumer.list_topics(topic, timeout=_OPEN_S).topics[topic]
+            found = self._consumer.list_topics(topic, timeout=timeout_s).topics[topic]
         except KafkaException as failed:
             raise self._explain(topic, "READ", failed.args[0]) from failed
         if found.error is not None:

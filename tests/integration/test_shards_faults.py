@@ -126,6 +126,22 @@ def test_shards_are_served_again_when_the_broker_is_back(
     assert "Traceback" not in only.log, only.log
 
 
+def test_that_no_broker_can_be_reached_is_said_once_and_once_that_it_is_back(
+    start: Start, shard_broker: LocalBroker
+) -> None:
+    only = start()
+    only.serves(0, 1)
+    shard_broker.kill()
+    until(lambda: "can be reached" in only.log, "it hears that the broker is away")
+    shard_broker.start()
+    until(lambda: "is back after" in only.log, "it hears that the broker is back")
+    only.serves(0, 1)
+    only.signal(signal.SIGTERM)
+    assert only.wait() == 0, only.log
+    for line in ("can be reached", "is back after", "shard 0 is served here no more"):
+        assert only.log.count(line) == 1, only.log
+
+
 def test_what_is_asked_while_the_broker_is_away_is_answered_when_it_is_back(
     start: Start, shard_broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +153,7 @@ def test_what_is_asked_while_the_broker_is_away_is_answered_when_it_is_back(
         "bootstrap.servers": shard_broker.bootstrap_servers,
         "reconnect.backoff.max.ms": 1_000,
     }
-    shard_log = kafka_log.KafkaShardLog(config, 0, admin=AdminClient(config), group=lambda: None)
+    shard_log = kafka_log.KafkaShardLog(config, 0, admin=AdminClient(config), group=lambda: None, renewed=False)
     try:
         before = shard_log.handled_to(), shard_log.end()
         shard_broker.kill()

@@ -1,4 +1,4 @@
-"""What lies in Kafka of a shard, in memory."""
+"""What lies in Kafka of a shard, in memory; and bridges that only note what is wanted of them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from echo_machine import heartbeat_of
 
+from airflow_provider.coordinator.events import BridgeAsks, ToBridge
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC
 from airflow_provider.declarative.wire.apis import Reply, RequestBody, decode_reply, encode_request, request_of
+from airflow_provider.protocol.model import Tasks
+from airflow_provider.shards.bridges import PutWord
 from airflow_provider.shards.requests import RawRequest, Write
 
 READER = b"reader"
@@ -17,6 +20,8 @@ class MemoryLog:
     """What lies in Kafka, and what goes wrong there: the next errors, in their order.
 
     :ivar unknown: those errors after which everything has been written all the same
+    :ivar forgotten: whether there were records that are gone
+    :ivar fails_to_load: what goes wrong there, too
     """
 
     def __init__(self, *errors: Exception) -> None:
@@ -26,9 +31,13 @@ class MemoryLog:
         self.opened = 0
         self.ends_at = 0
         self.asked_for_end = 0
+        self.forgotten = False
+        self.fails_to_load: list[Exception] = []
 
     def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
         self.opened += 1
+        if self.fails_to_load:
+            raise self.fails_to_load.pop(0)
         for offset, write in enumerate(self.records):
             yield write.key, write.value, offset
 
@@ -67,6 +76,28 @@ class MemoryLog:
         """Error code and epoch, by correlation id."""
         bodies = {reply.header.correlation_id: reply.body for reply in self.replies}
         return {number: (body.error_code, getattr(body, "member_epoch", 0)) for number, body in bodies.items()}
+
+
+class Bridges:
+    """Notes what the shard wants of them."""
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[str, Tasks]] = []
+        self.closed: list[str] = []
+        self.told: list[ToBridge] = []
+        self.asked = BridgeAsks()
+
+    def open(self, group: str, claims: Tasks, put: PutWord) -> None:
+        self.opened.append((group, claims))
+
+    def asks(self, group: str) -> BridgeAsks:
+        return self.asked
+
+    def tell(self, group: str, asked: BridgeAsks, answer: ToBridge) -> None:
+        self.told.append(answer)
+
+    def close(self, group: str) -> None:
+        self.closed.append(group)
 
 
 def raw(offset: int, member: str = "m", *, group: str = "etl", body: RequestBody | None = None) -> RawRequest:

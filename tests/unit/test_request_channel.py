@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -51,6 +52,7 @@ class Broker:
     :ivar answers: whether requests are answered
     :ivar missing: how often the topics are looked for in vain
     :ivar unled: how often their leader is
+    :ivar end: of each partition of the replies, and ``read_to`` how far they were read
     """
 
     def __init__(self) -> None:
@@ -62,6 +64,9 @@ class Broker:
         self.replies: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.delivered: list[tuple[Callable[[Any, Any], None], KafkaError | None]] = []
         self.assigned: list[TopicPartition] = []
+        self.partitions = 3
+        self.end = 40
+        self.read_to = 40
         self.closed = 0
 
     # ---- a producer
@@ -100,13 +105,16 @@ class Broker:
         if self.missing:
             self.missing -= 1
             return type("Found", (), {"topics": {topic: Partitions(0, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))}})
-        return type("Found", (), {"topics": {topic: Partitions(3)}})
+        return type("Found", (), {"topics": {topic: Partitions(self.partitions)}})
 
     def get_watermark_offsets(self, _partition: TopicPartition, timeout: float) -> tuple[int, int]:
         if self.unled:
             self.unled -= 1
             raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
-        return 0, 40
+        return 0, self.end
+
+    def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition(each.topic, each.partition, self.read_to) for each in partitions]
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         self.assigned = partitions
@@ -121,6 +129,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     monkeypatch.setattr(worker_requests, "make_client", lambda _kind, _config: made)
     monkeypatch.setattr(worker_requests, "_POLL_S", 0.01)
     monkeypatch.setattr(worker_requests, "_LOOK_S", 0.001)
+    monkeypatch.setattr(worker_requests, "_LOOK_AGAIN_S", 0.0)
     return made
 
 
@@ -173,6 +182,57 @@ async def test_what_nobody_answers_has_no_reply(broker: Broker, channel: KafkaCh
     with pytest.raises(NoReplyError, match=r"within 0.01 s"):
         await channel.ask(BODY, timeout_s=0.01)
     assert not channel._waiting
+
+
+async def goes_unanswered(broker: Broker, channel: KafkaChannel) -> None:
+    broker.answers = False
+    with pytest.raises(NoReplyError):
+        await channel.ask(BODY, timeout_s=0.001)
+    await eventually(lambda: not channel._requests._doubtful.is_set())
+
+
+async def test_replies_are_read_on_where_they_were_if_nobody_answers(broker: Broker, channel: KafkaChannel) -> None:
+    before = broker.assigned
+    await goes_unanswered(broker, channel)
+    assert broker.assigned is before
+
+
+async def test_replies_are_read_from_the_beginning_of_a_topic_that_was_made_anew(
+    broker: Broker, channel: KafkaChannel
+) -> None:
+    broker.end = 2
+    await goes_unanswered(broker, channel)
+    await eventually(lambda: [each.offset for each in broker.assigned] == [0])
+
+
+async def test_topics_that_were_made_anew_with_other_partitions_are_found_again(
+    broker: Broker, channel: KafkaChannel
+) -> None:
+    broker.partitions = 97
+    await goes_unanswered(broker, channel)
+    reader = channel._requests._reader
+    await eventually(lambda: [each.partition for each in broker.assigned] == [partition_of(reader, 97)])
+    broker.answers = True
+    await channel.ask(BODY, timeout_s=60)
+    partition, request = broker.requests[-1]
+    assert partition == partition_of("g", 97)
+    assert request.header.reply_partition == partition_of(reader, 97)
+
+
+async def test_that_a_topic_is_missing_is_said_once_and_that_it_is_back(
+    broker: Broker, channel: KafkaChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    broker.missing = 2
+    await goes_unanswered(broker, channel)
+    await eventually(lambda: broker.missing == 1)
+    await goes_unanswered(broker, channel)
+    await eventually(lambda: broker.missing == 0)
+    await goes_unanswered(broker, channel)
+    await eventually(lambda: len(caplog.records) == 2)
+    missing, back = (record.message for record in caplog.records)
+    assert "the topic '__worker_requests' does not exist" in missing
+    assert back == "coordinators can be asked again: the topic '__worker_requests' was made anew"
 
 
 async def test_who_gives_up_leaves_nothing_behind(broker: Broker, channel: KafkaChannel) -> None:

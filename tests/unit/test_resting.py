@@ -8,7 +8,6 @@ from airflow_provider.shards.resting import Resting
 def test_it_rests_twice_as_long_each_time_and_not_for_ever() -> None:
     resting = Resting(1.0, lambda: 0)
     assert [resting.fault() for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
-    assert resting.for_s == 30
 
 
 def test_after_a_good_minute_it_rests_as_at_first() -> None:

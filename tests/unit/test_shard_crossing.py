@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from coordinated import GROUP, heartbeat, whole
-from shard_log import MemoryLog, raw
+from shard_log import Bridges, MemoryLog, raw
 
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
@@ -12,37 +12,15 @@ from airflow_provider.coordinator.server_assignor import server_assignors
 from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks
-from airflow_provider.shards.bridges import PutWord
 from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.held import Held
+from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Serving
 from airflow_provider.shards.settings import Layout
 
 SETTINGS = CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL, server_assignors=server_assignors())
 W1 = MemberId("w1")
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
-
-
-class Bridges:
-    """Notes what the shard wants of them."""
-
-    def __init__(self) -> None:
-        self.opened: list[tuple[str, Tasks]] = []
-        self.closed: list[str] = []
-        self.told: list[ToBridge] = []
-        self.asked = BridgeAsks()
-
-    def open(self, group: str, claims: Tasks, put: PutWord) -> None:
-        self.opened.append((group, claims))
-
-    def asks(self, group: str) -> BridgeAsks:
-        return self.asked
-
-    def tell(self, group: str, asked: BridgeAsks, answer: ToBridge) -> None:
-        self.told.append(answer)
-
-    def close(self, group: str) -> None:
-        self.closed.append(group)
 
 
 class Bridged:
@@ -65,7 +43,7 @@ class Bridged:
             log,
             held=Held(),
             faulty=set(),
-            oversized={},
+            oversized=Oversized(),
             now_ms=lambda: self.now,
             look=self.looked.append,
             crossing=self.crossing,

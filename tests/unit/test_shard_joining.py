@@ -19,6 +19,7 @@ from airflow_provider.protocol.model import Epoch, MemberId
 from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.errors import OversizedError, ShardError
 from airflow_provider.shards.held import Held
+from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Serving
 from airflow_provider.shards.settings import Layout
 
@@ -56,7 +57,7 @@ def joining(
         log,
         held=held if held is not None else Held(),
         faulty=faulty if faulty is not None else set(),
-        oversized={},
+        oversized=Oversized(),
         now_ms=lambda: 1_000,
         look=looker.asked.append,
     )

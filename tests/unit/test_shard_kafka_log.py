@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +15,7 @@ from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.shards import kafka_log
 from airflow_provider.shards.errors import ShardError
 from airflow_provider.shards.kafka_log import KafkaShardLog
+from airflow_provider.shards.loading import Handled, Records
 
 
 class ForgetfulAdmin:
@@ -38,7 +40,7 @@ class ForgetfulAdmin:
 
 def log_with(admin: ForgetfulAdmin, monkeypatch: pytest.MonkeyPatch) -> KafkaShardLog:
     monkeypatch.setattr(kafka_log, "ShardProducer", lambda config, shard: None)
-    return KafkaShardLog({}, 1, admin=cast("AdminClient", cast("Any", admin)), group=lambda: None)
+    return KafkaShardLog({}, 1, admin=cast("AdminClient", cast("Any", admin)), group=lambda: None, renewed=False)
 
 
 def test_the_end_is_known_again_after_a_broker_was_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,3 +56,44 @@ def test_an_end_that_nobody_tells_is_not_known(monkeypatch: pytest.MonkeyPatch) 
     admin.knows = False
     with pytest.raises(ShardError, match="the end of shard 1's requests is not known"):
         log_with(admin, monkeypatch).end()
+
+
+class Producer:
+    """Notes from where on it shall write."""
+
+    def __init__(self, config: Mapping[str, Any], shard: int) -> None:
+        self.went_on: tuple[int, int] | None = None
+
+    def begin(self) -> None: ...
+
+    def go_on(self, end: int, recorded_to: int) -> None:
+        self.went_on = end, recorded_to
+
+
+@pytest.mark.parametrize(
+    ("end", "noted", "renewed", "forgotten"),
+    [
+        (0, 0, False, False),  # of a new cluster
+        (40, 39, False, False),
+        (40, 40, True, False),  # written since
+        (0, 40, False, True),
+        (0, 0, True, True),  # its requests are gone, too
+    ],
+)
+def test_records_that_there_were_are_missed(
+    end: int, noted: int, renewed: bool, forgotten: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_records(config: Mapping[str, Any], shard: int, *, given_up: Callable[[], bool]) -> Records:
+        if end:
+            yield b"key", b"value", end - 1
+        return end
+
+    monkeypatch.setattr(kafka_log, "ShardProducer", Producer)
+    monkeypatch.setattr(kafka_log, "read_records", read_records)
+    monkeypatch.setattr(kafka_log, "read_handled", lambda config, shard: Handled(9, noted))
+    admin = cast("AdminClient", cast("Any", ForgetfulAdmin()))
+    shard_log = KafkaShardLog({}, 1, admin=admin, group=lambda: None, renewed=renewed)
+    assert len(list(shard_log.load())) == bool(end)
+    assert shard_log.forgotten is forgotten
+    assert isinstance(shard_log._producer, Producer)
+    assert shard_log._producer.went_on == (end, end or noted)

@@ -6,14 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from airflow_provider.declarative.sharding import RECORDS_TOPIC
 from airflow_provider.shards import producer as producer_module
-from airflow_provider.shards.errors import OversizedError
+from airflow_provider.shards.errors import OversizedError, ShardError
 from airflow_provider.shards.producer import ShardProducer
 from airflow_provider.shards.requests import Write
 
 RECORD = Write("records", 0, b"key", b"value")
+KEPT = Write(RECORDS_TOPIC, 0, b"key", b"value")
+
+
+class Stored:
+    """A record that a broker has taken."""
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def offset(self) -> int:
+        return self._offset
 
 
 class Client:
@@ -21,15 +33,29 @@ class Client:
 
     :ivar refuses: as it does a record before it is sent
     :ivar reports: as a broker does a record that was sent
+    :ivar end: where the records end
+    :ivar noted: with the last offset
     """
 
     def __init__(self, _make: object, config: dict[str, Any]) -> None:
         self.config = config
         self.calls: list[str] = []
         self.refuses = self.reports = False
-        self._delivered: Callable[[KafkaError | None, None], None] | None = None
+        self.end = 0
+        self.noted: str | None = None
+        self._delivered: Callable[[KafkaError | None, Stored | None], None] | None = None
 
-    def produce(self, *_: object, on_delivery: Callable[[KafkaError | None, None], None]) -> None:
+    def send_offsets_to_transaction(self, offsets: list[TopicPartition], _group: object, _timeout_s: float) -> None:
+        self.calls.append("send_offsets_to_transaction")
+        (self.noted,) = (each.metadata for each in offsets)
+
+    def flush(self, _timeout_s: float) -> None:
+        self.calls.append("flush")
+        if self._delivered is not None:
+            self._delivered(None, Stored(self.end))
+            self.end += 1
+
+    def produce(self, *_: object, on_delivery: Callable[[KafkaError | None, Stored | None], None]) -> None:
         self.calls.append("produce")
         if self.refuses:
             raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
@@ -75,4 +101,38 @@ def test_what_is_too_large_is_aborted_and_said(client: tuple[ShardProducer, Clie
     assert made.calls[-1] == "abort_transaction"
     setattr(made, who, False)
     producer.commit([RECORD], 5, object())
+    producer.close()
+
+
+def test_with_each_request_it_is_noted_how_far_the_records_go(client: tuple[ShardProducer, Client]) -> None:
+    """So the next one to load them sees whether they are gone."""
+    producer, made = client
+    made.end = 7
+    producer.go_on(7, 7)
+    producer.commit([KEPT], 5, object())
+    assert made.noted == "7"
+    producer.commit([RECORD], 6, object())
+    assert made.noted == "8"
+    producer.close()
+
+
+def test_that_records_are_gone_is_noted_until_there_are_others(client: tuple[ShardProducer, Client]) -> None:
+    producer, made = client
+    producer.go_on(0, 40)
+    producer.commit([RECORD], 5, object())
+    assert made.noted == "40"
+    producer.commit([KEPT], 6, object())
+    producer.commit([RECORD], 7, object())
+    assert made.noted == "1"
+    producer.close()
+
+
+def test_nothing_is_written_where_records_are_gone_that_it_would_follow(client: tuple[ShardProducer, Client]) -> None:
+    """The next one would take it for all that there is."""
+    producer, made = client
+    producer.go_on(7, 7)
+    with pytest.raises(ShardError, match=r"records of shard 3 are gone: the topic '__worker_offsets' was deleted"):
+        producer.commit([KEPT], 5, object())
+    assert "commit_transaction" not in made.calls
+    assert made.calls[-1] == "abort_transaction"
     producer.close()

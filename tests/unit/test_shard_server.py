@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from airflow_provider.shards.errors import FencedError, ShardError
 from airflow_provider.shards.requests import RawRequest
 from airflow_provider.shards.server import ShardServer
 from airflow_provider.shards.settings import Layout
-from airflow_provider.topics.errors import RightsError
+from airflow_provider.topics.errors import RightsError, TopicError
 
 IN_TIME_S = 10.0
 SETTINGS = {"bootstrap.servers": "broker:9092", "sasl.username": "etl", "session.timeout.ms": 7}
@@ -117,7 +118,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     one = Process(MemoryLog())
 
     def open_log(
-        config: Mapping[str, Any], shard: int, *, admin: AdminClient, group: Callable[[], object]
+        config: Mapping[str, Any], shard: int, *, admin: AdminClient, group: Callable[[], object], renewed: bool
     ) -> MemoryLog:
         return one.log
 
@@ -157,6 +158,62 @@ def test_a_shard_that_is_revoked_is_served_no_more(process: Process) -> None:
     process.consumer.messages = [Message(0, raw(0))]
     process.turns(lambda: not process.consumer.messages)
     assert process.log.answers == {}
+
+
+def test_that_a_shard_is_served_no_more_is_said_if_it_was_said_that_it_is(
+    process: Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    process.assigned()
+    process.turns(lambda: process.server.served)
+    process.revoked()
+    assert [record.message[:15] for record in caplog.records] == ["serving shard 0", "shard 0 is serv"]
+    caplog.clear()
+    process.log.fails_to_load = [FencedError("by who has it now")]
+    process.assigned()
+    process.turns(lambda: not process.log.fails_to_load)
+    process.revoked()
+    assert caplog.records == []
+
+
+class Failing(ShardServer):
+    """Its topics can't be used so many times.
+
+    :ivar faults: what is wrong with them
+    """
+
+    faults: Sequence[Exception] = ()
+
+    def _prepare(self) -> None:
+        if self.faults:
+            wrong, *self.faults = self.faults
+            raise wrong
+
+    def _serve(self) -> None:
+        self._is_well()
+        self._closing.wait()
+
+
+def test_why_no_shards_are_served_is_said_once_and_once_that_they_can_be(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(server_module, "_FIRST_REST_S", 0.001)
+    server = Failing(KafkaSettings.from_extra(SETTINGS, conn_id="kafka"), EchoMachine)
+    server.faults = [TopicError("one is gone"), TopicError("one is gone"), TopicError("two are gone")]
+    server.start()
+    deadline = time.monotonic() + IN_TIME_S
+    while len(caplog.records) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    server.close()
+    trying = "trying again until some can be"
+    one, two, again = (record.message for record in caplog.records)
+    assert (one, two) == (
+        f"no shards are served: one is gone; {trying}",
+        f"no shards are served: two are gone; {trying}",
+    )
+    assert again.startswith("shards can be served again, after ")
 
 
 def test_one_that_was_fenced_by_a_zombie_begins_again_where_the_group_is(process: Process) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -25,13 +26,14 @@ from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPre
 from airflow_provider.declarative.wire.records import Record, decode_record
 from airflow_provider.declarative.wire.refusals import decode_request_header, encode_refusal
 from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.protocol.model import MemberId, TaskId, Tasks
+from airflow_provider.protocol.model import MemberId, TaskId
 from airflow_provider.shards import resting
 from airflow_provider.shards import serving as serving_module
 from airflow_provider.shards import shard as shard_module
 from airflow_provider.shards.errors import AbortedError, FencedError, OversizedError, ShardError
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.inbox import Inbox
+from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.requests import Asked, RawRequest, Refused, Unanswerable, Write, read_request
 from airflow_provider.shards.serving import Serving
 from airflow_provider.shards.settings import Layout
@@ -45,7 +47,7 @@ def serving_of(
     log: MemoryLog,
     held: Held | None = None,
     faulty: set[int] | None = None,
-    oversized: dict[str, Tasks] | None = None,
+    oversized: Oversized | None = None,
 ) -> Serving:
     serving = Serving(
         0,
@@ -54,7 +56,7 @@ def serving_of(
         log,
         held=held if held is not None else Held(),
         faulty=faulty if faulty is not None else set(),
-        oversized=oversized if oversized is not None else {},
+        oversized=oversized or Oversized(),
         now_ms=lambda: 1_000,
     )
     serving.load()
@@ -216,7 +218,7 @@ def test_a_fault_after_all_requests_of_a_batch_is_laid_to_each() -> None:
             return Effects(timer_at_ms=now_ms)
 
     log, faulty = MemoryLog(), set[int]()
-    serving = Serving(0, ONE, Machine(), log, held=Held(), faulty=faulty, oversized={}, now_ms=lambda: 1_000)
+    serving = Serving(0, ONE, Machine(), log, held=Held(), faulty=faulty, oversized=Oversized(), now_ms=lambda: 1_000)
     serving.load()
     with pytest.raises(RuntimeError):
         serving.handle([raw(0), raw(1)], {})
@@ -234,7 +236,7 @@ def test_a_reply_that_no_topic_takes_is_a_refusal(monkeypatch: pytest.MonkeyPatc
 
 
 def test_requests_and_jobs_whose_outcome_no_topic_takes_keep_nobody_else_from_the_shard() -> None:
-    log, faulty, oversized = MemoryLog(), set[int](), dict[str, Tasks]()
+    log, faulty, oversized = MemoryLog(), set[int](), Oversized()
     serving = serving_of(log, None, faulty, oversized)
     serving.handle([raw(0)], {})
     log.errors = [OversizedError("too large")]
@@ -472,6 +474,44 @@ def test_a_shard_that_is_taken_away_tells_those_who_wait(lived: Live) -> None:
     shard.shard.end()
     assert shard.shard.join(IN_TIME_S)
     assert log.answers == {0: (KafkaErrorCode.NOT_COORDINATOR, 0)}
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The first words of each line, without numbers that vary."""
+    return [record.message.split(": loaded")[0] for record in caplog.records if record.levelno >= logging.INFO]
+
+
+def test_that_a_shard_is_not_served_is_said_once_and_once_that_it_is(
+    lived: Live, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    log.errors = [ShardError("nobody knows")]
+    log.fails_to_load = [ShardError("nobody knows"), ShardError("nobody knows"), ShardError("nobody may know")]
+    shard.put(raw(0))
+    until(lambda: 0 in log.answers)
+    again = "shard 0 is served again when it could be loaded"
+    assert said(caplog) == [
+        "serving shard 0",
+        f"nobody knows; {again}",
+        f"nobody may know; {again}",
+        "serving shard 0",
+    ]
+    assert shard.shard.spoken_of
+
+
+def test_nothing_is_said_of_a_shard_that_is_given_away_before_it_was_served(
+    lived: Live, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    log = MemoryLog()
+    log.fails_to_load = [FencedError("somebody else serves it")]
+    shard = lived(log)
+    assert shard.fenced.wait(IN_TIME_S)
+    assert said(caplog) == []
+    assert not shard.shard.spoken_of
 
 
 class TestInbox:

@@ -18,6 +18,7 @@ from airflow_provider.shards.bridges import BridgeWord
 from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import FencedError, ShardError
 from airflow_provider.shards.held import Held
+from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Serving
 from airflow_provider.shards.settings import Layout
 
@@ -150,7 +151,7 @@ class Candidate:
             log,
             held=self._held,
             faulty=self._faulty,
-            oversized={},
+            oversized=Oversized(),
             now_ms=lambda: self.now,
             crossing=self._crossing,
         )

@@ -103,6 +103,8 @@ class ShardTopics:
 class SimulatedLog:
     """The shard as one coordinator sees it (a :class:`~airflow_provider.shards.machine.ShardLog`)."""
 
+    forgotten = False
+
     def __init__(self, topics: ShardTopics, is_owner: Callable[[], bool]) -> None:
         self._topics = topics
         self._is_owner = is_owner

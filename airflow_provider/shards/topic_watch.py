@@ -1,0 +1,83 @@
+"""Whether the topics of the shards are those that they were: nothing else tells who serves that one was deleted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Final
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, TopicDescription
+
+from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.topics import NEEDS
+from airflow_provider.topics.client_errors import UNKNOWN_TOPIC
+from airflow_provider.topics.outage import Outage
+
+_LOOK_S: Final = 2.0
+_AGAIN_S: Final = 0.5
+"""A topic that has just been made may not be known to all brokers yet: it is gone when two looks have missed it."""
+_ANSWER_S: Final = 5.0
+_LATELY_S: Final = 600.0
+"""No session is longer: what was granted before is over."""
+
+
+class TopicWatch:
+    """For a thread that must not wait: it has the next question asked, and goes by the answer to the last one.
+
+    :param outage: hears that brokers answer
+    """
+
+    def __init__(self, outage: Outage) -> None:
+        self._outage = outage
+        self._ids: dict[str, str] = {}
+        self._missed: frozenset[str] = frozenset()
+        self._renewed_at: dict[str, float] = {}
+        self._asked: Mapping[str, Future[TopicDescription]] = {}
+        self._ask_at = 0.0
+
+    def was_renewed(self, topic: str) -> bool:
+        """Whether it was deleted lately, and is another one now."""
+        renewed_at = self._renewed_at.get(topic)
+        return renewed_at is not None and time.monotonic() - renewed_at < _LATELY_S
+
+    def begin(self) -> None:
+        """The topics are there: what was found before says nothing."""
+        self._asked, self._missed, self._ask_at = {}, frozenset(), 0.0
+
+    def look(self, admin: AdminClient) -> None:
+        """:raises ShardError: a topic is gone, or is another one than before"""
+        if self._asked:
+            if all(each.done() for each in self._asked.values()):
+                asked, self._asked = self._asked, {}
+                self._compare(asked)
+        elif time.monotonic() >= self._ask_at:
+            self._asked = admin.describe_topics(TopicCollection([*NEEDS]), request_timeout=_ANSWER_S)
+
+    def _compare(self, answers: Mapping[str, Future[TopicDescription]]) -> None:
+        missing, now = set(), time.monotonic()
+        for topic, answer in answers.items():
+            try:
+                found = str(answer.result().topic_id)
+            except KafkaException as failed:
+                if failed.args[0].code() in UNKNOWN_TOPIC:
+                    missing.add(topic)
+                continue
+            self._outage.is_back()
+            if self._ids.setdefault(topic, found) != found:
+                self._ids[topic] = found
+                self._renewed_at[topic] = now
+                raise ShardError(f"the topic {topic!r} was deleted and made anew")
+        self._ask_at = now + (_AGAIN_S if missing else _LOOK_S)
+        gone = sorted(missing & self._missed)
+        self._missed = frozenset(missing)
+        if gone:
+            for topic in gone:
+                self._ids.pop(topic, None)
+            self._renewed_at.update(dict.fromkeys(gone, now))
+            raise ShardError(f"{_named(gone)} gone: deleted, or lost by the brokers")
+
+
+def _named(topics: list[str]) -> str:
+    return f"the topic {topics[0]!r} is" if len(topics) == 1 else f"the topics {', '.join(map(repr, topics))} are"

@@ -1,0 +1,103 @@
+"""The topics of all declarative groups are deleted under workers that coordinate their group themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from fleet import SHORT_SESSION, Fleet, overlaps
+from shard_bench import QUICK, until
+from waiting import DEADLINE_S
+
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.records import TaskKind
+from airflow_provider.topics.librdkafka import COMMON
+
+OPTIONS = ("--runner", "noop", "--slots", "20", "--max-delay-ms", "0", "--group-protocol", "connect")
+WORKERS = ("w1", "w2")
+
+
+class Topics:
+    """Those of a broker, as people see them who may do anything."""
+
+    def __init__(self, servers: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": servers, **COMMON})
+
+    def delete(self, topics: Sequence[str]) -> None:
+        for deleted in self._admin.delete_topics([*topics]).values():
+            deleted.result(DEADLINE_S)
+
+    def policy_of(self, topic: str) -> str | None:
+        """None: there is no such topic."""
+        (described,) = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        try:
+            return str(described.result(DEADLINE_S)["cleanup.policy"].value)
+        except KafkaException:
+            return None
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Iterator[LocalBroker]:
+    """Others have declarative groups, too."""
+    with LocalBroker(properties=QUICK) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def topics_there(own_broker: LocalBroker) -> Topics:
+    return Topics(own_broker.bootstrap_servers)
+
+
+async def started(group: Fleet) -> None:
+    await group.submit("streams", tasks=4, kind=TaskKind.STREAMING)
+    for worker in WORKERS:
+        group.start(worker)
+    await group.balanced(*WORKERS)
+
+
+def assert_well(group: Fleet, topic: str) -> None:
+    for worker in WORKERS:
+        log = group.log_of(worker)
+        assert group.runs(worker), log
+        assert "Traceback" not in log, log
+        assert f"'{topic}'" in log, log
+
+
+@pytest.mark.parametrize("topic", [REQUESTS_TOPIC, REPLIES_TOPIC])
+async def test_nothing_stops_while_what_is_asked_and_answered_is_made_anew(
+    own_broker: LocalBroker, topics_there: Topics, group_id: str, tmp_path: Path, topic: str
+) -> None:
+    async with Fleet(own_broker.bootstrap_servers, group_id, tmp_path, *OPTIONS) as group:
+        await started(group)
+        stops = await group.stops()
+        topics_there.delete([topic])
+        await asyncio.to_thread(until, lambda: topics_there.policy_of(topic) == "delete", "it is made anew")
+        group.start("w3")
+        await group.balanced(*WORKERS, "w3")
+        moved = await group.stops() - stops
+        assert len(moved) == 1, "the one that w3 was given"
+        assert not overlaps(await group.steps())
+        assert_well(group, topic)
+
+
+@pytest.mark.parametrize("topics", [(RECORDS_TOPIC,), (RECORDS_TOPIC, REQUESTS_TOPIC, REPLIES_TOPIC)])
+async def test_workers_join_anew_where_the_records_are_gone_and_nothing_runs_twice(
+    own_broker: LocalBroker, topics_there: Topics, group_id: str, tmp_path: Path, topics: Sequence[str]
+) -> None:
+    async with Fleet(own_broker.bootstrap_servers, group_id, tmp_path, *OPTIONS, *SHORT_SESSION) as group:
+        await started(group)
+        last = group.topics.status.group
+        assert last is not None
+        topics_there.delete(topics)
+        await group.wait_for(
+            lambda _jobs, status: status.group is not None and status.group.epoch > last.epoch, "epochs go on"
+        )
+        await group.balanced(*WORKERS)
+        assert topics_there.policy_of(RECORDS_TOPIC) == "compact"
+        assert not overlaps(await group.steps())
+        assert_well(group, RECORDS_TOPIC)

@@ -1,0 +1,121 @@
+"""What who serves shards makes of the topics as the brokers know them."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
+from airflow_provider.shards import topic_watch
+from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.topic_watch import TopicWatch
+from airflow_provider.topics.outage import Outage
+
+
+class Brokers:
+    """As an admin client asks them.
+
+    :ivar ids: of the topics that there are
+    :ivar away: whether nobody answers
+    """
+
+    def __init__(self) -> None:
+        self.ids = {REQUESTS_TOPIC: 1, REPLIES_TOPIC: 2, RECORDS_TOPIC: 3}
+        self.away = False
+
+    def describe_topics(self, topics: TopicCollection, request_timeout: float) -> dict[str, Future[Any]]:
+        return {topic: self._describe(topic) for topic in (REQUESTS_TOPIC, REPLIES_TOPIC, RECORDS_TOPIC)}
+
+    def _describe(self, topic: str) -> Future[Any]:
+        answer: Future[Any] = Future()
+        if self.away:
+            answer.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+        elif topic in self.ids:
+            answer.set_result(SimpleNamespace(topic_id=self.ids[topic]))
+        else:
+            answer.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+        return answer
+
+
+class Watching:
+    def __init__(self) -> None:
+        self.brokers = Brokers()
+        self.outage = Outage("broker:9092")
+        self.watch = TopicWatch(self.outage)
+
+    def look(self) -> None:
+        """Ask, and go by the answer."""
+        for _ in range(2):
+            self.watch.look(cast("AdminClient", cast("Any", self.brokers)))
+
+
+@pytest.fixture
+def watching(monkeypatch: pytest.MonkeyPatch) -> Watching:
+    monkeypatch.setattr(topic_watch, "_LOOK_S", 0.0)
+    monkeypatch.setattr(topic_watch, "_AGAIN_S", 0.0)
+    made = Watching()
+    made.look()
+    return made
+
+
+def test_a_topic_that_stays_missing_is_gone(watching: Watching) -> None:
+    del watching.brokers.ids[REPLIES_TOPIC]
+    watching.look()
+    with pytest.raises(ShardError, match=r"^the topic '__worker_replies' is gone: deleted, or lost by the brokers$"):
+        watching.look()
+    assert not watching.watch.was_renewed(RECORDS_TOPIC)
+
+
+def test_a_topic_that_one_broker_did_not_know_is_not_gone(watching: Watching) -> None:
+    gone = watching.brokers.ids.pop(RECORDS_TOPIC)
+    watching.look()
+    watching.brokers.ids[RECORDS_TOPIC] = gone
+    watching.look()
+    assert not watching.watch.was_renewed(RECORDS_TOPIC)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_topic_that_was_made_anew_is_another_one(watching: Watching, seen: bool) -> None:
+    """Whether it was seen to be missing or not."""
+    if seen:
+        del watching.brokers.ids[RECORDS_TOPIC]
+        watching.look()
+        with pytest.raises(ShardError, match="is gone"):
+            watching.look()
+        watching.watch.begin()
+        watching.brokers.ids[RECORDS_TOPIC] = 4
+    else:
+        watching.brokers.ids[RECORDS_TOPIC] = 4
+        with pytest.raises(ShardError, match="'__worker_offsets' was deleted and made anew"):
+            watching.look()
+    watching.look()
+    assert watching.watch.was_renewed(RECORDS_TOPIC)
+
+
+def test_what_was_granted_before_is_over_some_day(watching: Watching, monkeypatch: pytest.MonkeyPatch) -> None:
+    watching.brokers.ids[RECORDS_TOPIC] = 4
+    with pytest.raises(ShardError):
+        watching.look()
+    monkeypatch.setattr(topic_watch, "_LATELY_S", 0.0)
+    assert not watching.watch.was_renewed(RECORDS_TOPIC)
+
+
+def test_brokers_that_do_not_answer_have_lost_nothing_and_are_said_to_be_back(
+    watching: Watching, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    watching.outage.went_away("all are down")
+    watching.brokers.away = True
+    for _ in range(3):
+        watching.look()
+    assert watching.outage.away
+    watching.brokers.away = False
+    for _ in range(3):
+        watching.look()
+    assert [record.message[:22] for record in caplog.records] == ["no broker of broker:90", "the broker of broker:9"]
