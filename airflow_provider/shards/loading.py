@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -19,20 +21,44 @@ _ANSWER_S: Final = 5.0
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 
 
-def read_records(
-    config: Mapping[str, Any], shard: int, *, given_up: Callable[[], bool]
-) -> Iterator[tuple[bytes | None, bytes | None, int]]:
-    """Key, value and offset of all that is committed in a shard's partition, from its beginning to its present end.
+Stored = tuple["bytes | None", "bytes | None", int]
+"""Key, value and offset of a record."""
+
+
+def read_records(config: Mapping[str, Any], shard: int, *, given_up: Callable[[], bool]) -> Iterator[Stored]:
+    """All that is committed in a shard's partition, from its beginning to its present end.
 
     Once the shard's producer has begun, nothing can come behind that but what it writes itself.
 
     :param given_up: whether nobody waits for it any more
     :raises ShardError: it can't be read
     """
+    with _reading(config, shard) as (consumer, end):
+        yield from _up_to_the_end(consumer, shard, end, given_up)
+
+
+def read_moment(config: Mapping[str, Any], shard: int, *, given_up: Callable[[], bool]) -> Iterator[Stored]:
+    """All that is committed in a shard's partition as this begins: whole transactions. For those who look on while the
+    shard is served: where more is written all the time, there is no end to come to.
+
+    :param given_up: whether nobody waits for it any more
+    :raises ShardError: it can't be read
+    """
+    with _reading(config, shard) as (consumer, end):
+        yield from takewhile(lambda stored: stored[2] < end, _up_to_the_end(consumer, shard, end, given_up))
+
+
+@contextmanager
+def _reading(config: Mapping[str, Any], shard: int) -> Iterator[tuple[Consumer, int]]:
+    """A consumer of a shard's records, and the end of what is committed there."""
     # Asked for by librdkafka, which asks who coordinates it. There is no subscription and no commit.
-    consumer = _consumer(config, "cospark-shard-reader")
+    consumer, partition = _consumer(config, "cospark-shard-reader"), TopicPartition(RECORDS_TOPIC, shard, 0)
     try:
-        yield from _up_to_the_end(consumer, shard, given_up)
+        # A broker that has just become the leader may not know yet how far the partition goes. To this question it
+        # says so.
+        _, end = consumer.get_watermark_offsets(partition, timeout=_ANSWER_S)
+        consumer.assign([partition])
+        yield consumer, end
     except KafkaException as failed:
         raise ShardError(f"the records of shard {shard} can't be read: {failed.args[0].str()}") from failed
     finally:
@@ -74,13 +100,7 @@ def _consumer(config: Mapping[str, Any], group_id: str) -> Consumer:
     )
 
 
-def _up_to_the_end(
-    consumer: Consumer, shard: int, given_up: Callable[[], bool]
-) -> Iterator[tuple[bytes | None, bytes | None, int]]:
-    partition = TopicPartition(RECORDS_TOPIC, shard, 0)
-    # A broker that has just become the leader may not know yet how far the partition goes. To this question it says so.
-    _, end = consumer.get_watermark_offsets(partition, timeout=_ANSWER_S)
-    consumer.assign([partition])
+def _up_to_the_end(consumer: Consumer, shard: int, end: int, given_up: Callable[[], bool]) -> Iterator[Stored]:
     heard_at = time.monotonic()
     while True:
         messages = consumer.consume(_BATCH, _POLL_S)
