@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from airflow_provider.cli.terminal import complain
 from airflow_provider.coordinator.state import GroupState
+from airflow_provider.declarative_membership.record import DeclarativeRecord
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription
-from airflow_provider.protocol.model import PROTOCOL_TYPE, ProtocolError, WorkerId
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.memo import Memo
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import PROTOCOL_TYPE, Epoch, ProtocolError, WorkerId
 from airflow_provider.protocol.saved import CONNECT
 from airflow_provider.reports.declarative_group import configuration_lines, phase, tables, to_json
 from airflow_provider.shards.reading import read_groups
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
+
+_MOMENTS: Final = "  (members, targets and assignments are of one moment, what workers and tasks say of a later one)"
 
 
 async def read(settings: KafkaSettings, group: str) -> GroupState | None:
@@ -61,6 +68,33 @@ def description_of(group: GroupState) -> GroupDescription:
     )
 
 
+def as_of(group: GroupState | None, jobs: JobsSnapshot, status: StatusSnapshot) -> StatusSnapshot:
+    """The status with who is to have what as the coordinators' records say, which are of one moment. The record in the
+    status topic is written after its target was taken, by the member that has computed it: in a busy group it is of an
+    earlier one. Only of the same target it tells more.
+    """
+    if group is None or not group.members:
+        return status
+    known, names = status.group, {one: WorkerId(said.instance_id or one) for one, said in group.members.items()}
+    if known is None or known.epoch != int(group.target.epoch):
+        known = None
+    record = DeclarativeRecord(
+        epoch=Epoch(group.target.epoch),
+        leader=WorkerId("") if known is None else known.leader,
+        config_offset=jobs.offset if known is None else known.config_offset,
+        members={name: one for one, name in names.items()},
+        assignment={name: group.target.of(one).tasks for one, name in names.items()},
+        revoked={name: group.current[one].revoking for one, name in names.items()},
+        moves=(),
+        delay_ms=0 if known is None else known.delay_ms,
+        reason="" if known is None else known.reason,
+        at_ms=0 if known is None else known.at_ms,
+        waits={WorkerId(one): target.tasks for one, target in group.target.delayed.items()},
+        asks_at_ms=0 if known is None else known.deadline_ms,
+    )
+    return replace(status, group=record, owners=Memo())
+
+
 def about(group: GroupState | None) -> dict[str, Any]:
     """What is known of such a group beyond what is known of all."""
     return {} if group is None else {"declarative": to_json(group)}
@@ -68,4 +102,7 @@ def about(group: GroupState | None) -> dict[str, Any]:
 
 def lines(group: GroupState | None) -> list[str]:
     """The same, for people."""
-    return [] if group is None else [*tables(group).split("\n"), *configuration_lines(group)]
+    if group is None:
+        return []
+    moments = [_MOMENTS] if group.members else []
+    return [*moments, *tables(group).split("\n"), *configuration_lines(group)]

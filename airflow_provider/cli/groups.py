@@ -148,7 +148,7 @@ async def _read_and_describe(settings: KafkaSettings, args: argparse.Namespace) 
     if not description.members and not has_topics:
         complain(f"cospark groups describe: there is no group {args.group!r}; those there are: cospark groups list")
         return 1
-    about = describe(description, jobs, status)
+    about = describe(description, jobs, declarative_groups.as_of(declared, jobs, status))
     if args.json:
         about |= declarative_groups.about(declared)
         say(*json.dumps(about, indent=2).split("\n"))
@@ -215,11 +215,11 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
         "empty": None if members else what_was(status),
         "protocol": description.protocol,
         "epoch": record.epoch if record else None,
-        "converged": converged(record, status.workers),
-        "leader": record.leader if record else None,
-        "reason": record.reason if record else None,
+        "converged": converged(record, status.workers) and not (record is not None and record.waiting),
+        "leader": (record.leader or None) if record else None,
+        "reason": (record.reason or None) if record else None,
         "step": record.step if record else "",
-        "because": record.because if record else None,
+        "because": (record.because or None) if record else None,
         "unchanged": record.unchanged if record else 0,
         "policy": policy_to_json(record.policy) if record and record.policy else None,
         "delay_ms": record.delay_ms if record else 0,

@@ -64,6 +64,11 @@ class EpochAdvanced(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupJoined(Event):
+    """The worker is in its group, for the first time or again: what it is to run is still to come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Drained(Event):
     """Tasks are not started any more; what runs goes on. Planners start: others wait for them."""
 

@@ -61,6 +61,7 @@ from airflow_provider.execution.events import (
     EndWritten,
     EpochAdvanced,
     Event,
+    GroupJoined,
     PlanRefused,
     PlanWritten,
     SlotFree,
@@ -217,6 +218,8 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
             if x.look_at_ms is not None and x.look_at_ms <= x.now:
                 x.press_claims()
             return x.runs.overdue(now_ms=x.now)
+        case GroupJoined():
+            x.idle_since_ms = x.now
         case Drained():
             x.slots = 0  # planners need none
         case Closed():

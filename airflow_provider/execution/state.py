@@ -55,7 +55,7 @@ class ExecutionSettings:
     :param slots: how many tasks run at the same time
     :param process: which one this is (:attr:`~airflow_provider.records.WorkerStatus.process`)
     :param lease_ms: how long it may go on when another has taken its worker's name
-    :param linger_ms: how long there must be nothing to do until the membership had better go on without this process
+    :param linger_ms: how long its group must have nothing for it to do until the membership had better go on elsewhere
     :param max_spark_deaths: a task under which Spark has ended so often fails
     :param mask: takes secrets out of what is said of errors
     """
@@ -77,6 +77,7 @@ class Execution:
     :param now_ms: the monotonic clock
     :ivar runs: the tasks that it has
     :ivar learners: the tasks that it learns
+    :ivar idle_since_ms: where there is nothing to do: when the last task went, or when the worker joined since
     :ivar unable: why no task can be started here, though perhaps elsewhere; mostly nothing
     :ivar stopped_running: how many tasks, planners apart, were running here when they were revoked
     """

@@ -86,7 +86,8 @@ class SparkWorkerOperator(BaseOperator):
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
         it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files
     :param max_spark_deaths: a Spark task under which Spark has ended so often fails, and is not tried again
-    :param linger: how long to keep the process when there is nothing to run
+    :param linger: how long to keep the process when there is nothing to run: from when its last task has ended or
+        moved away, or from when it has joined the group
     :param idle_timeout: fail when nobody in the group has had anything to run for so long: it has no jobs (its name is
         mistyped, say), or none with anything left to run. Without retries; by default the worker waits without end.
         Having no task while other workers run theirs does not count

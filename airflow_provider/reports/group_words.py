@@ -30,8 +30,10 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
         lines.append(about["empty"] or "no rebalance has been recorded")
     else:
         converged = "converged" if about["converged"] else "not converged"
-        epoch = f"epoch {about['epoch']} ({converged}), led by {about['leader']}"
-        lines += [about["empty"] or epoch, f"  because: {about['because']}"]
+        led_by = f", led by {about['leader']}" if about["leader"] else ""
+        lines.append(about["empty"] or f"epoch {about['epoch']} ({converged}){led_by}")
+        if about["because"]:
+            lines.append(f"  because: {about['because']}")
         if is_held_back(about["unchanged"]):
             lines.append(
                 f"  the last {about['unchanged']} rebalances changed nothing: each is held back longer than before"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -19,8 +21,10 @@ _ANSWER_S: Final = 5.0
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 
 
-Records = Generator[tuple[bytes | None, bytes | None, int], None, int]
-"""Key, value and offset of each; returns where they end."""
+Stored = tuple["bytes | None", "bytes | None", int]
+"""Key, value and offset of a record."""
+Records = Generator[Stored, None, int]
+"""Returns where they end."""
 
 
 class Handled(NamedTuple):
@@ -42,10 +46,32 @@ def read_records(config: Mapping[str, Any], shard: int, *, given_up: Callable[[]
     :param given_up: whether nobody waits for it any more
     :raises ShardError: it can't be read
     """
+    with _reading(config, shard) as (consumer, end):
+        return (yield from _up_to_the_end(consumer, shard, end, given_up))
+
+
+def read_moment(config: Mapping[str, Any], shard: int, *, given_up: Callable[[], bool]) -> Iterator[Stored]:
+    """All that is committed in a shard's partition as this begins: whole transactions. For those who look on while the
+    shard is served: where more is written all the time, there is no end to come to.
+
+    :param given_up: whether nobody waits for it any more
+    :raises ShardError: it can't be read
+    """
+    with _reading(config, shard) as (consumer, end):
+        yield from takewhile(lambda stored: stored[2] < end, _up_to_the_end(consumer, shard, end, given_up))
+
+
+@contextmanager
+def _reading(config: Mapping[str, Any], shard: int) -> Iterator[tuple[Consumer, int]]:
+    """A consumer of a shard's records, and the end of what is committed there."""
     # Asked for by librdkafka, which asks who coordinates it. There is no subscription and no commit.
-    consumer = _consumer(config, "cospark-shard-reader")
+    consumer, partition = _consumer(config, "cospark-shard-reader"), TopicPartition(RECORDS_TOPIC, shard, 0)
     try:
-        return (yield from _up_to_the_end(consumer, shard, given_up))
+        # A broker that has just become the leader may not know yet how far the partition goes. To this question it
+        # says so.
+        _, end = consumer.get_watermark_offsets(partition, timeout=_ANSWER_S)
+        consumer.assign([partition])
+        yield consumer, end
     except KafkaException as failed:
         raise ShardError(f"the records of shard {shard} can't be read: {failed.args[0].str()}") from failed
     finally:
@@ -86,11 +112,7 @@ def _consumer(config: Mapping[str, Any], group_id: str) -> Consumer:
     )
 
 
-def _up_to_the_end(consumer: Consumer, shard: int, given_up: Callable[[], bool]) -> Records:
-    partition = TopicPartition(RECORDS_TOPIC, shard, 0)
-    # A broker that has just become the leader may not know yet how far the partition goes. To this question it says so.
-    _, end = consumer.get_watermark_offsets(partition, timeout=_ANSWER_S)
-    consumer.assign([partition])
+def _up_to_the_end(consumer: Consumer, shard: int, end: int, given_up: Callable[[], bool]) -> Records:
     heard_at = time.monotonic()
     while True:
         messages = consumer.consume(_BATCH, _POLL_S)

@@ -10,7 +10,7 @@ from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, partition_of
 from airflow_provider.declarative.wire.records import decode_record
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
-from airflow_provider.shards.loading import read_records
+from airflow_provider.shards.loading import read_moment
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.errors import RightsError
 from airflow_provider.topics.outage import Outage
@@ -18,7 +18,8 @@ from airflow_provider.topics.rights import Operation, Right
 
 
 def read_groups(settings: KafkaSettings, *, timeout_s: float, only: str | None = None) -> Mapping[str, GroupState]:
-    """The groups that have records; none where there have never been any coordinators. Blocks.
+    """The groups that have records, each as it was at one moment; none where there have never been any coordinators.
+    Blocks.
 
     :param only: this group, of whose shard alone the records are read
     :raises RightsError: this user may not read them
@@ -36,7 +37,7 @@ def read_groups(settings: KafkaSettings, *, timeout_s: float, only: str | None =
     shards = range(found.partitions) if only is None else (partition_of(only, found.partitions),)
     groups: dict[str, GroupState] = {}
     for shard in shards:
-        for key, value, _offset in read_records(config, shard, given_up=lambda: time.monotonic() > until):
+        for key, value, _offset in read_moment(config, shard, given_up=lambda: time.monotonic() > until):
             if key is not None:
                 record = decode_record(key, value)
                 group_id = record.key.group_id

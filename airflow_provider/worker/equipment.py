@@ -18,7 +18,7 @@ class Equipment:
     :param allowed: import prefixes of entry points
     :param checkpoint_root: folder or URI of all streaming checkpoints, or ``temporary``; None: it runs no stream
     :param max_spark_deaths: a task under which Spark has ended so often fails
-    :param linger_s: how long there must be nothing to run until the membership had better go on without this process
+    :param linger_s: how long its group must have nothing for it to run until the membership had better go on elsewhere
     """
 
     runner: str

@@ -47,7 +47,7 @@ class TaskExecutor:
     :param lease_ms: how long this process may go on when another has taken its worker's name
     :param mask: takes secrets out of what is said of errors
     :param max_spark_deaths: a task under which Spark has ended so often fails
-    :param linger_s: how long there must be nothing to do until the membership had better go on without this process
+    :param linger_s: how long its group must have nothing for it to run until the membership had better go on elsewhere
     """
 
     def __init__(
@@ -133,6 +133,9 @@ class TaskExecutor:
         return not self._ended and self._execution.done(now_ms())
 
     # ---- what is fed to the machine
+
+    def joined(self) -> None:
+        self._feed(events.GroupJoined(now_ms=now_ms(), wall_ms=wall_ms()))
 
     def take(self, tasks: Tasks, epoch: Epoch) -> None:
         self._release_ended()

@@ -50,6 +50,9 @@ class Hands(Protocol):
     def fault(self) -> BaseException | None:
         """A fault of this program, after which the worker cannot go on."""
 
+    def joined(self) -> None:
+        """The worker is in its group, for the first time or again: what it is to run is still to come."""
+
     def take(self, tasks: Tasks, epoch: Epoch) -> None:
         """Run these."""
 

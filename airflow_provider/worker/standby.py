@@ -56,6 +56,8 @@ class Standby:
     def done(self) -> bool:
         return bool(self._waiting or self._to_learn) and asyncio.get_running_loop().time() >= self._not_before
 
+    def joined(self) -> None: ...
+
     def take(self, tasks: Tasks, epoch: Epoch) -> None:  # noqa: ARG002
         self._waiting |= tasks
         self._to_learn -= tasks

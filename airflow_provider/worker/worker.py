@@ -70,6 +70,7 @@ class Worker:
         self._saved = None if saved is None else HandedOver.from_json(saved)
         self._leaving: Ending | None = None
         self._over: Ended | None = None
+        self._joined = False
         self._overdue = False
         self._handing_over = False
         self._unstarted: Tasks = NO_TASKS
@@ -158,6 +159,7 @@ class Worker:
     def stop_tasks(self, tasks: Tasks, reason: StopReason) -> None:
         self._unstarted -= tasks
         if reason.ends_lease:
+            self._joined = False
             self.lease.end()
         self.hands.stop(tasks, reason.value)
 
@@ -171,6 +173,9 @@ class Worker:
         self._going.may_leave()
 
     def assigned(self, epoch: Epoch) -> None:
+        if not self._joined:
+            self._joined = True
+            self.hands.joined()
         self.hands.advance(epoch)
         self._record.say_soon(self.settings.phase)
         self._changed.set()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from functools import partial
 
 import pytest
-from fleet import SHORT_SESSION, MakeFleet, overlaps
+from fleet import SHORT_SESSION, MakeFleet, cospark, overlaps
 
+from airflow_provider.ledger.progress import group_drained
 from airflow_provider.records import TaskKind
 
 
@@ -37,3 +39,28 @@ async def test_workers_come_leave_and_are_lost_and_nothing_runs_twice(fleet: Mak
         assert not overlaps(await group.steps())
         for worker in ("w1", "w2", "w3"):
             assert "a fault of this program" not in group.log_of(worker)
+
+
+@pytest.mark.timeout(150)
+async def test_a_busy_group_is_described_as_it_is_at_one_moment(fleet: MakeFleet) -> None:
+    """Each end of a task makes another epoch meanwhile."""
+    async with fleet() as group:
+        await group.submit("short", tasks=3_000, seconds=1.0)
+        for worker in ("w1", "w2", "w3"):
+            group.start(worker)
+        await group.wait_for(lambda _jobs, status: status.group is not None, "there is a target")
+        seen: set[int] = set()
+        while len(seen) < 5:
+            assert not group_drained(group.topics.jobs, group.topics.status.tasks), f"it was not busy: {seen}"
+            said = await cospark(group, "groups", "describe", group.group_id, "--json")
+            assert (said.status, said.err) == (0, "")
+            about = json.loads(said.out)
+            declared = about["declarative"]
+            seen.add(about["epoch"])
+            assert about["epoch"] == declared["assignment_epoch"] <= declared["epoch"]
+            assert all(member["epoch"] <= declared["assignment_epoch"] for member in declared["members"])
+            held = [tuple(task) for member in declared["members"] for task in member["assigned"] + member["revoking"]]
+            assert len(held) == len(set(held))
+            targets = {member["worker"]: member["target"] for member in declared["members"]}
+            for member in about["members"]:
+                assert all(task in targets[member["worker"]] for task in member["assigned"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,9 +16,12 @@ from airflow_provider.cli import groups as groups_module
 from airflow_provider.cli.main import main
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.sharding import partition_of
+from airflow_provider.declarative_membership.record import DeclarativeRecord
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.wire.messages import GroupDescription, ListGroupsResponse
+from airflow_provider.protocol.model import Epoch, WorkerId
+from airflow_provider.records import JobDefinition
 from airflow_provider.reports.declarative_group import phase
 from airflow_provider.shards import reading
 from airflow_provider.shards.errors import ShardError
@@ -54,13 +58,19 @@ class Broker:
 
 
 @pytest.fixture
-def cospark(monkeypatch: pytest.MonkeyPatch, moving: Shard) -> Callable[..., int]:
+async def topics() -> MemoryTopics:
+    """What the group's members have written of themselves."""
+    return MemoryTopics(GROUP)
+
+
+@pytest.fixture
+def cospark(monkeypatch: pytest.MonkeyPatch, moving: Shard, topics: MemoryTopics) -> Callable[..., int]:
     @asynccontextmanager
     async def transport(_settings: object) -> AsyncIterator[Broker]:
         yield Broker()
 
     monkeypatch.setattr(groups_module, "shared_transport", transport)
-    monkeypatch.setattr(groups_module, "GroupTopics", lambda _settings, group: MemoryTopics(group))
+    monkeypatch.setattr(groups_module, "GroupTopics", lambda _settings, _group: topics)
     monkeypatch.setattr(groups_module, "list_groups", lambda _settings: [GROUP])
     monkeypatch.setattr(
         declarative_groups, "read_groups", lambda _settings, *, timeout_s, only=None: moving.coordinator.groups
@@ -86,6 +96,40 @@ def test_epochs_target_and_current_are_shown_and_who_waits_for_whom(
         "  W1 - epoch=1, connectorsAndTasks=[A:planner, A:1], revoking=[B:planner]",
         "  W2 - epoch=1, connectorsAndTasks=[], waits for [B:planner of W1]",
     ]
+
+
+@pytest.mark.parametrize("epoch", [1, 2])
+async def test_who_has_what_is_of_one_moment_whatever_was_written_of_an_earlier_one(
+    cospark: Callable[..., int], topics: MemoryTopics, capsys: pytest.CaptureFixture[str], epoch: int
+) -> None:
+    """The record of a target is written when it was taken: the next one may have been by then."""
+    await topics.submit(JobDefinition(name="B", entry_point="m:f"))
+    first = DeclarativeRecord(
+        epoch=Epoch(epoch),
+        leader=WorkerId(W1),
+        config_offset=topics.jobs.offset,
+        members={WorkerId(W1): W1},
+        assignment={WorkerId(W1): ALL},
+        revoked={},
+        moves=(),
+        delay_ms=0,
+        reason="with W1",
+        at_ms=1,
+    )
+    await topics.publish_group(first)
+    assert await asyncio.to_thread(cospark, "describe", GROUP, "--json") == 0
+    about = json.loads(capsys.readouterr().out)
+    declared = about["declarative"]
+    assert about["epoch"] == declared["assignment_epoch"] == 2
+    assert [(member["worker"], member["assigned"]) for member in about["members"]] == [("W1", []), ("W2", [["B", -1]])]
+    assert about["tasks"]["B:planner"]["worker"] == "W2"
+    assert about["converged"] is False
+    said = (None, None) if epoch == 1 else ("W1", "with W1")
+    assert (about["leader"], about["because"]) == said, "only of this target it tells more"
+    assert await asyncio.to_thread(cospark, "describe", GROUP) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == ("epoch 2 (not converged)" if epoch == 1 else "epoch 2 (not converged), led by W1")
+    assert "  (members, targets and assignments are of one moment, what workers and tasks say of a later one)" in lines
 
 
 def test_the_same_as_json(cospark: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,7 +190,7 @@ def test_only_the_shard_of_the_group_is_read(monkeypatch: pytest.MonkeyPatch, mo
         return [(key, value, at) for at, (key, value) in enumerate(moving.log)] if mine else []
 
     monkeypatch.setattr(reading, "TopicAdmin", Admin)
-    monkeypatch.setattr(reading, "read_records", records)
+    monkeypatch.setattr(reading, "read_moment", records)
     assert reading.read_groups(SETTINGS, timeout_s=5, only=GROUP)[GROUP].epoch == 2
     assert asked == [partition_of(GROUP, 4)]
     assert set(reading.read_groups(SETTINGS, timeout_s=5)) == {GROUP}

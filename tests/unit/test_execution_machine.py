@@ -16,6 +16,7 @@ from airflow_provider.execution.events import (
     Drained,
     EndRefused,
     EndWritten,
+    GroupJoined,
     PlanRefused,
     PlanWritten,
     SparkAbsent,
@@ -355,6 +356,16 @@ def test_it_is_done_when_there_was_nothing_to_do_for_long_enough() -> None:
     assert not script.execution.done(script.now + 99)
     assert script.execution.done(script.now + 100)
     assert ArmTimer(at_ms=script.now + 100) in ended or script.execution.armed_at is not None
+
+
+def test_it_has_nothing_to_do_from_when_its_worker_is_in_the_group() -> None:
+    """How long that took is no time in which nothing was wanted of it."""
+    script = Script(linger_ms=100)
+    script.wait(1_000)
+    script.feed(GroupJoined)
+    assert not script.execution.done(script.now + 99)
+    script.wait(100)
+    assert script.execution.done(script.now)
 
 
 def test_a_stream_says_that_it_is_one() -> None:

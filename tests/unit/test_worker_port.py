@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
-from told_membership import HELD, OtherLife, living_elsewhere
+from told_membership import HELD, OtherLife, joining_elsewhere, living_elsewhere
+from turned_clock import time_passes
 from waiting import eventually
 from worker_life import A0, A1, ME
 
 from airflow_provider.group.membership import Ended, HowEnded
+from airflow_provider.kafka.clock import now_ms
 from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.model import NO_TASKS
+from airflow_provider.protocol.model import NO_TASKS, Epoch
 from airflow_provider.records import WorkerPhase
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.handed_over import HandedOver
@@ -59,6 +61,20 @@ async def test_how_its_membership_ends_is_how_it_ends(life: OtherLife, how: HowE
     life.membership.listener.ended(Ended(how=how, error="no such member"))
     outcome = await life.outcome()
     assert (outcome.ending, outcome.error) == (ending, "no such member")
+
+
+@pytest.mark.turned_clock
+@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+async def test_it_lingers_from_when_it_is_in_its_group_however_long_that_took(again: bool) -> None:
+    async with living_elsewhere(linger_s=0.2) if again else joining_elsewhere(linger_s=0.2) as life:
+        life.membership.epoch = Epoch(0)
+        life.membership.stop(life.membership.owned, StopReason.EXPELLED)
+        await eventually(lambda: not life.membership.owned, "it has nothing")
+        await time_passes(10)
+        joined_ms = now_ms()
+        life.membership.assign(NO_TASKS)
+        assert (await life.outcome()).ending is Ending.HANDED_OVER
+        assert now_ms() - joined_ms >= 200
 
 
 async def test_what_its_membership_saves_comes_back_to_it_unseen() -> None:

@@ -126,16 +126,23 @@ class OtherLife(Life):
 
 
 @asynccontextmanager
-async def living_elsewhere(linger_s: float = 60.0) -> AsyncIterator[OtherLife]:
-    """It has the tasks A0 and A1, and runs them."""
+async def joining_elsewhere(linger_s: float = 60.0) -> AsyncIterator[OtherLife]:
+    """It has begun, and nothing was assigned to it."""
     life = OtherLife()
     life.linger_s = linger_s
     await life.submit(kind=TaskKind.STREAMING)
     life.begin()
     await eventually(lambda: life.membership.predecessor is Predecessor.GONE, "it has begun")
-    life.membership.assign(frozenset({A0, A1}))
-    await life.runs(A0, A1)
     try:
         yield life
     finally:
         await life.cancel()
+
+
+@asynccontextmanager
+async def living_elsewhere(linger_s: float = 60.0) -> AsyncIterator[OtherLife]:
+    """It has the tasks A0 and A1, and runs them."""
+    async with joining_elsewhere(linger_s) as life:
+        life.membership.assign(frozenset({A0, A1}))
+        await life.runs(A0, A1)
+        yield life

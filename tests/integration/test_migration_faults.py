@@ -1,0 +1,104 @@
+"""The coordinator dies while a group's workers are restarted with the other group protocol, on a real broker."""
+
+from __future__ import annotations
+
+import signal
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+
+import pytest
+from fleet import Fleet, MakeFleet, overlaps
+from shard_bench import LAYOUT, quick_broker
+from waiting import eventually
+
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.declarative.sharding import partition_of
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import configured
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.bridge import BRIDGE
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import TaskKind, TaskState
+
+CONNECT = ("--group-protocol", "connect", "--coordinators", "dedicated")
+WORKERS = ("w1", "w2", "w3")
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[LocalBroker]:
+    """One that notices soon that a coordinator is gone."""
+    with quick_broker() as running:
+        yield running
+
+
+@pytest.mark.timeout(180)
+async def test_a_coordinator_is_killed_in_the_middle_of_a_rolling_change(fleet: MakeFleet) -> None:
+    """Another one serves the group and takes its bridge over: nothing runs twice, and no epoch goes back."""
+    async with fleet("--runner", "noop", "--slots", "20", "--max-delay-ms", "0") as group:
+        coordinator = await coordinated(group)
+        await group.submit("streams", tasks=6, kind=TaskKind.STREAMING)
+        for worker in WORKERS:
+            group.start(worker)
+        await group.balanced(*WORKERS)
+        await changed(group, "w1")
+        await all_run(group, StatusSnapshot())
+
+        killed_at, bridge = group.topics.status, group.topics.status.workers[BRIDGE].member_id
+        await changed(group, "w2")
+        group.kill(coordinator)
+        await group.wait_for(lambda _, status: status.workers[BRIDGE].member_id != bridge, "the bridge is taken over")
+        await all_run(group, killed_at)
+
+        before = group.topics.status
+        await changed(group, "w3")
+        await all_run(group, before)
+        steps = await group.steps()
+        assert not overlaps(steps), group.story()
+        rounds = [told.record.epoch for told in await group.rounds()]
+        assert all(earlier < later for earlier, later in pairwise(rounds)), group.story()
+        spoken: defaultdict[TaskId, list[int]] = defaultdict(list)
+        for step in steps:
+            spoken[step.task].append(step.epoch)
+        assert all(epochs == sorted(epochs) for epochs in spoken.values()), spoken
+
+
+async def coordinated(group: Fleet) -> str:
+    """Two coordinators share the shards.
+
+    :returns: the name of the one that coordinates this group
+    """
+    for name in ("k1", "k2"):
+        group.start_coordinator(name, "--migration-policy", "bidirectional")
+        await eventually(partial(serves, group, name), f"{name} serves")
+    mine = partition_of(group.group_id, LAYOUT.shards)
+    return "k2" if f"serving shard {mine}:" in group.log_of("k2") else "k1"
+
+
+def serves(group: Fleet, coordinator: str) -> bool:
+    return "serving shard" in group.log_of(coordinator)
+
+
+async def changed(group: Fleet, worker: str) -> None:
+    """It begins anew, in the other protocol."""
+    group.send(worker, signal.SIGTERM)
+    assert await group.ended(worker) == [0]
+    group.start(worker, *CONNECT)
+
+
+async def all_run(group: Fleet, before: StatusSnapshot) -> None:
+    """All tasks run, spread over all workers, in a later epoch than before."""
+    epoch = 0 if before.group is None else before.group.epoch
+
+    def holds(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+        words = [status.tasks.get(task) for task in configured(jobs, status.tasks)]
+        running = [word for word in words if word is not None and word.state is TaskState.RUNNING]
+        return (
+            len(words) == len(running) == 6
+            and {word.worker for word in running} == set(WORKERS)
+            and status.group is not None
+            and status.group.epoch > epoch
+        )
+
+    await group.wait_for(holds, "all tasks run on all workers", within_s=60)
