@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from airflow_provider.cli import steer_jobs
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until_complete
 from airflow_provider.cli.names import add_group_argument
@@ -21,6 +22,7 @@ from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.progress import JobProgress, JobState
 from airflow_provider.ledger.retrying import retried_in_words
+from airflow_provider.operations.operations import NoJobError, OperationError
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import JobDefinition, TaskKind
 from airflow_provider.reports.report import JobReport
@@ -83,6 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_connection_arguments(retry)
 
+    steer_jobs.add_actions(actions)
+
     remove = actions.add_parser("remove", help="ask a group to run a job no more; its tasks are stopped")
     add_group_argument(remove)
     remove.add_argument("name")
@@ -96,11 +100,12 @@ def run(args: argparse.Namespace) -> int:
         "list": _list,
         "retry": _retry,
         "remove": _remove,
+        **steer_jobs.ACTIONS,
     }
 
     try:
         return asyncio.run(actions[args.action](args, settings_of(args)))
-    except NoTopicError as missing:
+    except (NoTopicError, OperationError) as missing:
         return _refuse(args, missing, 1)
     except (SettingsError, TopicError, TransportError, ValueError) as wrong:
         return _refuse(args, wrong, 2)
@@ -127,7 +132,7 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
         timeout_ms=args.task_timeout_ms,
         replan_interval_ms=args.replan_interval_ms,
         submitted_at_ms=wall_ms(),
-        submitted_by="cospark",
+        submitted_by=user_at_host(),
     )
     if args.wait and not definition.bounded:
         raise ValueError("--wait: a job that streams or plans again and again does not come to an end")
@@ -183,10 +188,10 @@ async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 async def _retry(args: argparse.Namespace, settings: KafkaSettings) -> int:
     async with group_opened(settings, args.group) as topics:
-        retried = await topics.retry_failed(args.name, args.task)
-        known = args.name in topics.jobs.jobs
-    if not known:
-        return _refuse(args, f"group {args.group} has no job {args.name}", 1)
+        try:
+            retried = await topics.retry_failed(args.name, args.task, by=user_at_host())
+        except NoJobError:
+            return _refuse(args, f"group {args.group} has no job {args.name}", 1)
     if retried or not args.task:
         say(retried_in_words(args.name, retried))
     others = sorted(set(args.task or ()) - {task.index for task in retried})

@@ -322,12 +322,14 @@ class ControlRecord:
         offsets: its clock is another one
     :param within_ms: so long after it has heard of it, the worker stops what it still runs and leaves; None: it takes
         the time that it takes
+    :param by: who asks, for people
     """
 
     worker: Annotated[WorkerId, TEXT]
     action: ControlAction
     at_ms: Annotated[int, COUNT]
     within_ms: Annotated[int, COUNT] | None = None
+    by: Annotated[str, TEXT] = ""
 
     def to_json(self) -> dict[str, Any]:
         # A release that knows of no learning is to drain: it could not read an action that it does not know.
@@ -338,6 +340,7 @@ class ControlRecord:
             "at_ms": self.at_ms,
             **({"learned_first": True} if soon else {}),
             **({} if self.within_ms is None else {"within_ms": self.within_ms}),
+            **({"by": self.by} if self.by else {}),
         }
 
     @classmethod

@@ -1,0 +1,80 @@
+"""What can be asked of a job that was submitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import Halt
+
+
+class OperationError(ValueError):
+    """What was asked can't be done; says of what, why, and what to do. Nothing has been written."""
+
+
+class NoJobError(OperationError):
+    """The group has no such job."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(f"the group has no job {job!r}")
+        self.job = job
+
+    def __reduce__(self) -> tuple[type[NoJobError], tuple[str]]:
+        return type(self), (self.job,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaltJob:
+    """Have it run no more for now, and forget nothing: see :class:`~airflow_provider.records.Halt`."""
+
+    job: str
+    halt: Halt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeJob:
+    """Have it run again after :class:`HaltJob`."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartJob:
+    """Have what runs of it start anew where it is, and what has failed tried again, with all retries (KIP-745).
+
+    :param tasks: the indexes of some tasks, -1 for the planner; None: all, and the planner
+    :param only_failed: leave alone what has not failed
+    """
+
+    job: str
+    tasks: frozenset[int] | None = None
+    only_failed: bool = False
+
+
+Operation = HaltJob | ResumeJob | RestartJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of it.
+
+    :param changed: False if it was so already
+    :param restarted: what runs, or waits for its turn, and starts anew where it is
+    :param retried: what had failed, and is tried again
+    :param finished: what was named and has finished: it stays so
+    """
+
+    job: str
+    changed: bool
+    restarted: tuple[TaskId, ...] = ()
+    retried: tuple[TaskId, ...] = ()
+    finished: tuple[TaskId, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "job": self.job,
+            "changed": self.changed,
+            "restarted": list(map(str, self.restarted)),
+            "retried": list(map(str, self.retried)),
+            "finished": list(map(str, self.finished)),
+        }

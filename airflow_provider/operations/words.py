@@ -1,0 +1,33 @@
+"""What came of an operation, in a line for a terminal or a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from airflow_provider.operations.operations import HaltJob, Operation, Outcome, RestartJob, ResumeJob
+from airflow_provider.protocol.model import TaskId
+
+_MOST_NAMED: Final = 10
+
+
+def outcome_in_words(operation: Operation, outcome: Outcome) -> str:
+    """As in "job etl: 2 started anew: etl:0, etl:1; 1 tried again: etl:2"."""
+    match operation:
+        case HaltJob(halt=halt):
+            return f"job {outcome.job}: {halt.value}{'' if outcome.changed else ' already'}"
+        case ResumeJob():
+            return f"job {outcome.job}: {'resumed' if outcome.changed else 'neither paused nor stopped'}"
+        case RestartJob():
+            said = (
+                ("started anew", outcome.restarted),
+                ("tried again", outcome.retried),
+                ("finished, and left alone", outcome.finished),
+            )
+            parts = [f"{len(tasks)} {how}: {_named(tasks)}" for how, tasks in said if tasks]
+            nothing = "nothing has failed" if operation.only_failed else "nothing runs, and nothing has failed"
+            return f"job {outcome.job}: {'; '.join(parts) or nothing}"
+
+
+def _named(tasks: Sequence[TaskId]) -> str:
+    return ", ".join(map(str, tasks[:_MOST_NAMED])) + (", ..." if len(tasks) > _MOST_NAMED else "")
