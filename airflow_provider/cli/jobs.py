@@ -25,6 +25,7 @@ from airflow_provider.ledger.retrying import retried_in_words
 from airflow_provider.operations.operations import NoJobError, OperationError
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import JobDefinition, TaskKind
+from airflow_provider.reports.description import JobDescription
 from airflow_provider.reports.report import JobReport
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics
@@ -71,7 +72,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="the jobs of a group and how far they are")
     add_group_argument(listing)
     listing.add_argument("--json", action="store_true", help="one JSON object a job, with what its tasks returned")
+    listing.add_argument(
+        "--expand", action="store_true", help="each with its definition, and where each of its tasks is; as describe"
+    )
     add_connection_arguments(listing)
+    described = "a job as it was defined, where each of its tasks is, and who paused or stopped it"
+    describe = actions.add_parser("describe", help=described, description=described)
+    add_group_argument(describe)
+    describe.add_argument("name")
+    describe.add_argument("--json", action="store_true", help="as one JSON object: definition and status")
+    add_connection_arguments(describe)
 
     retry = actions.add_parser("retry", help="try failed tasks of a job again, with all their retries")
     add_group_argument(retry)
@@ -98,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
     actions: dict[str, Callable[[argparse.Namespace, KafkaSettings], Coroutine[Any, Any, int]]] = {
         "submit": _submit,
         "list": _list,
+        "describe": _describe,
         "retry": _retry,
         "remove": _remove,
         **steer_jobs.ACTIONS,
@@ -172,10 +183,12 @@ def _config(text: str) -> dict[str, Any]:
     return config
 
 
-# ---- list, retry, remove
+# ---- list, describe, retry, remove
 
 
 async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
+    if args.expand:
+        return await _list_expanded(args, settings)
     async with group_read(settings, args.group) as topics:
         found = [JobReport.of(name, topics.jobs, topics.status) for name in sorted(topics.jobs.jobs)]
     if not found and not args.json:
@@ -184,6 +197,28 @@ async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
         assert report is not None
         say(*([json.dumps(_as_json(report))] if args.json else _lines(report.progress)))
     return 0
+
+
+async def _list_expanded(args: argparse.Namespace, settings: KafkaSettings) -> int:
+    async with group_read(settings, args.group) as topics:
+        found = [JobDescription.of(name, topics.jobs, topics.status) for name in sorted(topics.jobs.jobs)]
+    for job in found:
+        assert job is not None
+        _show(args, job)
+    return 0
+
+
+async def _describe(args: argparse.Namespace, settings: KafkaSettings) -> int:
+    async with group_read(settings, args.group) as topics:
+        found = JobDescription.of(args.name, topics.jobs, topics.status)
+    if found is None:
+        return _refuse(args, NoJobError(args.name), 1)
+    _show(args, found)
+    return 0
+
+
+def _show(args: argparse.Namespace, job: JobDescription) -> None:
+    say(*([json.dumps(job.to_json(now_ms=wall_ms()))] if args.json else job.lines()))
 
 
 async def _retry(args: argparse.Namespace, settings: KafkaSettings) -> int:

@@ -19,6 +19,7 @@ from airflow_provider.ledger.scaling import ScaleDown, ScaleError
 from airflow_provider.operations.operations import HaltJob, NoJobError, Operation, Outcome, RestartJob, ResumeJob
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, Halt, JobDefinition
+from airflow_provider.reports.description import JobDescription
 from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.rights import RETRIER, STEERER, STOPPER, Needs
@@ -252,6 +253,19 @@ class SparkGroupHook(BaseHook):
     def job_progress(self, group: str, job: str) -> JobReport | None:
         """How far the present run of a job is; None if the group has no such job."""
         return self.look(group, lambda jobs, status: JobReport.of(job, jobs, status))
+
+    def describe_job(self, group: str, job: str) -> JobDescription | None:
+        """A job as it was defined, and what has become of it; None if the group has no such job."""
+        return self.look(group, lambda jobs, status: JobDescription.of(job, jobs, status))
+
+    def describe_jobs(self, group: str) -> list[JobDescription]:
+        """Each job of a group likewise, by name; none if there is no such group."""
+
+        def described(jobs: JobsSnapshot, status: StatusSnapshot) -> list[JobDescription]:
+            found = (JobDescription.of(job, jobs, status) for job in sorted(jobs.jobs))
+            return [job for job in found if job is not None]
+
+        return self.look(group, described) or []
 
     def group_state(self, group: str) -> GroupReport | None:
         """The group's present epoch: members, who has what, what moved; None before its first rebalance."""

@@ -50,8 +50,8 @@ def _attempts(group: Fleet, tasks: Collection[TaskId] = STREAMS) -> dict[TaskId,
 
 async def _runs(group: Fleet, attempts: dict[TaskId, int]) -> None:
     def holds(_jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
-        words = [status.tasks[task] for task in attempts]
-        return all(word.state is TaskState.RUNNING and word.attempt == attempts[word.task] for word in words)
+        words = [status.tasks.get(task) for task in attempts]
+        return all(word and word.state is TaskState.RUNNING and word.attempt == attempts[word.task] for word in words)
 
     await group.wait_for(holds, f"these attempts run: {attempts}")
 
@@ -142,9 +142,10 @@ async def test_a_paused_job_moves_as_others_do_and_does_not_run_there(fleet: Mak
 async def test_a_stopped_job_leaves_the_assignment_and_comes_back_with_all_that_was_known(fleet: MakeFleet) -> None:
     async with fleet() as group:
         await _two_workers(group)
-        await group.submit("others", tasks=2, kind=TaskKind.STREAMING)
-        await group.balanced("w1", "w2")
         others = [TaskId("others", index) for index in range(2)]
+        await group.submit("others", tasks=2, kind=TaskKind.STREAMING)
+        await group.wait_for(lambda _jobs, status: all(task in status.tasks for task in others), "others run, too")
+        await group.balanced("w1", "w2")
         running = _attempts(group, others)
 
         await _does(group, "stop", "streams")

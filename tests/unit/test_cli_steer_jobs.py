@@ -1,0 +1,123 @@
+"""``cospark jobs`` with pause, stop, resume, restart, describe and list --expand, over topics in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from stand_ins import MemoryTopics
+
+from airflow_provider.cli import reading
+from airflow_provider.cli.main import main
+from airflow_provider.kafka.whoami import user_at_host
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import ActionEvent, JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+
+JOB = JobDefinition(
+    name="etl", entry_point="m:f", max_tasks=9, config={"table": "orders"}, submitted_by="dag.submit", run_key="r1"
+)
+
+
+class Cli:
+    """Runs ``cospark jobs`` over a group in memory, whose job has a task that runs and one that has failed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.topics = MemoryTopics("g")
+        self._capsys = capsys
+        asyncio.run(self._submit())
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        status = main(["jobs", *arguments, "--bootstrap-servers", "nowhere:9"])
+        told = self._capsys.readouterr()
+        return status, told.out, told.err
+
+    async def _submit(self) -> None:
+        await self.topics.submit(JOB)
+        configs: list[dict[str, Any]] = [{"part": 0, "name": "first"}, {"part": 1}]
+        plan = PlanRecord.of(JOB, configs, planned_by=WorkerId("w1"), at_ms=0)
+        await self.topics.publish_plan(plan)
+        for index, state in enumerate((TaskState.RUNNING, TaskState.FAILED)):
+            await self.topics.publish_task(
+                TaskStatus(
+                    task=TaskId("etl", index),
+                    state=state,
+                    epoch=Epoch(1),
+                    worker=WorkerId("w1"),
+                    run_key="r1",
+                    fingerprint=plan.fingerprints[index],
+                    started_at_ms=1,
+                    error=TaskFailure.of("boom") if state is TaskState.FAILED else None,
+                )
+            )
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    made = Cli(capsys)
+
+    async def reach(_settings: object) -> None: ...
+
+    monkeypatch.setattr(reading, "reach", reach)
+    monkeypatch.setattr(reading, "GroupTopics", lambda _settings, _group: made.topics)
+    return made
+
+
+def test_a_job_is_paused_stopped_and_resumed_and_it_is_said_who_did_it(cli: Cli) -> None:
+    assert cli("pause", "g", "etl") == (0, "job etl: paused\n", "")
+    assert cli("pause", "g", "etl") == (0, "job etl: paused already\n", "")
+    assert cli("stop", "g", "etl") == (0, "job etl: stopped\n", "")
+    assert cli("resume", "g", "etl") == (0, "job etl: resumed\n", "")
+    assert cli("resume", "g", "etl") == (0, "job etl: neither paused nor stopped\n", "")
+    done = [event for event in cli.topics.events if isinstance(event, ActionEvent)][1:]
+    assert [(event.action, event.by) for event in done] == [
+        (action, user_at_host()) for action in ("pause", "stop", "resume")
+    ]
+
+
+def test_a_job_starts_anew_as_a_whole_or_by_tasks(cli: Cli) -> None:
+    assert cli("restart", "g", "etl", "--task", "0") == (0, "job etl: 1 started anew: etl:0\n", "")
+    assert cli("restart", "g", "etl", "--only-failed", "--json") == (
+        0,
+        '{"job": "etl", "changed": true, "restarted": [], "retried": ["etl:1"], "finished": []}\n',
+        "",
+    )
+    assert cli("restart", "g", "etl", "--task", "7") == (
+        1,
+        "",
+        "cospark jobs restart: job 'etl' has 2 tasks, from 0 on; there is none of index 7\n",
+    )
+
+
+def test_a_job_that_is_not_there_is_named(cli: Cli) -> None:
+    for action in ("pause", "stop", "resume", "restart", "describe"):
+        assert cli(action, "g", "elt") == (1, "", f"cospark jobs {action}: the group has no job 'elt'\n")
+
+
+def test_definition_and_status_are_shown_together(cli: Cli) -> None:
+    cli("pause", "g", "etl")
+    status, out, _ = cli("describe", "g", "etl")
+    lines = out.splitlines()
+    assert status == 0
+    assert lines[0] == "etl: failed"
+    assert lines[1].startswith(f"  paused by {user_at_host()} at ")
+    assert lines[2].startswith("  batch job m:f, submitted by dag.submit at ")
+    assert lines[4:] == [
+        "  table: 'orders'",
+        "  etl:0 (first): running on w1, attempt 1",
+        "  etl:1: failed on w1, attempt 1: boom",
+    ]
+
+
+def test_they_are_there_as_json_too_for_one_job_and_for_all(cli: Cli) -> None:
+    shown = json.loads(cli("describe", "g", "etl", "--json")[1])
+    assert shown["definition"]["config"] == {"table": "orders"}
+    assert shown["status"]["halt"] is None
+    assert [(task["index"], task["state"], task["config"]) for task in shown["status"]["tasks"]] == [
+        (0, "running", {"part": 0, "name": "first"}),
+        (1, "failed", {"part": 1}),
+    ]
+    assert shown["status"]["tasks"][1]["error"]["message"] == "boom"
+    listed = json.loads(cli("list", "g", "--expand", "--json")[1])
+    assert listed["definition"] == shown["definition"]
