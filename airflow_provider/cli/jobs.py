@@ -6,12 +6,12 @@ import argparse
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 from airflow_provider.cli import steer_jobs
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until_complete
+from airflow_provider.cli.json_option import json_object_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read
 from airflow_provider.cli.terminal import complain, say
@@ -134,7 +134,7 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
     definition = JobDefinition(
         name=args.name,
         entry_point=args.entry_point,
-        config=_config(args.config),
+        config=json_object_of("--config", args.config),
         max_tasks=args.max_tasks,
         run_key=args.run_key,
         kind=TaskKind(args.kind),
@@ -166,21 +166,6 @@ async def _wait(args: argparse.Namespace, topics: GroupTopics) -> int:
         return _refuse(args, missed, 1)
     say(*_lines(end))
     return 0 if end.state is JobState.FINISHED else 1
-
-
-def _config(text: str) -> dict[str, Any]:
-    """:raises ValueError: naming what is no JSON object"""
-    try:
-        config = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
-    except OSError as wrong:
-        raise ValueError(f"--config {text}: {wrong}") from wrong
-    except RecursionError as deep:
-        raise ValueError("--config is not JSON that can be read: too deeply nested") from deep
-    except ValueError as wrong:
-        raise ValueError(f"--config is not JSON: {wrong}") from wrong
-    if not isinstance(config, dict):
-        raise ValueError(f"--config must be a JSON object, not {text}")
-    return config
 
 
 # ---- list, describe, retry, remove

@@ -9,30 +9,35 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from airflow_provider.cli.connection import add_connection_arguments
+from airflow_provider.cli.json_option import json_object_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened
 from airflow_provider.cli.terminal import say
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.whoami import user_at_host
-from airflow_provider.operations.operations import HaltJob, Operation, RestartJob, ResumeJob
+from airflow_provider.operations.operations import ALTERABLE, AlterJob, HaltJob, Operation, RestartJob, ResumeJob
 from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.records import Halt
 
 _PAUSE: Final = "have a job run no more for now: its tasks stop, and stay where they are assigned"
 _STOP: Final = "have a job run no more for now: its tasks stop and are given up, and nothing is forgotten"
 _RESUME: Final = "have a job run again that was paused or stopped"
+_ALTER: Final = "define a job otherwise while it runs: only those of its tasks start anew whose own configs change"
 _RESTART: Final = "have what runs of a job start anew where it is, and what has failed tried again"
 
 
 def add_actions(actions: Any) -> None:
     """:param actions: what ``add_subparsers`` gives"""
-    for name, meaning in (("pause", _PAUSE), ("stop", _STOP), ("resume", _RESUME), ("restart", _RESTART)):
+    meanings = {"pause": _PAUSE, "stop": _STOP, "resume": _RESUME, "restart": _RESTART, "alter": _ALTER}
+    for name, meaning in meanings.items():
         parser = actions.add_parser(name, help=meaning, description=meaning)
         add_group_argument(parser)
         parser.add_argument("name", help="the job's name")
         parser.add_argument("--json", action="store_true", help="what came of it, as one JSON object")
         if name == "restart":
             _add_restart_options(parser)
+        if name == "alter":
+            _add_alter_options(parser)
         add_connection_arguments(parser)
 
 
@@ -47,6 +52,19 @@ def _add_restart_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_alter_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        default="{}",
+        metavar="JSON",
+        help="changes: a JSON object, or @FILE that holds one; null: no such key",
+    )
+    for name in ALTERABLE:
+        unit = "MS" if name.endswith("_ms") else "N"
+        option = "--task-timeout-ms" if name == "timeout_ms" else f"--{name.replace('_', '-')}"
+        parser.add_argument(option, dest=name, type=int, metavar=unit, help="as in submit")
+
+
 def _operation(args: argparse.Namespace) -> Operation:
     match args.action:
         case "pause":
@@ -55,6 +73,9 @@ def _operation(args: argparse.Namespace) -> Operation:
             return HaltJob(job=args.name, halt=Halt.STOPPED)
         case "resume":
             return ResumeJob(job=args.name)
+        case "alter":
+            settings = {name: value for name in ALTERABLE if (value := getattr(args, name)) is not None}
+            return AlterJob(job=args.name, config=json_object_of("--config", args.config), settings=settings)
     tasks = None if args.task is None else frozenset(args.task)
     return RestartJob(job=args.name, tasks=tasks, only_failed=args.only_failed)
 
@@ -68,5 +89,5 @@ async def _carry_out(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 
 ACTIONS: Final[Mapping[str, Callable[[argparse.Namespace, KafkaSettings], Coroutine[Any, Any, int]]]] = (
-    MappingProxyType(dict.fromkeys(("pause", "stop", "resume", "restart"), _carry_out))
+    MappingProxyType(dict.fromkeys(("pause", "stop", "resume", "restart", "alter"), _carry_out))
 )

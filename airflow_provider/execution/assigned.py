@@ -199,7 +199,8 @@ def _go_on_under(x: Execution, run: TaskRun) -> None:
     if work is None or run.work.definition is work.definition:
         return
     run = run.under(work, now_ms=x.now, wall_ms=x.wall)
-    if run.task.is_planner and x.jobs.plan_of(run.task.job) is None:
+    plan = x.jobs.plan_of(run.task.job)
+    if run.task.is_planner and (plan is None or not plan.is_of(work.definition)):
         run = replaced(run, not_before_ms=0, retry_at_ms=None)
     x.runs[run.task] = run
 

@@ -16,7 +16,15 @@ from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.presence import may_be_asked
 from airflow_provider.ledger.scaling import ScaleDown, ScaleError
-from airflow_provider.operations.operations import HaltJob, NoJobError, Operation, Outcome, RestartJob, ResumeJob
+from airflow_provider.operations.operations import (
+    AlterJob,
+    HaltJob,
+    NoJobError,
+    Operation,
+    Outcome,
+    RestartJob,
+    ResumeJob,
+)
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, Halt, JobDefinition
 from airflow_provider.reports.description import JobDescription
@@ -162,6 +170,20 @@ class SparkGroupHook(BaseHook):
         """
         indexes = None if tasks is None else frozenset(tasks)
         return self.operate(group, RestartJob(job=job, tasks=indexes, only_failed=only_failed), by=by)
+
+    def alter_job(
+        self, group: str, job: str, config: Mapping[str, Any] | None = None, *, by: str | None = None, **settings: int
+    ) -> Outcome:
+        """Define a job otherwise while it runs: those of its tasks whose own configs become others start anew.
+
+        :param config: changes of its config, by key: None takes a key away
+        :param by: as in :meth:`pause_job`
+        :param settings: ``max_tasks``, ``retries``, ``retry_delay_ms``, ``timeout_ms`` or ``replan_interval_ms``
+        :raises OperationError: if there is no such job, or something else is to be altered
+        :raises JobError: for values that can't be accepted
+        :raises TopicError: as :meth:`submit_job`
+        """
+        return self.operate(group, AlterJob(job=job, config=config or {}, settings=settings), by=by)
 
     def operate(self, group: str, operation: Operation, *, by: str | None = None) -> Outcome:
         """Do what is asked of a job.

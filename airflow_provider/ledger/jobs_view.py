@@ -102,9 +102,11 @@ class JobsSnapshot:
         return sum(len(plan.configs) for plan in self.plans.values())
 
     def plan_of(self, job: str) -> PlanRecord | None:
-        """The plan of the job's present definition and run, if it has been made."""
+        """The plan of the job's present run, if it has been made: of its present definition; or, until there is one, of
+        that from which it was altered.
+        """
         definition, plan = self.jobs.get(job), self.plans.get(job)
-        return plan if definition and plan and plan.is_of(definition) else None
+        return plan if definition and plan and plan.holds_for(definition) else None
 
     def halt_of(self, job: str) -> HaltRecord | None:
         """That the job shall not run for now; None: it runs. What was said of a job of that name that was removed since

@@ -56,7 +56,8 @@ def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
 def _is_to_plan(definition: JobDefinition, plan: PlanRecord | None, statuses: Statuses) -> bool:
     planner = _status_of(planner_of(definition.name), definition, definition.fingerprint, statuses)
     failed = planner is not None and planner.state is TaskState.FAILED
-    return not failed and (plan is None or definition.replan_interval_ms is not None)
+    planned = plan is not None and plan.is_of(definition)
+    return not failed and (not planned or definition.replan_interval_ms is not None)
 
 
 def _tasks_of(

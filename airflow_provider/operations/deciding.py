@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -11,6 +11,8 @@ from airflow_provider.ledger.progress import effective_status, job_progress, nee
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.operations.operations import (
+    ALTERABLE,
+    AlterJob,
     HaltJob,
     NoJobError,
     Operation,
@@ -29,11 +31,13 @@ from airflow_provider.records import (
     TaskState,
     TaskStatus,
     halt_key,
+    job_key,
     restart_key,
 )
 
 _WORDS: Final = {Halt.PAUSED: "pause", Halt.STOPPED: "stop"}
 _MOST_NAMED: Final = 20
+_MOST_SAID: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,40 @@ def decide(operation: Operation, jobs: JobsSnapshot, status: StatusSnapshot, *, 
             return _resume(operation, jobs, by=by, at_ms=at_ms)
         case RestartJob():
             return _restart(operation, definition, jobs, status, by=by, at_ms=at_ms)
+        case AlterJob():
+            return _alter(operation, definition, by=by, at_ms=at_ms)
+
+
+def altered(operation: AlterJob, definition: JobDefinition) -> JobDefinition:
+    """The definition with these changes; the same one if there are none.
+
+    :raises OperationError: for what can't be altered
+    :raises JobError: for values that can't be accepted
+    """
+    unknown = sorted(operation.settings.keys() - set(ALTERABLE))
+    if unknown:
+        raise OperationError(
+            f"job {operation.job!r}: {', '.join(unknown)} can't be altered while it runs; config and"
+            f" {', '.join(ALTERABLE)} can be; for anything else submit it"
+        )
+    config = {**definition.config, **operation.config}
+    config = {key: value for key, value in config.items() if operation.config.get(key, value) is not None}
+    changed = replace(definition, config=config, **operation.settings)  # type: ignore[arg-type]  # the fields are known
+    if changed.fingerprint == definition.fingerprint:
+        return changed
+    return replace(changed, basis=definition.tasks_basis)
+
+
+def _alter(operation: AlterJob, definition: JobDefinition, *, by: str, at_ms: int) -> Decision:
+    job, changed = operation.job, altered(operation, definition)
+    if changed.same_as(definition):
+        return Decision(outcome=Outcome(job=job, changed=False))
+    names = ", ".join([*sorted(operation.config), *sorted(operation.settings)][:_MOST_NAMED])
+    return Decision(
+        outcome=Outcome(job=job, changed=True),
+        jobs={job_key(job): changed.to_json()},
+        event=ActionEvent(action="alter", subject=job, by=by, at_ms=at_ms, details=names[:_MOST_SAID]),
+    )
 
 
 def _halt(operation: HaltJob, jobs: JobsSnapshot, status: StatusSnapshot, *, by: str, at_ms: int) -> Decision:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import Halt
@@ -51,7 +53,24 @@ class RestartJob:
     only_failed: bool = False
 
 
-Operation = HaltJob | ResumeJob | RestartJob
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterJob:
+    """Define it otherwise while it runs. It is planned anew, and those of its tasks start anew whose own configs become
+    others; all others go on.
+
+    :param config: changes of its config, by key: None takes a key away, as in JSON's merge patch
+    :param settings: new values for others of :data:`ALTERABLE`, by name
+    """
+
+    job: str
+    config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    settings: Mapping[str, int | None] = field(default_factory=dict)
+
+
+ALTERABLE: Final = ("max_tasks", "retries", "retry_delay_ms", "timeout_ms", "replan_interval_ms")
+"""The fields of a definition, besides its config, that can be altered while it runs."""
+
+Operation = HaltJob | ResumeJob | RestartJob | AlterJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from airflow_provider.operations.operations import HaltJob, Operation, Outcome, RestartJob, ResumeJob
+from airflow_provider.operations.operations import AlterJob, HaltJob, Operation, Outcome, RestartJob, ResumeJob
 from airflow_provider.protocol.model import TaskId
 
 _MOST_NAMED: Final = 10
@@ -18,6 +18,8 @@ def outcome_in_words(operation: Operation, outcome: Outcome) -> str:
             return f"job {outcome.job}: {halt.value}{'' if outcome.changed else ' already'}"
         case ResumeJob():
             return f"job {outcome.job}: {'resumed' if outcome.changed else 'neither paused nor stopped'}"
+        case AlterJob():
+            return f"job {outcome.job}: {'altered' if outcome.changed else 'it is so already'}"
         case RestartJob():
             said = (
                 ("started anew", outcome.restarted),

@@ -165,3 +165,36 @@ async def test_a_stopped_job_leaves_the_assignment_and_comes_back_with_all_that_
             "resume",
         ]
         assert any(isinstance(event, TaskEvent) for event in events)
+
+
+async def test_an_altered_job_gets_more_tasks_and_those_that_stay_the_same_go_on(fleet: MakeFleet) -> None:
+    async with fleet() as group:
+        await _two_workers(group)
+        running, stops = _attempts(group), await group.stops()
+
+        assert "altered" in await _does(group, "alter", "streams", "--max-tasks", "6")
+        more = [TaskId("streams", index) for index in (4, 5)]
+        await group.wait_for(
+            lambda _jobs, status: all(
+                (word := status.tasks.get(task)) is not None and word.state is TaskState.RUNNING for task in more
+            ),
+            "those that are new run",
+        )
+        assert _attempts(group) == running
+        assert await group.stops() == stops
+
+        before = {task: group.topics.jobs.planned_work(task) for task in STREAMS}
+        await _does(group, "alter", "streams", "--config", '{"other": 1}')
+
+        def as_altered(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+            works = [jobs.planned_work(task) for task in STREAMS]
+            return all(
+                work is not None
+                and work.config == {"other": 1}
+                and status.tasks[work.task].state is TaskState.RUNNING
+                and status.tasks[work.task].fingerprint == work.fingerprint
+                for work in works
+            )
+
+        await group.wait_for(as_altered, f"each has another config than in {before}, and runs by it")
+        assert not overlaps(await group.steps())

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from execution_script import A0, A1, A2, PLANNER, Script, words, written
+from execution_script import A0, A1, A2, ME, PLANNER, Script, words, written
 
 from airflow_provider.execution.commands import Command
-from airflow_provider.execution.events import EndWritten
+from airflow_provider.execution.events import EndWritten, PlanWritten
 from airflow_provider.execution.runs import RunState
 from airflow_provider.ledger.jobs_view import Placed, Restart
 from airflow_provider.protocol.model import ConfigOffset, TaskId
-from airflow_provider.records import CHECKPOINT_KEY, Halt, HaltRecord, TaskState
+from airflow_provider.records import CHECKPOINT_KEY, Halt, HaltRecord, PlanRecord, TaskState
 
 PAUSED, STOPPED = Halt.PAUSED, Halt.STOPPED
 
@@ -204,3 +204,28 @@ def test_a_stop_gives_up_what_the_job_has(ended: bool) -> None:
     else:
         assert words(script.stopped(A0)) == ["write a:0 stopped", "released a:0"]
     assert words(script.give(A2)) == ["released a:2"], "what is given by a leader that has not read so far goes back"
+
+
+def test_an_altered_job_goes_on_by_its_plan_until_there_is_another_and_only_what_changes_starts_anew() -> None:
+    script = Steered()
+    script.running(A0, A1)
+    known = script.jobs.jobs["a"]
+    altered = replace(known, config={"new": 1}, basis=known.fingerprint)
+    assert words(script.ask(jobs={"a": altered})) == [], "there is no other plan yet"
+    assert words(script.give(PLANNER)) == ["start a:planner #1"]
+    script.begin(PLANNER)
+    (insist,) = words(script.finish(PLANNER, [{"i": 0}, {"i": "other"}]))
+    assert insist == "insist on a plan of 2"
+    plan = PlanRecord.of(altered, [{"i": 0}, {"i": "other"}], planned_by=ME, at_ms=0)
+    assert words(script.ask(plans={"a": plan})) == ["stop a:1: its configuration has changed"]
+    script.answer(PlanWritten, PLANNER)
+    assert script.state(A0) is RunState.STARTED
+
+
+def test_a_plan_that_stays_the_same_is_written_for_the_altered_definition() -> None:
+    """Else its planner would never have done its work."""
+    script = Steered()
+    known = script.jobs.jobs["a"]
+    script.ask(jobs={"a": replace(known, config={"new": 1}, basis=known.fingerprint)})
+    script.running(PLANNER)
+    assert words(script.finish(PLANNER, script.configs)) == ["insist on a plan of 3"]

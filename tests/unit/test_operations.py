@@ -11,6 +11,7 @@ from stand_ins import MemoryTopics
 
 from airflow_provider.ledger.progress import JobState, configured, group_drained, job_progress, may_run, needs_running
 from airflow_provider.operations.operations import (
+    AlterJob,
     HaltJob,
     NoJobError,
     Operation,
@@ -31,6 +32,7 @@ from airflow_provider.records import (
     TaskState,
     TaskStatus,
 )
+from airflow_provider.triggers.conditions import JobCondition, JobGoal
 
 ME = WorkerId("w1")
 JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, submitted_by="dag.submit", kind=TaskKind.STREAMING)
@@ -212,6 +214,58 @@ def test_a_planner_that_waits_where_it_is_is_started_anew() -> None:
     record = group_record(4, assignment=has, members={ME: MemberId("m")}, moves=(), config_offset=ConfigOffset(99))
     asyncio.run(topics.publish_group(record))
     assert ask(topics, RestartJob(job="etl", tasks=frozenset({-1}))).restarted == (planner_of("etl"),)
+
+
+def test_an_alteration_merges_and_keeps_the_tasks_that_it_does_not_change() -> None:
+    job = dataclasses.replace(JOB, config={"table": "orders", "limit": 1})
+    topics = group_with(RUNNING, FINISHED, job=job)
+    before = {task: topics.jobs.work_of(task) for task in (E0, E1)}
+    assert ask(topics, AlterJob(job="etl", config={"limit": None, "since": 3}, settings={"retries": 2})).changed
+    after = topics.jobs.jobs["etl"]
+    assert (after.config, after.retries, after.submitted_by) == ({"table": "orders", "since": 3}, 2, "dag.submit")
+    for task, work in before.items():
+        now = topics.jobs.work_of(task)
+        assert work is not None
+        assert now is not None
+        assert now.is_same(work)
+    assert configured(topics.jobs, topics.status.tasks) == {planner_of("etl"), E0}, "planned anew, finished tasks stay"
+    plan = PlanRecord.of(after, [{"i": 0}, {"i": "new"}], planned_by=ME, at_ms=0)
+    asyncio.run(topics.publish_plan(plan))
+    assert configured(topics.jobs, topics.status.tasks) == {E0, E1}, "the one that became another runs again"
+    ask(topics, AlterJob(job="etl", config={"limit": 9}))
+    assert topics.jobs.work_of(E0) is not None, "and so on, from one alteration to the next"
+
+
+def test_what_is_so_already_is_no_alteration() -> None:
+    topics = group_with(RUNNING, job=dataclasses.replace(JOB, config={"limit": 1}))
+    assert not ask(topics, AlterJob(job="etl", config={"limit": 1}, settings={"retries": 0})).changed
+
+
+def test_only_settings_make_no_new_plan() -> None:
+    topics = group_with(RUNNING)
+    ask(topics, AlterJob(job="etl", settings={"retries": 5}))
+    assert configured(topics.jobs, topics.status.tasks) == {E0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "refusal"),
+    [
+        ({"entry_point": 1}, "entry_point can't be altered while it runs"),
+        ({"max_tasks": 0}, "max_tasks: 0 must be a wh"),
+    ],
+)
+def test_what_cannot_be_altered_is_refused(settings: dict[str, int], refusal: str) -> None:
+    topics = group_with(RUNNING)
+    with pytest.raises(ValueError, match=refusal):
+        ask(topics, AlterJob(job="etl", settings=settings))
+    assert topics.jobs.jobs["etl"] == JOB
+
+
+def test_who_waits_for_a_job_goes_on_waiting_for_it_altered() -> None:
+    topics = group_with(RUNNING)
+    condition = JobCondition(job="etl", run_key="", goal=JobGoal.FINISHED, fingerprint=JOB.fingerprint)
+    ask(topics, AlterJob(job="etl", config={"limit": 9}))
+    assert condition.answer(topics.jobs, topics.status) is None
 
 
 @pytest.mark.parametrize(
