@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from airflow_provider.cli import steer_jobs
+from airflow_provider.cli import plan_jobs, steer_jobs
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until_complete
 from airflow_provider.cli.json_option import json_object_of
@@ -27,6 +27,7 @@ from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import JobDefinition, TaskKind
 from airflow_provider.reports.description import JobDescription
 from airflow_provider.reports.report import JobReport
+from airflow_provider.spark.config_schema import check_config_here
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import SUBMITTER
@@ -96,6 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection_arguments(retry)
 
     steer_jobs.add_actions(actions)
+    plan_jobs.add_action(actions)
 
     remove = actions.add_parser("remove", help="ask a group to run a job no more; its tasks are stopped")
     add_group_argument(remove)
@@ -112,6 +114,7 @@ def run(args: argparse.Namespace) -> int:
         "retry": _retry,
         "remove": _remove,
         **steer_jobs.ACTIONS,
+        "plan": plan_jobs.plan,
     }
 
     try:
@@ -149,6 +152,7 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
         raise ValueError("--wait: a job that streams or plans again and again does not come to an end")
     if args.timeout is not None and not (args.wait and args.timeout > 0):
         raise ValueError("--timeout: give a number of seconds above 0, and --wait with it")
+    check_config_here(definition.name, definition.entry_point, definition.config)
     await reach(settings)
     async with shared_topics(settings, args.group, SUBMITTER) as topics:
         submission = await topics.submit(definition)

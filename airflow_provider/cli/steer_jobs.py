@@ -15,9 +15,12 @@ from airflow_provider.cli.reading import group_opened
 from airflow_provider.cli.terminal import say
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.whoami import user_at_host
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.operations.deciding import altered
 from airflow_provider.operations.operations import ALTERABLE, AlterJob, HaltJob, Operation, RestartJob, ResumeJob
 from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.records import Halt
+from airflow_provider.spark.config_schema import check_config_here
 
 _PAUSE: Final = "have a job run no more for now: its tasks stop, and stay where they are assigned"
 _STOP: Final = "have a job run no more for now: its tasks stop and are given up, and nothing is forgotten"
@@ -80,9 +83,20 @@ def _operation(args: argparse.Namespace) -> Operation:
     return RestartJob(job=args.name, tasks=tasks, only_failed=args.only_failed)
 
 
+def _check(operation: AlterJob, jobs: JobsSnapshot) -> None:
+    """:raises ValueError: if the job would have a config that it does not accept"""
+    definition = jobs.jobs.get(operation.job)
+    if definition is not None and operation.config:
+        then = altered(operation, definition)
+        check_config_here(then.name, then.entry_point, then.config)
+
+
 async def _carry_out(args: argparse.Namespace, settings: KafkaSettings) -> int:
     operation = _operation(args)
     async with group_opened(settings, args.group) as topics:
+        if isinstance(operation, AlterJob):
+            await topics.catch_up()
+            _check(operation, topics.jobs)
         outcome = await topics.carry_out(operation, by=user_at_host())
     say(json.dumps(outcome.to_json()) if args.json else outcome_in_words(operation, outcome))
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from stand_ins import MemoryTopics
@@ -14,6 +14,7 @@ from airflow_provider.cli.main import main
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import ActionEvent, JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+from airflow_provider.spark.job import JobContext, SparkJob
 
 JOB = JobDefinition(
     name="etl", entry_point="m:f", max_tasks=9, config={"table": "orders"}, submitted_by="dag.submit", run_key="r1"
@@ -121,3 +122,61 @@ def test_they_are_there_as_json_too_for_one_job_and_for_all(cli: Cli) -> None:
     assert shown["status"]["tasks"][1]["error"]["message"] == "boom"
     listed = json.loads(cli("list", "g", "--expand", "--json")[1])
     assert listed["definition"] == shown["definition"]
+
+
+class Sales(SparkJob):
+    config_schema: ClassVar[dict[str, Any]] = {"properties": {"table": {"type": "string"}}, "required": ["table"]}
+
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        return [{"table": job.config["table"], "part": part} for part in range(2)]
+
+
+class Broken(SparkJob):
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        raise KeyError("tabel")
+
+
+SALES = f"{__name__}:Sales"
+
+
+def test_a_plan_is_shown_and_nothing_is_written(cli: Cli) -> None:
+    before = cli.topics.jobs
+    status, out, _ = cli("plan", "g", "sales", SALES, "--config", '{"table": "a"}', "--max-tasks", "2", "--dry-run")
+    assert status == 0
+    assert out.splitlines() == [
+        "sales: 2 tasks; nothing is written",
+        "  sales:0: new, on nobody: the group is empty: {'part': 0, 'table': 'a'}",
+        "  sales:1: new, on nobody: the group is empty: {'part': 1, 'table': 'a'}",
+    ]
+    assert cli.topics.jobs is before
+    with pytest.raises(SystemExit):
+        cli("plan", "g", "sales", SALES)
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "config", "refusal"),
+    [
+        (SALES, "{}", "'table' is a required property"),
+        (f"{__name__}:Broken", "{}", "the planner of job 'sales' failed: KeyError: 'tabel'"),
+        ("nowhere_to_be_found:Job", "{}", "the plan is made here, so the job must be importable here"),
+    ],
+)
+def test_a_plan_that_cannot_be_made_says_why(cli: Cli, entry_point: str, config: str, refusal: str) -> None:
+    status, _, told = cli("plan", "g", "sales", entry_point, "--config", config, "--dry-run")
+    assert status in (1, 2)
+    assert refusal in told
+
+
+def test_a_bad_config_is_refused_before_anything_is_written(cli: Cli) -> None:
+    asyncio.run(cli.topics.submit(JobDefinition(name="sales", entry_point=SALES, config={"table": "a"}, max_tasks=2)))
+    status, out, _ = cli("plan", "g", "sales", "--config", '{"table": "b"}', "--dry-run", "--json")
+    assert (status, json.loads(out)["tasks"][1]["config"]) == (0, {"part": 1, "table": "b"})
+    before = cli.topics.jobs
+    status, _, told = cli("alter", "g", "sales", "--config", '{"table": 7}')
+    assert (status, told) == (
+        2,
+        "cospark jobs alter: the config of job 'sales' is not as the job declares it: table: must have type 'string'\n",
+    )
+    assert cli("submit", "g", "other", SALES)[0] == 2
+    assert cli.topics.jobs is before
+    assert cli("alter", "g", "sales", "--config", '{"table": "b"}') == (0, "job sales: altered\n", "")
