@@ -88,3 +88,11 @@ class Numbers(SparkJob):
         task.fence()
         numbers.write.mode("overwrite").json(f"{task.config['output']}/part={task.index}")
         return {"rows": task.config["end"] - task.config["start"]}
+
+
+class Chatty(SparkJob):
+    """Says what it does, at a level that nobody hears by default."""
+
+    def run(self, spark: SparkSession, task: TaskContext) -> None:
+        while not task.wait(0.1):
+            log.debug("attempt %d of %s goes on", task.attempt, task.job)

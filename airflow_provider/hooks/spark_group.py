@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from airflow.providers.common.compat.sdk import BaseHook
 
-from airflow_provider.common.parameters import milliseconds, scale_goal
+from airflow_provider.common.parameters import choice, milliseconds, scale_goal
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.whoami import user_at_host
@@ -19,14 +19,16 @@ from airflow_provider.ledger.scaling import ScaleDown, ScaleError
 from airflow_provider.operations.operations import (
     AlterJob,
     HaltJob,
+    JobOperation,
     NoJobError,
-    Operation,
+    OperationError,
     Outcome,
     RestartJob,
     ResumeJob,
+    SetLogLevel,
 )
 from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, Halt, JobDefinition
+from airflow_provider.records import ControlAction, ControlRecord, Halt, JobDefinition, LogLevel
 from airflow_provider.reports.description import JobDescription
 from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.topics.errors import NoTopicError, TopicError
@@ -185,7 +187,35 @@ class SparkGroupHook(BaseHook):
         """
         return self.operate(group, AlterJob(job=job, config=config or {}, settings=settings), by=by)
 
-    def operate(self, group: str, operation: Operation, *, by: str | None = None) -> Outcome:
+    def set_log_level(
+        self, group: str, logger: str, level: str | None, *, worker: str | None = None, by: str | None = None
+    ) -> Outcome:
+        """Have a logger of the jobs' code write from this level on, in workers that run and that start.
+
+        :param logger: as in ``logging.getLogger(...)``, within the ``allowed_entry_points`` of the workers
+        :param level: ``DEBUG``, ``INFO``, ``WARNING``, ``ERROR`` or ``CRITICAL``; None: as it was before
+        :param worker: in this one only; by default in all
+        :param by: as in :meth:`pause_job`
+        :raises ValueError: for another level, or no logger's name
+        :raises TopicError: as :meth:`submit_job`
+        """
+        named = None if worker is None else WorkerId(worker)
+        wanted = None if level is None else choice("level", level, LogLevel)
+        operation = SetLogLevel(logger=logger, level=wanted, worker=named)
+        outcome = self._act(group, STOPPER, lambda topics: topics.carry_out(operation, by=_who(by)))
+        if outcome is None:
+            raise OperationError(f"there is no group {group!r}")
+        return outcome
+
+    def log_levels(self, group: str) -> dict[str, dict[str, str]]:
+        """The levels that are set, by worker, those for all workers under ``*``, and by logger."""
+        set_levels = self.look(group, lambda jobs, _status: jobs.levels) or {}
+        return {
+            worker: {logger: level.value for logger, level in record.levels.items()}
+            for worker, record in set_levels.items()
+        }
+
+    def operate(self, group: str, operation: JobOperation, *, by: str | None = None) -> Outcome:
         """Do what is asked of a job.
 
         :param by: as in :meth:`pause_job`

@@ -11,6 +11,7 @@ from airflow_provider.ledger.memo import Memo
 from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, put, read_value
 from airflow_provider.protocol.model import ConfigOffset, TaskId, Tasks, WorkerId, labelled
 from airflow_provider.records import (
+    ALL_WORKERS,
     REMOVED,
     ControlRecord,
     Halt,
@@ -18,6 +19,8 @@ from airflow_provider.records import (
     JobDefinition,
     Key,
     KeyKind,
+    LevelsRecord,
+    LogLevel,
     PlanRecord,
     Removal,
     RestartRecord,
@@ -30,9 +33,9 @@ from airflow_provider.records import (
 
 _START: Final = ConfigOffset(0)
 _OF_THIS_TOPIC: Final = frozenset(
-    {KeyKind.JOB, KeyKind.PLAN, KeyKind.CONTROL, KeyKind.HALT, KeyKind.RESTART, KeyKind.RESTART_TASK}
+    {KeyKind.JOB, KeyKind.PLAN, KeyKind.CONTROL, KeyKind.HALT, KeyKind.RESTART, KeyKind.RESTART_TASK, KeyKind.LEVELS}
 )
-_Content = JobDefinition | Removal | PlanRecord | ControlRecord | HaltRecord | RestartRecord
+_Content = JobDefinition | Removal | PlanRecord | ControlRecord | HaltRecord | RestartRecord | LevelsRecord
 
 _REMOVED: Final = f'"{REMOVED}":'.encode()
 _MOST_REMOVED: Final = 1_000
@@ -68,6 +71,7 @@ class JobsSnapshot:
     :param halts: the jobs that shall not run; see :meth:`halt_of`
     :param restarts: the last one of each whole job
     :param task_restarts: the last one of each task for which it was asked by itself
+    :param levels: from which level on the jobs' loggers write, by worker, and for all
     :param unreadable: how many records could not be read
     :ivar configured: of the statuses with which it was last asked for; see :mod:`~airflow_provider.ledger.progress`
     :ivar unfinished: the same, for one of them
@@ -85,6 +89,7 @@ class JobsSnapshot:
     halts: Mapping[str, Placed] = field(default_factory=dict)
     restarts: Mapping[str, Restart] = field(default_factory=dict)
     task_restarts: Mapping[TaskId, Restart] = field(default_factory=dict)
+    levels: Mapping[str, LevelsRecord] = field(default_factory=dict)
     unreadable: int = 0
     # A copy with changes begins without answers.
     configured: Memo[Mapping[TaskId, TaskStatus], Tasks] = field(
@@ -132,6 +137,11 @@ class JobsSnapshot:
         asked = (self.restarts.get(task.job), self.task_restarts.get(task))
         later = [restart for restart in asked if restart is not None and restart.offset >= offset]
         return max(later, key=lambda restart: restart.offset, default=None)
+
+    def levels_of(self, worker: WorkerId) -> dict[str, LogLevel]:
+        """From which level on loggers write there: its own word before that for all."""
+        records = (self.levels.get(ALL_WORKERS), self.levels.get(worker))
+        return {logger: level for record in records if record is not None for logger, level in record.levels.items()}
 
     @property
     def stateful(self) -> frozenset[str]:
@@ -194,6 +204,7 @@ class JobsView(TopicView[JobsSnapshot]):
         self._halts: dict[str, Placed] = {}
         self._restarts: dict[str, Restart] = {}
         self._task_restarts: dict[TaskId, Restart] = {}
+        self._levels: dict[str, LevelsRecord] = {}
 
     def _parse(self, key: Key, value: bytes | None) -> _Content | None:
         if key.kind not in _OF_THIS_TOPIC:
@@ -206,6 +217,8 @@ class JobsView(TopicView[JobsSnapshot]):
             return read_value(value, JobDefinition.from_json, lambda job: job.name, key.name)
         if key.kind is KeyKind.PLAN:
             return read_value(value, PlanRecord.from_json, lambda plan: plan.job, key.name)
+        if key.kind is KeyKind.LEVELS:
+            return read_value(value, LevelsRecord.from_json, lambda levels: levels.worker, key.name)
         if key.kind is KeyKind.HALT:
             return read_value(value, HaltRecord.from_json, lambda halt: halt.job, key.name)
         if key.kind in (KeyKind.RESTART, KeyKind.RESTART_TASK):
@@ -233,6 +246,13 @@ class JobsView(TopicView[JobsSnapshot]):
                 worker = WorkerId(key.name)
                 put(self._controls, worker, content)
                 put(self._asked_at, worker, None if content is None else self._offset)
+            case _:
+                self._put_steering(key, content)
+
+    def _put_steering(self, key: Key, content: Any) -> None:
+        match key.kind:
+            case KeyKind.LEVELS:
+                put(self._levels, key.name, content)
             case KeyKind.HALT:
                 put(self._halts, key.name, None if content is None else Placed(content, self._offset))
             case KeyKind.RESTART:
@@ -265,6 +285,7 @@ class JobsView(TopicView[JobsSnapshot]):
         self._halts.clear()
         self._restarts.clear()
         self._task_restarts.clear()
+        self._levels.clear()
 
     def _take_snapshot(self) -> JobsSnapshot:
         return JobsSnapshot(
@@ -279,5 +300,6 @@ class JobsView(TopicView[JobsSnapshot]):
             halts=MappingProxyType(dict(self._halts)),
             restarts=MappingProxyType(dict(self._restarts)),
             task_restarts=MappingProxyType(dict(self._task_restarts)),
+            levels=MappingProxyType(dict(self._levels)),
             unreadable=self._unreadable,
         )

@@ -42,6 +42,7 @@ _SUBJECTS: Final = {
     KeyKind.CONTROL: About.JOBS,
     KeyKind.HALT: About.JOBS,
     KeyKind.RESTART: About.JOBS,
+    KeyKind.LEVELS: About.JOBS,
     KeyKind.RESTART_TASK: About.JOBS,
     KeyKind.GROUP: About.ROUNDS,
     KeyKind.WORKER: About.WORKERS,

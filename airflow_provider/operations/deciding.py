@@ -14,26 +14,33 @@ from airflow_provider.operations.operations import (
     ALTERABLE,
     AlterJob,
     HaltJob,
+    JobOperation,
     NoJobError,
     Operation,
     OperationError,
     Outcome,
     RestartJob,
     ResumeJob,
+    SetLogLevel,
 )
 from airflow_provider.protocol.model import PLANNER_INDEX, TaskId, planner_of
 from airflow_provider.records import (
+    ALL_WORKERS,
     ActionEvent,
     Halt,
     HaltRecord,
     JobDefinition,
+    LevelsRecord,
+    LogLevel,
     RestartRecord,
     TaskState,
     TaskStatus,
     halt_key,
     job_key,
+    levels_key,
     restart_key,
 )
+from airflow_provider.records.log_levels import MOST_LOGGERS, is_logger
 
 _WORDS: Final = {Halt.PAUSED: "pause", Halt.STOPPED: "stop"}
 _MOST_NAMED: Final = 20
@@ -47,9 +54,11 @@ class Decision:
     :param jobs: into the jobs topic: a record's JSON form by its key; None deletes it
     :param tasks: new words about tasks
     :param event: who has done it; None: nothing is done
+    :param about: the event's key
     """
 
     outcome: Outcome
+    about: str = ""
     jobs: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     tasks: Sequence[TaskStatus] = ()
     event: ActionEvent | None = None
@@ -62,9 +71,23 @@ def decide(operation: Operation, jobs: JobsSnapshot, status: StatusSnapshot, *, 
     :param at_ms: wall clock, milliseconds since 1970
     :raises OperationError: if it can't be done
     """
+    if isinstance(operation, SetLogLevel):
+        return decide_level(operation, jobs, by=by, at_ms=at_ms)
     definition = jobs.jobs.get(operation.job)
     if definition is None:
         raise NoJobError(operation.job)
+    return replace(_decide(operation, definition, jobs, status, by=by, at_ms=at_ms), about=job_key(operation.job))
+
+
+def _decide(
+    operation: JobOperation,
+    definition: JobDefinition,
+    jobs: JobsSnapshot,
+    status: StatusSnapshot,
+    *,
+    by: str,
+    at_ms: int,
+) -> Decision:
     match operation:
         case HaltJob():
             return _halt(operation, jobs, status, by=by, at_ms=at_ms)
@@ -74,6 +97,38 @@ def decide(operation: Operation, jobs: JobsSnapshot, status: StatusSnapshot, *, 
             return _restart(operation, definition, jobs, status, by=by, at_ms=at_ms)
         case AlterJob():
             return _alter(operation, definition, by=by, at_ms=at_ms)
+
+
+def decide_level(operation: SetLogLevel, jobs: JobsSnapshot, *, by: str, at_ms: int) -> Decision:
+    """The same for the level of a logger."""
+    logger, worker = operation.logger, operation.worker or ALL_WORKERS
+    if not is_logger(logger):
+        raise OperationError(f"logger {logger!r}: must be named as in logging.getLogger(...), and not the root's")
+    known = jobs.levels.get(worker)
+    before: dict[str, LogLevel] = {} if known is None else dict(known.levels)
+    after = {name: level for name, level in before.items() if name != logger}
+    if operation.level is not None:
+        after[logger] = operation.level
+    if after == before:
+        return Decision(outcome=Outcome(subject=logger, changed=False))
+    if len(after) > MOST_LOGGERS:
+        raise OperationError(
+            f"logger {logger!r}: {MOST_LOGGERS} have a level already; reset some, or name a parent of them"
+        )
+    record = LevelsRecord(worker=worker, levels=after, by=by, at_ms=at_ms)
+    level = "reset" if operation.level is None else operation.level.value
+    return Decision(
+        outcome=Outcome(subject=logger, changed=True),
+        about=levels_key(worker),
+        jobs={levels_key(worker): record.to_json() if after else None},
+        event=ActionEvent(
+            action="set level",
+            subject=logger,
+            by=by,
+            at_ms=at_ms,
+            details=f"{level}, in {operation.worker or 'all workers'}",
+        ),
+    )
 
 
 def altered(operation: AlterJob, definition: JobDefinition) -> JobDefinition:
@@ -99,10 +154,10 @@ def altered(operation: AlterJob, definition: JobDefinition) -> JobDefinition:
 def _alter(operation: AlterJob, definition: JobDefinition, *, by: str, at_ms: int) -> Decision:
     job, changed = operation.job, altered(operation, definition)
     if changed.same_as(definition):
-        return Decision(outcome=Outcome(job=job, changed=False))
+        return Decision(outcome=Outcome(subject=job, changed=False))
     names = ", ".join([*sorted(operation.config), *sorted(operation.settings)][:_MOST_NAMED])
     return Decision(
-        outcome=Outcome(job=job, changed=True),
+        outcome=Outcome(subject=job, changed=True),
         jobs={job_key(job): changed.to_json()},
         event=ActionEvent(action="alter", subject=job, by=by, at_ms=at_ms, details=names[:_MOST_SAID]),
     )
@@ -111,13 +166,13 @@ def _alter(operation: AlterJob, definition: JobDefinition, *, by: str, at_ms: in
 def _halt(operation: HaltJob, jobs: JobsSnapshot, status: StatusSnapshot, *, by: str, at_ms: int) -> Decision:
     job, now = operation.job, jobs.halt_of(operation.job)
     if now is not None and now.halt is operation.halt:
-        return Decision(outcome=Outcome(job=job, changed=False))
+        return Decision(outcome=Outcome(subject=job, changed=False))
     progress = job_progress(job, jobs, status)
     if progress is not None and progress.complete:
         raise OperationError(f"job {job!r} has nothing left to run: there is nothing to {_WORDS[operation.halt]}")
     record = HaltRecord(job=job, halt=operation.halt, by=by, at_ms=at_ms)
     return Decision(
-        outcome=Outcome(job=job, changed=True),
+        outcome=Outcome(subject=job, changed=True),
         jobs={halt_key(job): record.to_json()},
         event=ActionEvent(action=_WORDS[operation.halt], subject=job, by=by, at_ms=at_ms),
     )
@@ -126,9 +181,9 @@ def _halt(operation: HaltJob, jobs: JobsSnapshot, status: StatusSnapshot, *, by:
 def _resume(operation: ResumeJob, jobs: JobsSnapshot, *, by: str, at_ms: int) -> Decision:
     job = operation.job
     if jobs.halt_of(job) is None:
-        return Decision(outcome=Outcome(job=job, changed=False))
+        return Decision(outcome=Outcome(subject=job, changed=False))
     return Decision(
-        outcome=Outcome(job=job, changed=True),
+        outcome=Outcome(subject=job, changed=True),
         jobs={halt_key(job): None},
         event=ActionEvent(action="resume", subject=job, by=by, at_ms=at_ms),
     )
@@ -151,7 +206,7 @@ def _restart(
     restarted = [] if operation.only_failed else [task for task in alive if _is_somewhere(task, jobs, status)]
     finished = () if operation.tasks is None else tuple(task for task in asked if _has_finished(task, jobs, status))
     outcome = Outcome(
-        job=job,
+        subject=job,
         changed=bool(restarted or retried),
         restarted=tuple(restarted),
         retried=tuple(sorted(retried)),

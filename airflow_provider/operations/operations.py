@@ -1,4 +1,4 @@
-"""What can be asked of a job that was submitted."""
+"""What can be asked of a job that was submitted, and of the workers that run its code."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import Halt
+from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import Halt, LogLevel
 
 
 class OperationError(ValueError):
@@ -70,20 +70,36 @@ class AlterJob:
 ALTERABLE: Final = ("max_tasks", "retries", "retry_delay_ms", "timeout_ms", "replan_interval_ms")
 """The fields of a definition, besides its config, that can be altered while it runs."""
 
-Operation = HaltJob | ResumeJob | RestartJob | AlterJob
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLogLevel:
+    """Have a logger of the jobs' code write from this level on, in workers that run and that start.
+
+    :param level: None: as it was before anybody asked
+    :param worker: in this one only; None: in all
+    """
+
+    logger: str
+    level: LogLevel | None
+    worker: WorkerId | None = None
+
+
+JobOperation = HaltJob | ResumeJob | RestartJob | AlterJob
+Operation = JobOperation | SetLogLevel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What came of it.
 
+    :param subject: what it was about: a job, or a logger
     :param changed: False if it was so already
     :param restarted: what runs, or waits for its turn, and starts anew where it is
     :param retried: what had failed, and is tried again
     :param finished: what was named and has finished: it stays so
     """
 
-    job: str
+    subject: str
     changed: bool
     restarted: tuple[TaskId, ...] = ()
     retried: tuple[TaskId, ...] = ()
@@ -91,7 +107,7 @@ class Outcome:
 
     def to_json(self) -> dict[str, object]:
         return {
-            "job": self.job,
+            "subject": self.subject,
             "changed": self.changed,
             "restarted": list(map(str, self.restarted)),
             "retried": list(map(str, self.retried)),

@@ -22,12 +22,14 @@ from airflow_provider.records.keys import (
     control_key,
     halt_key,
     job_key,
+    levels_key,
     parse_key,
     plan_key,
     restart_key,
     task_key,
     worker_key,
 )
+from airflow_provider.records.log_levels import ALL_WORKERS, LevelsRecord, LogLevel
 from airflow_provider.records.names import CHECKPOINT_KEY, task_name
 from airflow_provider.records.removal import REMOVED, Removal
 from airflow_provider.records.status import (
@@ -45,6 +47,7 @@ from airflow_provider.records.steering import Halt, HaltRecord, RestartRecord
 from airflow_provider.records.stream_progress import StreamProgress
 
 __all__ = [
+    "ALL_WORKERS",
     "CHECKPOINT_KEY",
     "GROUP_KEY",
     "REMOVED",
@@ -61,6 +64,8 @@ __all__ = [
     "Key",
     "KeyKind",
     "Lesson",
+    "LevelsRecord",
+    "LogLevel",
     "PlanRecord",
     "RebalanceEvent",
     "Removal",
@@ -83,6 +88,7 @@ __all__ = [
     "event_from_json",
     "halt_key",
     "job_key",
+    "levels_key",
     "parse_key",
     "plan_key",
     "restart_key",

@@ -44,6 +44,7 @@ class KeyKind(str, Enum):
     HALT = "halt"
     RESTART = "restart"
     """Of a whole job."""
+    LEVELS = "levels"
     RESTART_TASK = "restart-task"
     GROUP = "group"
     WORKER = "worker"
@@ -86,6 +87,11 @@ def halt_key(job: str) -> str:
 def restart_key(job: str, index: int | None = None) -> str:
     """:param index: of one task; None: of the job as a whole"""
     return f"{KeyKind.RESTART.value}:{job}" if index is None else f"{KeyKind.RESTART_TASK.value}:{job}:{index}"
+
+
+def levels_key(worker: str) -> str:
+    """:param worker: whose, or :data:`~.log_levels.ALL_WORKERS`"""
+    return f"{KeyKind.LEVELS.value}:{worker}"
 
 
 def worker_key(worker: WorkerId) -> str:

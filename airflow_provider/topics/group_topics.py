@@ -90,7 +90,7 @@ class GroupTopics(FollowedTopics):
         return Submission(definition=definition, changed=True, retried=await self._try_again(definition))
 
     async def carry_out(self, operation: Operation, *, by: str) -> Outcome:
-        """Do what is asked of a job, as the topics stand now, and write down who has asked.
+        """Do what is asked, as the topics stand now, and write down who has asked.
 
         :param by: ``user@host``, a DAG's task, or the user of a page
         :raises OperationError: if it can't be done: nothing was written
@@ -105,7 +105,7 @@ class GroupTopics(FollowedTopics):
             for key, data in decision.jobs.items()
         ]
         await asyncio.gather(
-            self._write_all(*steered, self._event(job_key(operation.job), decision.event)),
+            self._write_all(*steered, self._event(decision.about, decision.event)),
             *map(self.publish_task, decision.tasks),
         )
         return decision.outcome

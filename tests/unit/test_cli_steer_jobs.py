@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from stand_ins import MemoryTopics
@@ -81,7 +81,7 @@ def test_a_job_starts_anew_as_a_whole_or_by_tasks(cli: Cli) -> None:
     assert cli("restart", "g", "etl", "--task", "0") == (0, "job etl: 1 started anew: etl:0\n", "")
     assert cli("restart", "g", "etl", "--only-failed", "--json") == (
         0,
-        '{"job": "etl", "changed": true, "restarted": [], "retried": ["etl:1"], "finished": []}\n',
+        '{"subject": "etl", "changed": true, "restarted": [], "retried": ["etl:1"], "finished": []}\n',
         "",
     )
     assert cli("restart", "g", "etl", "--task", "7") == (
@@ -124,8 +124,11 @@ def test_they_are_there_as_json_too_for_one_job_and_for_all(cli: Cli) -> None:
     assert listed["definition"] == shown["definition"]
 
 
+SCHEMA = {"properties": {"table": {"type": "string"}}, "required": ["table"]}
+
+
 class Sales(SparkJob):
-    config_schema: ClassVar[dict[str, Any]] = {"properties": {"table": {"type": "string"}}, "required": ["table"]}
+    config_schema = SCHEMA
 
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
         return [{"table": job.config["table"], "part": part} for part in range(2)]

@@ -271,15 +271,15 @@ def test_who_waits_for_a_job_goes_on_waiting_for_it_altered() -> None:
 @pytest.mark.parametrize(
     ("operation", "outcome", "said"),
     [
-        (PAUSE, Outcome(job="etl", changed=True), "job etl: paused"),
-        (STOP, Outcome(job="etl", changed=False), "job etl: stopped already"),
-        (RESUME, Outcome(job="etl", changed=True), "job etl: resumed"),
-        (RESUME, Outcome(job="etl", changed=False), "job etl: neither paused nor stopped"),
-        (RestartJob(job="etl"), Outcome(job="etl", changed=False), "job etl: nothing runs, and nothing has failed"),
-        (RestartJob(job="etl", only_failed=True), Outcome(job="etl", changed=False), "job etl: nothing has failed"),
+        (PAUSE, Outcome(subject="etl", changed=True), "job etl: paused"),
+        (STOP, Outcome(subject="etl", changed=False), "job etl: stopped already"),
+        (RESUME, Outcome(subject="etl", changed=True), "job etl: resumed"),
+        (RESUME, Outcome(subject="etl", changed=False), "job etl: neither paused nor stopped"),
+        (RestartJob(job="etl"), Outcome(subject="etl", changed=False), "job etl: nothing runs, and nothing has failed"),
+        (RestartJob(job="etl", only_failed=True), Outcome(subject="etl", changed=False), "job etl: nothing has failed"),
         (
             RestartJob(job="etl"),
-            Outcome(job="etl", changed=True, restarted=(E0, E1), retried=(E2,)),
+            Outcome(subject="etl", changed=True, restarted=(E0, E1), retried=(E2,)),
             "job etl: 2 started anew: etl:0, etl:1; 1 tried again: etl:2",
         ),
     ],
