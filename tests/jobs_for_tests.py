@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from pathlib import Path
@@ -11,6 +12,8 @@ from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskCo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 
 class Squares(SparkJob):
@@ -88,3 +91,11 @@ class Numbers(SparkJob):
         task.fence()
         numbers.write.mode("overwrite").json(f"{task.config['output']}/part={task.index}")
         return {"rows": task.config["end"] - task.config["start"]}
+
+
+class Chatty(SparkJob):
+    """Says what it does, at a level that nobody hears by default."""
+
+    def run(self, spark: SparkSession, task: TaskContext) -> None:
+        while not task.wait(0.1):
+            log.debug("attempt %d of %s goes on", task.attempt, task.job)

@@ -6,11 +6,12 @@ import argparse
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
+from airflow_provider.cli import plan_jobs, steer_jobs
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until_complete
+from airflow_provider.cli.json_option import json_object_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read
 from airflow_provider.cli.terminal import complain, say
@@ -21,9 +22,12 @@ from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.progress import JobProgress, JobState
 from airflow_provider.ledger.retrying import retried_in_words
+from airflow_provider.operations.operations import NoJobError, OperationError
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import JobDefinition, TaskKind
+from airflow_provider.reports.description import JobDescription
 from airflow_provider.reports.report import JobReport
+from airflow_provider.spark.config_schema import check_config_here
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import SUBMITTER
@@ -69,7 +73,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="the jobs of a group and how far they are")
     add_group_argument(listing)
     listing.add_argument("--json", action="store_true", help="one JSON object a job, with what its tasks returned")
+    listing.add_argument(
+        "--expand", action="store_true", help="each with its definition, and where each of its tasks is; as describe"
+    )
     add_connection_arguments(listing)
+    described = "a job as it was defined, where each of its tasks is, and who paused or stopped it"
+    describe = actions.add_parser("describe", help=described, description=described)
+    add_group_argument(describe)
+    describe.add_argument("name")
+    describe.add_argument("--json", action="store_true", help="as one JSON object: definition and status")
+    add_connection_arguments(describe)
 
     retry = actions.add_parser("retry", help="try failed tasks of a job again, with all their retries")
     add_group_argument(retry)
@@ -83,6 +96,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_connection_arguments(retry)
 
+    steer_jobs.add_actions(actions)
+    plan_jobs.add_action(actions)
+
     remove = actions.add_parser("remove", help="ask a group to run a job no more; its tasks are stopped")
     add_group_argument(remove)
     remove.add_argument("name")
@@ -94,13 +110,16 @@ def run(args: argparse.Namespace) -> int:
     actions: dict[str, Callable[[argparse.Namespace, KafkaSettings], Coroutine[Any, Any, int]]] = {
         "submit": _submit,
         "list": _list,
+        "describe": _describe,
         "retry": _retry,
         "remove": _remove,
+        **steer_jobs.ACTIONS,
+        "plan": plan_jobs.plan,
     }
 
     try:
         return asyncio.run(actions[args.action](args, settings_of(args)))
-    except NoTopicError as missing:
+    except (NoTopicError, OperationError) as missing:
         return _refuse(args, missing, 1)
     except (SettingsError, TopicError, TransportError, ValueError) as wrong:
         return _refuse(args, wrong, 2)
@@ -118,7 +137,7 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
     definition = JobDefinition(
         name=args.name,
         entry_point=args.entry_point,
-        config=_config(args.config),
+        config=json_object_of("--config", args.config),
         max_tasks=args.max_tasks,
         run_key=args.run_key,
         kind=TaskKind(args.kind),
@@ -127,12 +146,13 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
         timeout_ms=args.task_timeout_ms,
         replan_interval_ms=args.replan_interval_ms,
         submitted_at_ms=wall_ms(),
-        submitted_by="cospark",
+        submitted_by=user_at_host(),
     )
     if args.wait and not definition.bounded:
         raise ValueError("--wait: a job that streams or plans again and again does not come to an end")
     if args.timeout is not None and not (args.wait and args.timeout > 0):
         raise ValueError("--timeout: give a number of seconds above 0, and --wait with it")
+    check_config_here(definition.name, definition.entry_point, definition.config)
     await reach(settings)
     async with shared_topics(settings, args.group, SUBMITTER) as topics:
         submission = await topics.submit(definition)
@@ -152,25 +172,12 @@ async def _wait(args: argparse.Namespace, topics: GroupTopics) -> int:
     return 0 if end.state is JobState.FINISHED else 1
 
 
-def _config(text: str) -> dict[str, Any]:
-    """:raises ValueError: naming what is no JSON object"""
-    try:
-        config = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
-    except OSError as wrong:
-        raise ValueError(f"--config {text}: {wrong}") from wrong
-    except RecursionError as deep:
-        raise ValueError("--config is not JSON that can be read: too deeply nested") from deep
-    except ValueError as wrong:
-        raise ValueError(f"--config is not JSON: {wrong}") from wrong
-    if not isinstance(config, dict):
-        raise ValueError(f"--config must be a JSON object, not {text}")
-    return config
-
-
-# ---- list, retry, remove
+# ---- list, describe, retry, remove
 
 
 async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
+    if args.expand:
+        return await _list_expanded(args, settings)
     async with group_read(settings, args.group) as topics:
         found = [JobReport.of(name, topics.jobs, topics.status) for name in sorted(topics.jobs.jobs)]
     if not found and not args.json:
@@ -181,12 +188,34 @@ async def _list(args: argparse.Namespace, settings: KafkaSettings) -> int:
     return 0
 
 
+async def _list_expanded(args: argparse.Namespace, settings: KafkaSettings) -> int:
+    async with group_read(settings, args.group) as topics:
+        found = [JobDescription.of(name, topics.jobs, topics.status) for name in sorted(topics.jobs.jobs)]
+    for job in found:
+        assert job is not None
+        _show(args, job)
+    return 0
+
+
+async def _describe(args: argparse.Namespace, settings: KafkaSettings) -> int:
+    async with group_read(settings, args.group) as topics:
+        found = JobDescription.of(args.name, topics.jobs, topics.status)
+    if found is None:
+        return _refuse(args, NoJobError(args.name), 1)
+    _show(args, found)
+    return 0
+
+
+def _show(args: argparse.Namespace, job: JobDescription) -> None:
+    say(*([json.dumps(job.to_json(now_ms=wall_ms()))] if args.json else job.lines()))
+
+
 async def _retry(args: argparse.Namespace, settings: KafkaSettings) -> int:
     async with group_opened(settings, args.group) as topics:
-        retried = await topics.retry_failed(args.name, args.task)
-        known = args.name in topics.jobs.jobs
-    if not known:
-        return _refuse(args, f"group {args.group} has no job {args.name}", 1)
+        try:
+            retried = await topics.retry_failed(args.name, args.task, by=user_at_host())
+        except NoJobError:
+            return _refuse(args, f"group {args.group} has no job {args.name}", 1)
     if retried or not args.task:
         say(retried_in_words(args.name, retried))
     others = sorted(set(args.task or ()) - {task.index for task in retried})

@@ -18,6 +18,7 @@ from airflow_provider.cli.terminal import complain, say
 from airflow_provider.common.parameters import scale_goal
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.scaling import (
     RULE,
     Goal,
@@ -108,7 +109,7 @@ async def _scale(args: argparse.Namespace, settings: KafkaSettings, goal: Goal) 
             return 0
         began = time.monotonic()
         within_ms = None if args.within is None else round(args.within * 1000)
-        plan = await topics.scale_down(goal, within_ms=within_ms)
+        plan = await topics.scale_down(goal, within_ms=within_ms, by=user_at_host())
         if not args.wait:
             _say(args, plan, "asked to leave")
             return 0

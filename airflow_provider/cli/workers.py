@@ -15,6 +15,7 @@ from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.presence import may_be_asked
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
@@ -72,8 +73,9 @@ async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
         await read_on(topics)
         workers = _named(topics.status, args.group, None if args.all else args.workers)
         processes = {worker: _process_of(worker, topics.status) for worker in workers}
+        by = user_at_host()
         for worker in workers:
-            wish = ControlRecord(worker=worker, action=ControlAction(args.action), at_ms=wall_ms())
+            wish = ControlRecord(worker=worker, action=ControlAction(args.action), at_ms=wall_ms(), by=by)
             await topics.publish_control(wish)
         say(f"asked to {args.action}: {', '.join(workers) or 'nobody, the group is empty'}")
         return 0 if args.wait is None else await _wait(args, topics, processes)

@@ -42,13 +42,16 @@ def on_revoked_unknown(x: Execution, task: TaskId, _event: TasksRevoked) -> None
 
 
 def on_revoked_waiting(x: Execution, task: TaskId, _event: TasksRevoked) -> None:
+    _give_up_waiting(x, x.runs[task])
+    x.release_stopped(task)
+
+
+def _give_up_waiting(x: Execution, run: TaskRun) -> None:
     """Nothing was started, so nothing is said; but others may wait for its checkpoint."""
-    run = x.runs[task]
     if run.claim is None:
         x.remember_stopped(run)
     else:
         x.write_stopped(run, ended_at_ms=None)
-    x.release_stopped(task)
 
 
 def on_revoked(x: Execution, task: TaskId, event: TasksRevoked) -> None:
@@ -132,7 +135,10 @@ def on_topics_waiting(x: Execution, task: TaskId, _event: TopicsRead | None = No
     run = x.runs[task]
     work = x.jobs.work_of(task)
     if work is not None and run.is_of(work):
-        _go_on_under(x, run)
+        if x.jobs.is_paused(task.job):
+            _admit_anew(x, run)
+        else:
+            _go_on_under(x, _as_asked_for(x, run))
         return
     del x.runs[task]
     if work is not None and x.admit(task, run.epoch):
@@ -142,6 +148,30 @@ def on_topics_waiting(x: Execution, task: TaskId, _event: TopicsRead | None = No
     x.release_stopped(task)
 
 
+def on_topics_paused(x: Execution, task: TaskId, _event: TopicsRead) -> None:
+    run = x.runs[task]
+    work = x.jobs.work_of(task)
+    if work is not None and run.is_of(work) and x.jobs.is_paused(task.job):
+        _go_on_under(x, _as_asked_for(x, run))
+    else:
+        _admit_anew(x, _as_asked_for(x, run))
+
+
+def _admit_anew(x: Execution, run: TaskRun) -> None:
+    """It waits, as what is to run is now; or it is paused from now on, or has to go."""
+    _give_up_waiting(x, run)
+    del x.runs[run.task]
+    if not x.admit(run.task, run.epoch):
+        x.release_stopped(run.task)
+
+
+def _as_asked_for(x: Execution, run: TaskRun) -> TaskRun:
+    """What somebody wants to start anew waits no longer for its next attempt, and has all its retries."""
+    if x.jobs.restart_since(run.task, run.read_to) is None:
+        return run
+    return x.keep(replaced(run.with_all_retries(), read_to=x.jobs.offset, not_before_ms=0, retry_at_ms=None))
+
+
 def on_topics(x: Execution, task: TaskId, _event: TopicsRead) -> None:
     """What is no longer to run is ended, even where somebody could go on with it."""
     run = x.runs[task]
@@ -149,10 +179,18 @@ def on_topics(x: Execution, task: TaskId, _event: TopicsRead) -> None:
     if work is None:
         x.stop(task, RunState.STOPPING, "it is no longer configured")
     elif not run.is_of(work):
-        state = RunState.STOPPING if run.revoked else RunState.RESTARTING
-        x.stop(task, state, "its configuration has changed")
+        _restart(x, run, "its configuration has changed")
+    elif x.jobs.is_paused(task.job):
+        _restart(x, run, "its job is paused")
+    elif (asked := x.jobs.restart_since(task, run.read_to)) is not None:
+        _restart(x, x.keep(run.with_all_retries()), f"it is to start anew, says {asked.by or 'somebody'}")
     else:
         _go_on_under(x, run)
+
+
+def _restart(x: Execution, run: TaskRun, reason: str) -> None:
+    """Unless the membership waits for its end anyway."""
+    x.stop(run.task, RunState.STOPPING if run.revoked else RunState.RESTARTING, reason)
 
 
 def _go_on_under(x: Execution, run: TaskRun) -> None:
@@ -161,7 +199,8 @@ def _go_on_under(x: Execution, run: TaskRun) -> None:
     if work is None or run.work.definition is work.definition:
         return
     run = run.under(work, now_ms=x.now, wall_ms=x.wall)
-    if run.task.is_planner and x.jobs.plan_of(run.task.job) is None:
+    plan = x.jobs.plan_of(run.task.job)
+    if run.task.is_planner and (plan is None or not plan.is_of(work.definition)):
         run = replaced(run, not_before_ms=0, retry_at_ms=None)
     x.runs[run.task] = run
 
@@ -174,5 +213,5 @@ def on_slot_free(x: Execution, task: TaskId, _event: SlotFree) -> None:
     if ended_elsewhere(run, x.status.tasks):
         x.release_stopped(task)
         return
-    x.runs[task] = run = run.start()
+    x.runs[task] = run = run.start(x.jobs.offset)
     x.do(StartAttempt(run=run))

@@ -141,7 +141,8 @@ def _publish(x: Execution, run: TaskRun, event: AttemptFinished) -> None:
         return
     known = x.jobs.plan_of(definition.name)
     run = replaced(run, plan=plan)
-    if definition.name not in x.jobs.jobs or (known is not None and known.says_the_same(plan)):
+    known_already = known is not None and known.is_of(definition) and known.says_the_same(plan)
+    if definition.name not in x.jobs.jobs or known_already:
         _planned(x, run)
         return
     number = x.next_number()

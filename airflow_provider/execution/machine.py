@@ -24,7 +24,8 @@ longer than the job allows has failed, and is told to stop. If Spark ends under 
 Stops. To *stop* an attempt ends its work. To *stop watching* it lets go of its handle: the work goes on without this
 process. A revoked task is stopped, or, where it has a handle, let go of; what is no longer configured is stopped in
 any case. What is configured otherwise, or is given back while it stops, restarts: it waits for its turn when it has
-stopped.
+stopped. So does what people want to start anew: an attempt restarts that began when their word had not been read, so
+that each word is followed once. What is paused stops likewise, and stays here: its turn comes when the pause has ended.
 
 Records. Each step of a task is written. That it waits for its first start is no step: the group's record says who has
 it, and thousands may wait. A task that came to its end is released after its last record is stored, so that the next
@@ -81,6 +82,7 @@ from airflow_provider.protocol.model import TaskId
 
 _GONE: Final = None
 _WAITING = RunState.WAITING
+_PAUSED = RunState.PAUSED
 _STARTED = RunState.STARTED
 _STOPPING = RunState.STOPPING
 _TIMED_OUT = RunState.TIMED_OUT
@@ -95,7 +97,7 @@ _OF_ATTEMPT = (AttemptBegan, StreamBegan, StreamProgressed, *_LAST)
 
 TRANSITIONS: Final[Table[RunState]] = {
     _GONE: {
-        TasksGiven: to(assigned.on_given, _WAITING, _GONE),
+        TasksGiven: to(assigned.on_given, _WAITING, _PAUSED, _GONE),
         TasksRevoked: to(assigned.on_revoked_unknown, _GONE),
         **all_late(_GONE, _OF_ATTEMPT, _WRITTEN),
     },
@@ -103,9 +105,16 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksGiven: to(late, _WAITING),
         TasksRevoked: to(assigned.on_revoked_waiting, _GONE),
         EpochAdvanced: to(assigned.on_epoch_waiting, _WAITING),
-        TopicsRead: to(assigned.on_topics_waiting, _WAITING, _GONE),
+        TopicsRead: to(assigned.on_topics_waiting, _WAITING, _PAUSED, _GONE),
         SlotFree: to(assigned.on_slot_free, _STARTED, _GONE),
         **all_late(_WAITING, _OF_ATTEMPT, _WRITTEN),
+    },
+    _PAUSED: {
+        TasksGiven: to(late, _PAUSED),
+        TasksRevoked: to(assigned.on_revoked_waiting, _GONE),
+        EpochAdvanced: to(assigned.on_epoch_waiting, _PAUSED),
+        TopicsRead: to(assigned.on_topics_paused, _PAUSED, _WAITING, _GONE),
+        **all_late(_PAUSED, _OF_ATTEMPT, _WRITTEN),
     },
     _STARTED: {
         TasksGiven: to(late, _STARTED),
@@ -161,7 +170,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         AttemptBegan: to(attempts.on_began, _RESTARTING),
         StreamBegan: to(attempts.on_stream_began, _RESTARTING),
         StreamProgressed: to(late, _RESTARTING),
-        **{last: to(attempts.on_stopped_to_restart, _WAITING, _GONE) for last in _LAST},
+        **{last: to(attempts.on_stopped_to_restart, _WAITING, _PAUSED, _GONE) for last in _LAST},
         **all_late(_RESTARTING, _WRITTEN),
     },
     _PUBLISHING: {

@@ -27,6 +27,8 @@ class RunState(str, Enum):
 
     WAITING = "waiting"
     """For a slot, for its next attempt, for the checkpoint that another task still has, or for its trial."""
+    PAUSED = "paused"
+    """Its job is paused: it stays here, and waits for that to end."""
     STARTED = "started"
     """Handed to the runner; its last event is still to come."""
     STOPPING = "stopping"
@@ -67,6 +69,8 @@ class TaskRun:
     """A task in this worker.
 
     :param attempt: the number of the present or next start, from 1
+    :param read_to: how far the jobs topic had been read as it was taken in, or last started: what is asked further on
+        in the topic is asked of this attempt
     :param not_before_ms: start no sooner (monotonic milliseconds)
     :param retry_at_ms: the same by wall clock, for the worker that has the task then; None where nothing is waited for
     :param started_at_ms: wall clock of the present start, None before the job's code was called
@@ -89,6 +93,7 @@ class TaskRun:
     attempt: int = 1
     failures: int = 0
     spark_deaths: int = 0
+    read_to: int = 0
     not_before_ms: int = 0
     retry_at_ms: int | None = None
     started_at_ms: int | None = None
@@ -181,8 +186,12 @@ class TaskRun:
             return replaced(self, work=work)
         return replaced(self, work=work, not_before_ms=now_ms + longest_ms, retry_at_ms=wall_ms + longest_ms)
 
-    def start(self) -> TaskRun:
-        return replaced(self, state=RunState.STARTED, retry_at_ms=None)
+    def start(self, read_to: int) -> TaskRun:
+        return replaced(self, state=RunState.STARTED, retry_at_ms=None, read_to=read_to)
+
+    def with_all_retries(self) -> TaskRun:
+        """As if nothing had gone wrong yet in this run of the job."""
+        return replaced(self, failures=0, spark_deaths=0, error=None)
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
         """The record that says so."""

@@ -38,7 +38,7 @@ from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, Work
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import TaskFailure, TaskState, TaskStatus
 
-WAITS_ITS_TURN: Final = (RunState.WAITING, RunState.RESTARTING)
+WAITS_ITS_TURN: Final = (RunState.WAITING, RunState.PAUSED, RunState.RESTARTING)
 """A task in one of these will start, if nothing comes between."""
 LAST_WORDS_MS: Final = 5_000
 """So long the membership waits at most for the record of a task that has ended."""
@@ -112,7 +112,7 @@ class Execution:
 
     @property
     def _idle(self) -> bool:
-        return not self.runs and not self.learners.tasks
+        return self.runs.all_paused and not self.learners.tasks
 
     def state_of(self, task: TaskId) -> RunState | None:
         """None: it is not here."""
@@ -176,6 +176,10 @@ class Execution:
             return False
         last = last_word(self.status.tasks.get(task), self.stops.pop(task, None))
         run = first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall)
+        run = replaced(run, read_to=self.jobs.offset)
+        if self.jobs.is_paused(task.job):
+            self._admit_paused(run, last)
+            return True
         claim = self.claims.of(work)
         if claim is not None:
             run = replaced(run, claim=claim)
@@ -184,6 +188,14 @@ class Execution:
         if claim is not None or is_said_to_run(last):
             self.say_that_it_waits(task)
         return True
+
+    def _admit_paused(self, run: TaskRun, last: TaskStatus | None) -> None:
+        """It does not claim its checkpoint: what is not about to start must not keep another from it."""
+        self.runs[run.task] = replaced(run, state=RunState.PAUSED)
+        self.restarts.admit(run)
+        self.idle_since_ms = self.now
+        if is_said_to_run(last):
+            self.say_that_it_waits(run.task)
 
     def say_that_it_waits(self, task: TaskId) -> None:
         self.write(self.keep(replaced(self.runs[task], wait_written=True)), TaskState.PENDING)

@@ -10,17 +10,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from airflow.providers.common.compat.sdk import BaseHook
 
-from airflow_provider.common.parameters import milliseconds, scale_goal
+from airflow_provider.common.parameters import choice, milliseconds, scale_goal
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.presence import may_be_asked
 from airflow_provider.ledger.scaling import ScaleDown, ScaleError
+from airflow_provider.operations.operations import (
+    AlterJob,
+    HaltJob,
+    JobOperation,
+    NoJobError,
+    OperationError,
+    Outcome,
+    RestartJob,
+    ResumeJob,
+    SetLogLevel,
+)
 from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, JobDefinition
+from airflow_provider.records import ControlAction, ControlRecord, Halt, JobDefinition, LogLevel
+from airflow_provider.reports.description import JobDescription
 from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.topics.errors import NoTopicError, TopicError
-from airflow_provider.topics.rights import RETRIER, STOPPER, Needs
+from airflow_provider.topics.rights import RETRIER, STEERER, STOPPER, Needs
 
 if TYPE_CHECKING:
     from airflow_provider.group.configuring import GroupSetting
@@ -97,30 +109,133 @@ class SparkGroupHook(BaseHook):
         from airflow_provider.topics import one_shot
 
         try:
-            return one_shot.remove_job(self.get_settings(), group, job, by=user_at_host() if by is None else by)
+            return one_shot.remove_job(self.get_settings(), group, job, by=_who(by))
         except NoTopicError:
             return False
 
-    def retry_failed(self, group: str, job: str, tasks: Iterable[int] | None = None) -> list[str]:
+    def retry_failed(
+        self, group: str, job: str, tasks: Iterable[int] | None = None, *, by: str | None = None
+    ) -> list[str]:
         """Have those tasks of the job's present run tried again that failed for good.
 
         :param tasks: the indexes of some of them, -1 for the planner; by default all
+        :param by: as in :meth:`pause_job`
         :returns: which are tried again: of those that were named, the ones that had failed
+        :raises OperationError: if there is no such task
         :raises TopicError: as :meth:`submit_job`
         """
         indexes = None if tasks is None else frozenset(tasks)
 
         async def retry(topics: GroupTopics) -> list[str]:
-            return [str(task) for task in await topics.retry_failed(job, indexes)]
+            return [str(task) for task in await topics.retry_failed(job, indexes, by=_who(by))]
 
-        return self._act(group, RETRIER, retry) or []
+        try:
+            return self._act(group, RETRIER, retry) or []
+        except NoJobError:
+            return []
+
+    def pause_job(self, group: str, job: str, *, by: str | None = None) -> Outcome:
+        """Have a job run no more for now: its tasks stop, and stay where they are assigned.
+
+        :param by: who asks, for the group's events; by default the user and the host
+        :raises OperationError: if there is no such job, or nothing is left to run of it
+        :raises TopicError: as :meth:`submit_job`
+        """
+        return self.operate(group, HaltJob(job=job, halt=Halt.PAUSED), by=by)
+
+    def stop_job(self, group: str, job: str, *, by: str | None = None) -> Outcome:
+        """Have a job run no more for now: its tasks stop and are given up, so that others get their places. Nothing is
+        forgotten, as it is when a job is removed. The rest as :meth:`pause_job`.
+        """
+        return self.operate(group, HaltJob(job=job, halt=Halt.STOPPED), by=by)
+
+    def resume_job(self, group: str, job: str, *, by: str | None = None) -> Outcome:
+        """Have a job run again that was paused or stopped. The rest as :meth:`pause_job`."""
+        return self.operate(group, ResumeJob(job=job), by=by)
+
+    def restart_job(
+        self,
+        group: str,
+        job: str,
+        tasks: Iterable[int] | None = None,
+        *,
+        only_failed: bool = False,
+        by: str | None = None,
+    ) -> Outcome:
+        """Have what runs of a job start anew where it is, and what has failed tried again. What has finished stays so.
+
+        :param tasks: the indexes of some tasks, -1 for the planner; by default all, and the planner
+        :param only_failed: leave alone what has not failed
+        :param by: as in :meth:`pause_job`
+        :raises OperationError: if there is no such job, or no such task
+        :raises TopicError: as :meth:`submit_job`
+        """
+        indexes = None if tasks is None else frozenset(tasks)
+        return self.operate(group, RestartJob(job=job, tasks=indexes, only_failed=only_failed), by=by)
+
+    def alter_job(
+        self, group: str, job: str, config: Mapping[str, Any] | None = None, *, by: str | None = None, **settings: int
+    ) -> Outcome:
+        """Define a job otherwise while it runs: those of its tasks whose own configs become others start anew.
+
+        :param config: changes of its config, by key: None takes a key away
+        :param by: as in :meth:`pause_job`
+        :param settings: ``max_tasks``, ``retries``, ``retry_delay_ms``, ``timeout_ms`` or ``replan_interval_ms``
+        :raises OperationError: if there is no such job, or something else is to be altered
+        :raises JobError: for values that can't be accepted
+        :raises TopicError: as :meth:`submit_job`
+        """
+        return self.operate(group, AlterJob(job=job, config=config or {}, settings=settings), by=by)
+
+    def set_log_level(
+        self, group: str, logger: str, level: str | None, *, worker: str | None = None, by: str | None = None
+    ) -> Outcome:
+        """Have a logger of the jobs' code write from this level on, in workers that run and that start.
+
+        :param logger: as in ``logging.getLogger(...)``, within the ``allowed_entry_points`` of the workers
+        :param level: ``DEBUG``, ``INFO``, ``WARNING``, ``ERROR`` or ``CRITICAL``; None: as it was before
+        :param worker: in this one only; by default in all
+        :param by: as in :meth:`pause_job`
+        :raises ValueError: for another level, or no logger's name
+        :raises TopicError: as :meth:`submit_job`
+        """
+        named = None if worker is None else WorkerId(worker)
+        wanted = None if level is None else choice("level", level, LogLevel)
+        operation = SetLogLevel(logger=logger, level=wanted, worker=named)
+        outcome = self._act(group, STOPPER, lambda topics: topics.carry_out(operation, by=_who(by)))
+        if outcome is None:
+            raise OperationError(f"there is no group {group!r}")
+        return outcome
+
+    def log_levels(self, group: str) -> dict[str, dict[str, str]]:
+        """The levels that are set, by worker, those for all workers under ``*``, and by logger."""
+        set_levels = self.look(group, lambda jobs, _status: jobs.levels) or {}
+        return {
+            worker: {logger: level.value for logger, level in record.levels.items()}
+            for worker, record in set_levels.items()
+        }
+
+    def operate(self, group: str, operation: JobOperation, *, by: str | None = None) -> Outcome:
+        """Do what is asked of a job.
+
+        :param by: as in :meth:`pause_job`
+        :raises OperationError: if it can't be done: nothing was written
+        :raises TopicError: as :meth:`submit_job`
+        """
+        outcome = self._act(group, STEERER, lambda topics: topics.carry_out(operation, by=_who(by)))
+        if outcome is None:
+            raise NoJobError(operation.job)
+        return outcome
 
     # ---- workers
 
-    def stop_workers(self, group: str, workers: str | Iterable[str] | None = None) -> list[str]:
+    def stop_workers(
+        self, group: str, workers: str | Iterable[str] | None = None, *, by: str | None = None
+    ) -> list[str]:
         """Ask workers to stop what they run and to leave the group; their Airflow tasks then end with success.
 
         :param workers: their names, or the name of one; by default all that are in the group
+        :param by: as in :meth:`pause_job`
         :returns: which
         :raises TopicError: as :meth:`submit_job`
         """
@@ -130,7 +245,7 @@ class SparkGroupHook(BaseHook):
             asked = [names] if isinstance(names, str) else sorted(names)
             now_ms = wall_ms()
             for worker in asked:
-                wish = ControlRecord(worker=WorkerId(worker), action=ControlAction.STOP, at_ms=now_ms)
+                wish = ControlRecord(worker=WorkerId(worker), action=ControlAction.STOP, at_ms=now_ms, by=_who(by))
                 await topics.publish_control(wish)
             return asked
 
@@ -144,6 +259,7 @@ class SparkGroupHook(BaseHook):
         workers: int | str | None = None,
         without: Sequence[str] | str | None = None,
         within_s: float | None = None,
+        by: str | None = None,
     ) -> ScaleDown:
         """Ask workers to leave when others have learned what they have; their Airflow tasks then end with success.
         Where tasks are not learned, they leave when what they run has finished. Who has least to move is asked first.
@@ -155,13 +271,14 @@ class SparkGroupHook(BaseHook):
         :param without: those with these names leave
         :param within_s: so many seconds after it has heard of it, each stops what it still runs and leaves; None: it
             takes the time that it takes
+        :param by: as in :meth:`pause_job`
         :returns: who was asked, and who stays
         :raises ValueError: if the group can't come there by having workers leave, or is there; nobody was asked then
         :raises TopicError: as :meth:`submit_job`
         """
         goal = scale_goal(to=to, workers=workers, without=without)
         within_ms = None if within_s is None else milliseconds("within_s", within_s)
-        plan = self._act(group, STOPPER, lambda topics: topics.scale_down(goal, within_ms=within_ms))
+        plan = self._act(group, STOPPER, lambda topics: topics.scale_down(goal, within_ms=within_ms, by=_who(by)))
         if plan is None:
             raise ScaleError("there is no such group")
         return plan
@@ -188,6 +305,19 @@ class SparkGroupHook(BaseHook):
     def job_progress(self, group: str, job: str) -> JobReport | None:
         """How far the present run of a job is; None if the group has no such job."""
         return self.look(group, lambda jobs, status: JobReport.of(job, jobs, status))
+
+    def describe_job(self, group: str, job: str) -> JobDescription | None:
+        """A job as it was defined, and what has become of it; None if the group has no such job."""
+        return self.look(group, lambda jobs, status: JobDescription.of(job, jobs, status))
+
+    def describe_jobs(self, group: str) -> list[JobDescription]:
+        """Each job of a group likewise, by name; none if there is no such group."""
+
+        def described(jobs: JobsSnapshot, status: StatusSnapshot) -> list[JobDescription]:
+            found = (JobDescription.of(job, jobs, status) for job in sorted(jobs.jobs))
+            return [job for job in found if job is not None]
+
+        return self.look(group, described) or []
 
     def group_state(self, group: str) -> GroupReport | None:
         """The group's present epoch: members, who has what, what moved; None before its first rebalance."""
@@ -260,6 +390,10 @@ class SparkGroupHook(BaseHook):
 
         settings = self.get_settings()  # before the loop runs: only the task's own thread asks Airflow
         return one_shot.run(lambda: ask(settings))
+
+
+def _who(by: str | None) -> str:
+    return user_at_host() if by is None else by
 
 
 def _settings_of(connection: Any, conn_id: str) -> KafkaSettings:

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from airflow_provider.ledger.memo import Memo
 from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, put, read_value
 from airflow_provider.protocol.model import ConfigOffset, TaskId, Tasks, WorkerId, labelled
 from airflow_provider.records import (
+    ALL_WORKERS,
     REMOVED,
     ControlRecord,
+    Halt,
+    HaltRecord,
     JobDefinition,
     Key,
     KeyKind,
+    LevelsRecord,
+    LogLevel,
     PlanRecord,
     Removal,
+    RestartRecord,
     TaskStatus,
     TaskWork,
     UnreadableRecordError,
@@ -26,10 +32,28 @@ from airflow_provider.records import (
 )
 
 _START: Final = ConfigOffset(0)
+_OF_THIS_TOPIC: Final = frozenset(
+    {KeyKind.JOB, KeyKind.PLAN, KeyKind.CONTROL, KeyKind.HALT, KeyKind.RESTART, KeyKind.RESTART_TASK, KeyKind.LEVELS}
+)
+_Content = JobDefinition | Removal | PlanRecord | ControlRecord | HaltRecord | RestartRecord | LevelsRecord
 
 _REMOVED: Final = f'"{REMOVED}":'.encode()
 _MOST_REMOVED: Final = 1_000
 """So many removals are remembered, the newest: sooner or later everybody has read of one."""
+
+
+class Placed(NamedTuple):
+    """Who has asked that a job does not run, and where in the topic that stands."""
+
+    record: HaltRecord
+    offset: int
+
+
+class Restart(NamedTuple):
+    """Who has asked that something starts anew, and where in the topic that stands."""
+
+    by: str
+    offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +68,10 @@ class JobsSnapshot:
     :param plans: the last plan of each job, of its present run or an older one; see :meth:`plan_of`
     :param controls: the last wish to each worker that has not been fulfilled
     :param asked_at: the offset of each wish
+    :param halts: the jobs that shall not run; see :meth:`halt_of`
+    :param restarts: the last one of each whole job
+    :param task_restarts: the last one of each task for which it was asked by itself
+    :param levels: from which level on the jobs' loggers write, by worker, and for all
     :param unreadable: how many records could not be read
     :ivar configured: of the statuses with which it was last asked for; see :mod:`~airflow_provider.ledger.progress`
     :ivar unfinished: the same, for one of them
@@ -58,6 +86,10 @@ class JobsSnapshot:
     plans: Mapping[str, PlanRecord] = field(default_factory=dict)
     controls: Mapping[WorkerId, ControlRecord] = field(default_factory=dict)
     asked_at: Mapping[WorkerId, int] = field(default_factory=dict)
+    halts: Mapping[str, Placed] = field(default_factory=dict)
+    restarts: Mapping[str, Restart] = field(default_factory=dict)
+    task_restarts: Mapping[TaskId, Restart] = field(default_factory=dict)
+    levels: Mapping[str, LevelsRecord] = field(default_factory=dict)
     unreadable: int = 0
     # A copy with changes begins without answers.
     configured: Memo[Mapping[TaskId, TaskStatus], Tasks] = field(
@@ -75,9 +107,41 @@ class JobsSnapshot:
         return sum(len(plan.configs) for plan in self.plans.values())
 
     def plan_of(self, job: str) -> PlanRecord | None:
-        """The plan of the job's present definition and run, if it has been made."""
+        """The plan of the job's present run, if it has been made: of its present definition; or, until there is one, of
+        that from which it was altered.
+        """
         definition, plan = self.jobs.get(job), self.plans.get(job)
-        return plan if definition and plan and plan.is_of(definition) else None
+        return plan if definition and plan and plan.holds_for(definition) else None
+
+    def halt_of(self, job: str) -> HaltRecord | None:
+        """That the job shall not run for now; None: it runs. What was said of a job of that name that was removed since
+        is not said of this one.
+        """
+        if not self.halts:
+            return None
+        placed, definition = self.halts.get(job), self.jobs.get(job)
+        if placed is None or definition is None or placed.offset <= (definition.removal or -1):
+            return None
+        return placed.record
+
+    def is_paused(self, job: str) -> bool:
+        halt = self.halt_of(job)
+        return halt is not None and halt.halt is Halt.PAUSED
+
+    def is_stopped(self, job: str) -> bool:
+        halt = self.halt_of(job)
+        return halt is not None and halt.halt is Halt.STOPPED
+
+    def restart_since(self, task: TaskId, offset: int) -> Restart | None:
+        """The last word that what runs of the task shall start anew, if it stands at this offset or behind it."""
+        asked = (self.restarts.get(task.job), self.task_restarts.get(task))
+        later = [restart for restart in asked if restart is not None and restart.offset >= offset]
+        return max(later, key=lambda restart: restart.offset, default=None)
+
+    def levels_of(self, worker: WorkerId) -> dict[str, LogLevel]:
+        """From which level on loggers write there: its own word before that for all."""
+        records = (self.levels.get(ALL_WORKERS), self.levels.get(worker))
+        return {logger: level for record in records if record is not None for logger, level in record.levels.items()}
 
     @property
     def stateful(self) -> frozenset[str]:
@@ -98,7 +162,11 @@ class JobsSnapshot:
         return labelled(task, self.name_of(task))
 
     def work_of(self, task: TaskId) -> TaskWork | None:
-        """What a worker that is assigned ``task`` must run; None if the task is no longer configured."""
+        """What a worker that is assigned ``task`` must run; None if the task is not configured, or not any more."""
+        return None if self.is_stopped(task.job) else self.planned_work(task)
+
+    def planned_work(self, task: TaskId) -> TaskWork | None:
+        """The same, also of a job that is stopped."""
         definition = self.jobs.get(task.job)
         if definition is None:
             return None
@@ -117,6 +185,10 @@ class JobsSnapshot:
         )
 
 
+def _named_in(restart: RestartRecord) -> tuple[str, int | None]:
+    return restart.job, restart.index
+
+
 class JobsView(TopicView[JobsSnapshot]):
     """Builds a :class:`JobsSnapshot` from the records of a jobs topic."""
 
@@ -129,9 +201,13 @@ class JobsView(TopicView[JobsSnapshot]):
         self._plans: dict[str, PlanRecord] = {}
         self._controls: dict[WorkerId, ControlRecord] = {}
         self._asked_at: dict[WorkerId, int] = {}
+        self._halts: dict[str, Placed] = {}
+        self._restarts: dict[str, Restart] = {}
+        self._task_restarts: dict[TaskId, Restart] = {}
+        self._levels: dict[str, LevelsRecord] = {}
 
-    def _parse(self, key: Key, value: bytes | None) -> JobDefinition | Removal | PlanRecord | ControlRecord | None:
-        if key.kind not in (KeyKind.JOB, KeyKind.PLAN, KeyKind.CONTROL):
+    def _parse(self, key: Key, value: bytes | None) -> _Content | None:
+        if key.kind not in _OF_THIS_TOPIC:
             raise UnreadableRecordError(f"a record of kind {key.kind.value!r} does not belong in a jobs topic")
         if value is None:
             return None
@@ -141,6 +217,13 @@ class JobsView(TopicView[JobsSnapshot]):
             return read_value(value, JobDefinition.from_json, lambda job: job.name, key.name)
         if key.kind is KeyKind.PLAN:
             return read_value(value, PlanRecord.from_json, lambda plan: plan.job, key.name)
+        if key.kind is KeyKind.LEVELS:
+            return read_value(value, LevelsRecord.from_json, lambda levels: levels.worker, key.name)
+        if key.kind is KeyKind.HALT:
+            return read_value(value, HaltRecord.from_json, lambda halt: halt.job, key.name)
+        if key.kind in (KeyKind.RESTART, KeyKind.RESTART_TASK):
+            named = key.name, (None if key.kind is KeyKind.RESTART else key.index)
+            return read_value(value, RestartRecord.from_json, _named_in, named)
         return read_value(value, ControlRecord.from_json, lambda wish: wish.worker, WorkerId(key.name))
 
     def _put(self, key: Key, content: Any) -> None:
@@ -156,12 +239,33 @@ class JobsView(TopicView[JobsSnapshot]):
                 self._removed_at.pop(key.name, None)
                 if content is None:
                     self._note_removal(key.name)
+                    self._forget_steering(key.name)
             case KeyKind.PLAN:
                 put(self._plans, key.name, content)
             case KeyKind.CONTROL:
                 worker = WorkerId(key.name)
                 put(self._controls, worker, content)
                 put(self._asked_at, worker, None if content is None else self._offset)
+            case _:
+                self._put_steering(key, content)
+
+    def _put_steering(self, key: Key, content: Any) -> None:
+        match key.kind:
+            case KeyKind.LEVELS:
+                put(self._levels, key.name, content)
+            case KeyKind.HALT:
+                put(self._halts, key.name, None if content is None else Placed(content, self._offset))
+            case KeyKind.RESTART:
+                put(self._restarts, key.name, None if content is None else Restart(content.by, self._offset))
+            case KeyKind.RESTART_TASK:
+                put(self._task_restarts, key.task, None if content is None else Restart(content.by, self._offset))
+
+    def _forget_steering(self, job: str) -> None:
+        """What was asked of a job ends with it."""
+        self._halts.pop(job, None)
+        self._restarts.pop(job, None)
+        for task in [task for task in self._task_restarts if task.job == job]:
+            del self._task_restarts[task]
 
     def _note_removal(self, job: str) -> None:
         self._removed_at[job] = self._offset
@@ -178,6 +282,10 @@ class JobsView(TopicView[JobsSnapshot]):
         self._plans.clear()
         self._controls.clear()
         self._asked_at.clear()
+        self._halts.clear()
+        self._restarts.clear()
+        self._task_restarts.clear()
+        self._levels.clear()
 
     def _take_snapshot(self) -> JobsSnapshot:
         return JobsSnapshot(
@@ -189,5 +297,9 @@ class JobsView(TopicView[JobsSnapshot]):
             plans=MappingProxyType(dict(self._plans)),
             controls=MappingProxyType(dict(self._controls)),
             asked_at=MappingProxyType(dict(self._asked_at)),
+            halts=MappingProxyType(dict(self._halts)),
+            restarts=MappingProxyType(dict(self._restarts)),
+            task_restarts=MappingProxyType(dict(self._task_restarts)),
+            levels=MappingProxyType(dict(self._levels)),
             unreadable=self._unreadable,
         )

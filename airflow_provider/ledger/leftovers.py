@@ -10,16 +10,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.jobs_view import JobsSnapshot, Restart
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import (
+    ALL_WORKERS,
     ControlRecord,
+    HaltRecord,
+    LevelsRecord,
     PlanRecord,
     TaskStatus,
     WorkerStatus,
     control_key,
+    halt_key,
+    levels_key,
     plan_key,
+    restart_key,
     task_key,
     worker_key,
 )
@@ -38,7 +44,7 @@ class Leftovers:
     :param status: in the status topic
     """
 
-    jobs: Mapping[str, PlanRecord | ControlRecord]
+    jobs: Mapping[str, PlanRecord | HaltRecord | Restart | ControlRecord | LevelsRecord]
     status: Mapping[str, TaskStatus | WorkerStatus]
 
     def __bool__(self) -> bool:
@@ -55,11 +61,20 @@ class Leftovers:
 def leftovers(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> Leftovers:
     """What is of no job and of no worker, if ``jobs`` is at least as new as ``status``."""
     plans = {plan_key(job): plan for job, plan in jobs.plans.items() if job not in jobs.jobs}
+    halts = {halt_key(job): placed.record for job, placed in jobs.halts.items() if job not in jobs.jobs}
+    restarts = {restart_key(job): asked for job, asked in jobs.restarts.items() if job not in jobs.jobs}
+    of_tasks = {
+        restart_key(task.job, task.index): asked
+        for task, asked in jobs.task_restarts.items()
+        if task.job not in jobs.jobs
+    }
     orphans = (last for task, last in status.tasks.items() if task.job not in jobs.jobs)
     tasks = {task_key(last.task): last for last in orphans if not _holds_checkpoint(last, status)}
     wishes = {control_key(worker): jobs.controls[worker] for worker in _gone(jobs.controls, status, wall_ms)}
+    of_workers = {WorkerId(worker): record for worker, record in jobs.levels.items() if worker != ALL_WORKERS}
+    levels = {levels_key(worker): of_workers[worker] for worker in _gone(of_workers, status, wall_ms)}
     workers = {worker_key(worker): status.workers[worker] for worker in _gone(status.workers, status, wall_ms)}
-    return Leftovers(jobs={**plans, **wishes}, status={**tasks, **workers})
+    return Leftovers(jobs={**plans, **halts, **restarts, **of_tasks, **wishes, **levels}, status={**tasks, **workers})
 
 
 def _holds_checkpoint(last: TaskStatus, status: StatusSnapshot) -> bool:
@@ -69,7 +84,9 @@ def _holds_checkpoint(last: TaskStatus, status: StatusSnapshot) -> bool:
 
 
 def _gone(
-    records: Mapping[WorkerId, ControlRecord] | Mapping[WorkerId, WorkerStatus], status: StatusSnapshot, wall_ms: int
+    records: Mapping[WorkerId, ControlRecord] | Mapping[WorkerId, WorkerStatus] | Mapping[WorkerId, LevelsRecord],
+    status: StatusSnapshot,
+    wall_ms: int,
 ) -> Iterator[WorkerId]:
     """Who is not in the group, is not waited for, and of whom nothing was said for long.
 

@@ -14,6 +14,8 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId, labelled, planner_of
 from airflow_provider.records import (
+    Halt,
+    HaltRecord,
     JobDefinition,
     PlanRecord,
     TaskFailure,
@@ -30,13 +32,16 @@ def configured(jobs: JobsSnapshot, statuses: Statuses) -> Tasks:
     """The planners and tasks that should be running: what an assignor deals out.
 
     A planner as long as its job's present run has no plan, and for ever if it is to plan again and again, unless it
-    failed for good. A task as long as it has neither finished nor failed for good in the present run.
+    failed for good. A task as long as it has neither finished nor failed for good in the present run. Of a job that is
+    stopped nothing.
     """
     return jobs.configured.get(statuses, lambda: frozenset(_unfinished(jobs, statuses)))
 
 
 def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
     for name, definition in jobs.jobs.items():
+        if jobs.is_stopped(name):
+            continue
         plan = jobs.plan_of(name)
         if _is_to_plan(definition, plan, statuses):
             yield planner_of(name)
@@ -51,7 +56,8 @@ def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
 def _is_to_plan(definition: JobDefinition, plan: PlanRecord | None, statuses: Statuses) -> bool:
     planner = _status_of(planner_of(definition.name), definition, definition.fingerprint, statuses)
     failed = planner is not None and planner.state is TaskState.FAILED
-    return not failed and (plan is None or definition.replan_interval_ms is not None)
+    planned = plan is not None and plan.is_of(definition)
+    return not failed and (not planned or definition.replan_interval_ms is not None)
 
 
 def _tasks_of(
@@ -74,7 +80,7 @@ def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -
     No worker writes that a task waits for its first start: thousands may. So that is what is known of a task that
     somebody has been given since the last word about it, or who has it and has said nothing yet.
     """
-    work = jobs.work_of(task)
+    work = jobs.planned_work(task)
     if work is None:
         return None
     last, owner = _status_of(task, work.definition, work.fingerprint, status.tasks), _owner(task, jobs, status)
@@ -99,7 +105,11 @@ def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -
 
 
 def _owner(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> WorkerId | None:
-    """Who has been given the task, as the job is defined now: of a later definition the last round knew nothing."""
+    """Who has been given the task, as the job is defined now: of a later definition the last round knew nothing. Of a
+    job that is stopped nobody has any.
+    """
+    if jobs.is_stopped(task.job):
+        return None
     defined_at = jobs.defined_at.get(task.job, -1)
     return status.owner_of(task) if status.group is not None and defined_at < status.group.config_offset else None
 
@@ -125,6 +135,10 @@ class JobState(str, Enum):
     """Bounded, and every task finished."""
     FAILED = "failed"
     """The planner or a task failed for good. Its other tasks may still run: see ``complete``."""
+    PAUSED = "paused"
+    """Somebody has paused it, and there is something left to run."""
+    STOPPED = "stopped"
+    """Somebody has stopped it, and there is something left to run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +211,7 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
     return JobProgress(
         job=job,
         run_key=definition.run_key,
-        state=_job_state(failed=failed, planned=plan is not None, complete=complete),
+        state=_job_state(failed=failed, planned=plan is not None, complete=complete, halt=jobs.halt_of(job)),
         complete=complete,
         planned=len(plan.configs) if plan else None,
         counts={state: counts[state] for state in TaskState if counts[state]},
@@ -206,16 +220,19 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
     )
 
 
-def _job_state(*, failed: bool, planned: bool, complete: bool) -> JobState:
+def _job_state(*, failed: bool, planned: bool, complete: bool, halt: HaltRecord | None) -> JobState:
     if failed:
         return JobState.FAILED
+    if halt is not None and not complete:
+        return JobState.PAUSED if halt.halt is Halt.PAUSED else JobState.STOPPED
     if not planned:
         return JobState.PLANNING
     return JobState.FINISHED if complete else JobState.RUNNING
 
 
 def group_drained(jobs: JobsSnapshot, statuses: Statuses, *, since: int | None = None) -> bool:
-    """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left.
+    """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left. A job
+    that is stopped may be resumed.
 
     :param since: an offset of the jobs topic: where there is no job, it will do that one was removed since
     """
@@ -223,7 +240,7 @@ def group_drained(jobs: JobsSnapshot, statuses: Statuses, *, since: int | None =
         return False
     if not jobs.jobs:
         return since is not None and any(removed_at >= since for removed_at in jobs.removed_at.values())
-    return all(definition.bounded for definition in jobs.jobs.values())
+    return all(definition.bounded and not jobs.is_stopped(name) for name, definition in jobs.jobs.items())
 
 
 def why_idle(jobs: JobsSnapshot, statuses: Statuses) -> str | None:
@@ -255,6 +272,11 @@ def needs_running(task: TaskId, jobs: JobsSnapshot, statuses: Statuses) -> bool:
         return _is_to_plan(work.definition, jobs.plan_of(task.job), statuses)
     status = _status_of(task, work.definition, work.fingerprint, statuses)
     return status is None or not status.state.final
+
+
+def may_run(task: TaskId, jobs: JobsSnapshot, statuses: Statuses) -> bool:
+    """Whether who has been assigned a task is to run it now: of a job that is paused it keeps what it has."""
+    return needs_running(task, jobs, statuses) and not jobs.is_paused(task.job)
 
 
 def converged(record: GroupRecord | None, workers: Mapping[WorkerId, WorkerStatus]) -> bool:

@@ -50,7 +50,7 @@ def to_try_again(
 
 def _fingerprints(definition: JobDefinition, plan: PlanRecord | None) -> Iterator[tuple[TaskId, str]]:
     yield planner_of(definition.name), definition.fingerprint
-    if plan is not None and plan.is_of(definition):
+    if plan is not None and plan.holds_for(definition):
         for index, fingerprint in enumerate(plan.fingerprints):
             yield TaskId(definition.name, index), fingerprint
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowException, BaseOperator, conf
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator, conf
 
 from airflow_provider.common.leaving import RESUMED_TO_FAIL, leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
@@ -24,6 +24,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.retrying import retried_in_words
 from airflow_provider.records import JobDefinition, JobError, TaskKind
 from airflow_provider.reports.report import JobReport
+from airflow_provider.spark.config_schema import ConfigError, SchemaError, check_config_here
 from airflow_provider.topics.errors import TopicTimeoutError
 from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
@@ -53,7 +54,9 @@ class SparkJobOperator(BaseOperator):
     :param job: the job's name: letters, digits, ``.``, ``_`` and ``-``
     :param entry_point: ``package.module:Class``, or a decorated function; the workers must be able and allowed to
         import it
-    :param config: a JSON object, handed to the job's ``plan``
+    :param config: a JSON object, handed to the job's ``plan``. One that is not as the job declares it
+        (``config_schema``) is refused, without retries: here, if ``entry_point`` is no template and can be imported
+        here, and else as it is planned
     :param max_tasks: the most tasks a plan may have
     :param run_key: names one run: the job runs again under a new one. By default the DAG run's id for a job that ends
         by itself, and none for one that does not (``streaming``, or with a ``replan_interval``)
@@ -125,6 +128,7 @@ class SparkJobOperator(BaseOperator):
         self.deferrable = deferrable
         self.timeout = timeout
         self.group_link = ""
+        self._names_its_job = not is_template(entry_point)
         self._check()
 
     # ---- parameters
@@ -189,6 +193,7 @@ class SparkJobOperator(BaseOperator):
             run_key=str(run_key),
             submitted_by=f"{ti.dag_id}.{ti.task_id}",
         )
+        self._check_config(definition)
         hook = SparkGroupHook(self.kafka_conn_id)
         submission = hook.submit_job(group, definition)
         if submission.changed:
@@ -213,6 +218,21 @@ class SparkJobOperator(BaseOperator):
                 f"timeout: job {condition.job!r} is not {condition.goal.value} within {self.timeout}"
             ) from late
         return self._complete(context, answer.to_json(), changed=submission.changed)
+
+    def _check_config(self, definition: JobDefinition) -> None:
+        """Before anything is written, where the job can be imported. Not by a name that a template has made: who gives
+        a DAG run its conf would choose what is imported here.
+
+        :raises AirflowFailException: if the config is not as the job declares it
+        """
+        if not self._names_its_job:
+            return
+        try:
+            unchecked = check_config_here(definition.name, definition.entry_point, definition.config)
+        except (ConfigError, SchemaError) as wrong:
+            raise AirflowFailException(str(wrong)) from wrong
+        if unchecked is not None:
+            self.log.info("The config is checked by the worker that plans the job, and not here: %s", unchecked)
 
     def _wait(
         self, context: Context, hook: SparkGroupHook, group: str, condition: JobCondition, *, changed: bool

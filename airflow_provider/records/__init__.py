@@ -5,7 +5,7 @@ Pure: values, keys and bytes. What a sequence of records adds up to is in ``jobs
 
 from airflow_provider.records.checks import JobError
 from airflow_provider.records.envelope import UnreadableRecordError, decode, encode
-from airflow_provider.records.events import Event, RebalanceEvent, TaskEvent, event_from_json
+from airflow_provider.records.events import ActionEvent, Event, RebalanceEvent, TaskEvent, event_from_json
 from airflow_provider.records.jobs import (
     ControlAction,
     ControlRecord,
@@ -20,12 +20,16 @@ from airflow_provider.records.keys import (
     KeyKind,
     TopicNames,
     control_key,
+    halt_key,
     job_key,
+    levels_key,
     parse_key,
     plan_key,
+    restart_key,
     task_key,
     worker_key,
 )
+from airflow_provider.records.log_levels import ALL_WORKERS, LevelsRecord, LogLevel
 from airflow_provider.records.names import CHECKPOINT_KEY, task_name
 from airflow_provider.records.removal import REMOVED, Removal
 from airflow_provider.records.status import (
@@ -39,25 +43,33 @@ from airflow_provider.records.status import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.records.steering import Halt, HaltRecord, RestartRecord
 from airflow_provider.records.stream_progress import StreamProgress
 
 __all__ = [
+    "ALL_WORKERS",
     "CHECKPOINT_KEY",
     "GROUP_KEY",
     "REMOVED",
+    "ActionEvent",
     "CheckpointClaim",
     "ControlAction",
     "ControlRecord",
     "Event",
     "FailedWarmUp",
+    "Halt",
+    "HaltRecord",
     "JobDefinition",
     "JobError",
     "Key",
     "KeyKind",
     "Lesson",
+    "LevelsRecord",
+    "LogLevel",
     "PlanRecord",
     "RebalanceEvent",
     "Removal",
+    "RestartRecord",
     "StreamProgress",
     "TaskEvent",
     "TaskFailure",
@@ -74,9 +86,12 @@ __all__ = [
     "decode",
     "encode",
     "event_from_json",
+    "halt_key",
     "job_key",
+    "levels_key",
     "parse_key",
     "plan_key",
+    "restart_key",
     "task_key",
     "task_name",
     "worker_key",

@@ -13,12 +13,13 @@ import msgspec
 
 from airflow_provider.assignors.model import Memory
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.records.envelope import COUNT, UnreadableRecordError
+from airflow_provider.records.envelope import COUNT, TEXT, UnreadableRecordError
 from airflow_provider.records.group import group_record_from_json
 from airflow_provider.records.status import TaskStatus
 
 _REBALANCE: Final = "rebalance"
 _TASK: Final = "task"
+_ACTION: Final = "action"
 
 
 class _Stamp(msgspec.Struct):
@@ -86,7 +87,42 @@ class TaskEvent:
         return cls(status=TaskStatus.from_json(data), at_ms=msgspec.convert(data, _Stamp).at_ms)
 
 
-Event = RebalanceEvent | TaskEvent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionEvent:
+    """Somebody has asked something of the group.
+
+    :param action: in a word, as the command line has it: ``pause``, ``restart``
+    :param subject: what it is about: a job, a worker, or a task as ``job:index``
+    :param by: the user, as ``user@host``, or a DAG's task as ``dag_id.task_id``
+    :param details: what else there is to say, for people
+    """
+
+    action: Annotated[str, TEXT]
+    subject: Annotated[str, TEXT]
+    by: Annotated[str, TEXT]
+    at_ms: Annotated[int, COUNT]
+    details: Annotated[str, TEXT] = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "type": _ACTION,
+            "action": self.action,
+            "subject": self.subject,
+            "by": self.by,
+            "at_ms": self.at_ms,
+            "details": self.details,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ActionEvent:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else
+        """
+        return msgspec.convert(data, cls)
+
+
+Event = RebalanceEvent | TaskEvent | ActionEvent
 
 
 def event_from_json(data: Mapping[str, Any]) -> Event:
@@ -99,5 +135,7 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
             return RebalanceEvent.from_json(data)
         case "task":
             return TaskEvent.from_json(data)
+        case "action":
+            return ActionEvent.from_json(data)
         case other:
             raise UnreadableRecordError(f"an event of the unknown type {other!r}")

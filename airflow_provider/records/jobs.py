@@ -60,6 +60,8 @@ class JobDefinition:
     :param submitted_by: who submitted it, for people
     :param removal: the offset of the last removal of a job of this name before this one was submitted, if any is known;
         set when the record is written. What is said of the job that was removed then is not said of this one
+    :param basis: the fingerprint of the definition that this one was altered from, at first: by it the tasks are known,
+        so that those whose own config stays the same go on. Empty: it was not altered since it was submitted
     :param fingerprint: a hash of what is to run, and of the removal. Not part of it: the run key, the retry policy, who
         submitted it, when
     :raises JobError: for what can't be accepted
@@ -78,6 +80,7 @@ class JobDefinition:
     submitted_at_ms: Annotated[int, COUNT] = 0
     submitted_by: str = ""
     removal: int | None = None
+    basis: Annotated[str, TEXT] = ""
     fingerprint: str = field(init=False, repr=False, default="")
 
     def __post_init__(self) -> None:
@@ -108,7 +111,7 @@ class JobDefinition:
                 self.name, "run_key", f"{self.run_key[:50]!r}... must have at most {LONGEST_RUN_KEY} characters"
             )
         numbers = ("max_tasks", "retries", "retry_delay_ms", "timeout_ms", "replan_interval_ms")
-        for name in ("run_key", "submitted_by", *numbers):
+        for name in ("run_key", "submitted_by", "basis", *numbers):
             self._check_plain(name, getattr(self, name))
         runs = [self.name, self.entry_point, self.config, self.max_tasks, self.kind.value]
         object.__setattr__(self, "fingerprint", _hash(dump(runs if self.removal is None else [*runs, self.removal])))
@@ -130,13 +133,19 @@ class JobDefinition:
         """Whether a run of this job comes to an end."""
         return self.kind is TaskKind.BATCH and self.replan_interval_ms is None
 
+    @property
+    def tasks_basis(self) -> str:
+        """What its tasks' fingerprints are made of, besides their own configs."""
+        return self.basis or self.fingerprint
+
     def same_as(self, other: JobDefinition) -> bool:
         """Whether submitting this instead of ``other`` would change nothing."""
         return self._asked() == other._asked()
 
     def _asked(self) -> dict[str, Any]:
         asked = self.to_json()
-        del asked["submitted_at_ms"], asked["submitted_by"], asked["removal"]
+        for name in ("submitted_at_ms", "submitted_by", "removal", "basis"):
+            asked.pop(name, None)
         return asked
 
     def to_json(self) -> dict[str, Any]:
@@ -154,6 +163,7 @@ class JobDefinition:
             "submitted_at_ms": self.submitted_at_ms,
             "submitted_by": self.submitted_by,
             "removal": self.removal,
+            **({"basis": self.basis} if self.basis else {}),
         }
 
     @classmethod
@@ -173,6 +183,7 @@ class PlanRecord:
     :param definition: the fingerprint of that definition
     :param planned_by: the worker whose planner made it
     :param at_ms: wall clock, milliseconds since 1970
+    :param basis: of that definition, where it was altered
     :param configs: equal ones are one object
     :param stateful: whether the tasks have something to warm up before they move; it is no part of what a task is
     :param fingerprints: for each task a hash of the definition and the task's own config: a task whose fingerprint
@@ -187,6 +198,7 @@ class PlanRecord:
     planned_by: Annotated[WorkerId, TEXT]
     at_ms: Annotated[int, COUNT]
     stateful: bool = False
+    basis: Annotated[str, TEXT] = ""
     fingerprints: tuple[str, ...] = field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
@@ -199,7 +211,7 @@ class PlanRecord:
                 " submit several jobs",
             )
         known: dict[bytes, tuple[Mapping[str, Any], str]] = {}
-        definition = dump(self.definition)
+        definition = dump(self.basis or self.definition)
         tasks = []
         for index, config in enumerate(self.configs):
             try:
@@ -245,7 +257,15 @@ class PlanRecord:
             planned_by=planned_by,
             at_ms=at_ms,
             stateful=stateful,
+            basis=definition.basis,
         )
+
+    def holds_for(self, definition: JobDefinition) -> bool:
+        """Whether its tasks go on: it plans that definition, or one that this was altered from, and no other plan has
+        been made since.
+        """
+        same = self.run_key == definition.run_key and (self.basis or self.definition) == definition.tasks_basis
+        return self.is_of(definition) or (same and bool(definition.basis))
 
     def is_of(self, definition: JobDefinition) -> bool:
         """Whether this plans that definition in its present run; no planner makes more tasks than were asked for."""
@@ -265,6 +285,7 @@ class PlanRecord:
             "planned_by": self.planned_by,
             "at_ms": self.at_ms,
             "stateful": self.stateful,
+            **({"basis": self.basis} if self.basis else {}),
         }
 
     @classmethod
@@ -322,12 +343,14 @@ class ControlRecord:
         offsets: its clock is another one
     :param within_ms: so long after it has heard of it, the worker stops what it still runs and leaves; None: it takes
         the time that it takes
+    :param by: who asks, for people
     """
 
     worker: Annotated[WorkerId, TEXT]
     action: ControlAction
     at_ms: Annotated[int, COUNT]
     within_ms: Annotated[int, COUNT] | None = None
+    by: Annotated[str, TEXT] = ""
 
     def to_json(self) -> dict[str, Any]:
         # A release that knows of no learning is to drain: it could not read an action that it does not know.
@@ -338,6 +361,7 @@ class ControlRecord:
             "at_ms": self.at_ms,
             **({"learned_first": True} if soon else {}),
             **({} if self.within_ms is None else {"within_ms": self.within_ms}),
+            **({"by": self.by} if self.by else {}),
         }
 
     @classmethod

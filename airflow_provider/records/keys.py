@@ -41,6 +41,11 @@ class KeyKind(str, Enum):
     JOB = "job"
     PLAN = "plan"
     CONTROL = "control"
+    HALT = "halt"
+    RESTART = "restart"
+    """Of a whole job."""
+    LEVELS = "levels"
+    RESTART_TASK = "restart-task"
     GROUP = "group"
     WORKER = "worker"
     TASK = "task"
@@ -75,6 +80,20 @@ def control_key(worker: WorkerId) -> str:
     return f"{KeyKind.CONTROL.value}:{worker}"
 
 
+def halt_key(job: str) -> str:
+    return f"{KeyKind.HALT.value}:{job}"
+
+
+def restart_key(job: str, index: int | None = None) -> str:
+    """:param index: of one task; None: of the job as a whole"""
+    return f"{KeyKind.RESTART.value}:{job}" if index is None else f"{KeyKind.RESTART_TASK.value}:{job}:{index}"
+
+
+def levels_key(worker: str) -> str:
+    """:param worker: whose, or :data:`~.log_levels.ALL_WORKERS`"""
+    return f"{KeyKind.LEVELS.value}:{worker}"
+
+
 def worker_key(worker: WorkerId) -> str:
     return f"{KeyKind.WORKER.value}:{worker}"
 
@@ -92,7 +111,7 @@ def parse_key(key: bytes | None) -> Key:
         text = (key or b"").decode()
         kind_name, _, name = text.partition(":")
         kind = KeyKind(kind_name)
-        if kind is KeyKind.TASK:
+        if kind in (KeyKind.TASK, KeyKind.RESTART_TASK):
             name, _, index = name.rpartition(":")
             parsed = Key(kind=kind, name=name, index=_index(index))
         else:

@@ -55,7 +55,7 @@ class JobReport:
             task = TaskId(job, index)
             if name := jobs.name_of(task):
                 names[index] = name
-            work, last = jobs.work_of(task), status.tasks.get(task)
+            work, last = jobs.planned_work(task), status.tasks.get(task)
             if work and last and last.state is TaskState.FINISHED and last.is_of(progress.run_key, work.fingerprint):
                 results[index] = last.result
 

@@ -239,6 +239,11 @@ class SparkJob:
     those are not, either.
     """
 
+    config_schema: type | Mapping[str, Any] | None = None
+    """What the job's configuration must look like: a JSON schema, a dataclass or a pydantic model. One that is not
+    so is refused as the job is submitted, where the job's module is there, and before it is planned. None: any will do.
+    """
+
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
         """The configurations of the tasks: at most ``job.max_tasks`` JSON objects; ``[]`` means nothing to do.
 
@@ -285,10 +290,12 @@ class FunctionJob(SparkJob):
         function: RunFunction,
         plan: PlanFunction | Sequence[Config] | None,
         warm_up: WarmUp | UnsaidType | None = UNSAID,
+        config_schema: type | Mapping[str, Any] | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._plan = plan
+        self.config_schema = config_schema
         if not isinstance(warm_up, UnsaidType):
             self.warm_up = warm_up
 
@@ -312,7 +319,10 @@ def spark_job(function: RunFunction) -> FunctionJob: ...
 
 @overload
 def spark_job(
-    *, plan: PlanFunction | Sequence[Config] | None = None, warm_up: WarmUp | UnsaidType | None = UNSAID
+    *,
+    plan: PlanFunction | Sequence[Config] | None = None,
+    warm_up: WarmUp | UnsaidType | None = UNSAID,
+    config_schema: type | Mapping[str, Any] | None = None,
 ) -> Callable[[RunFunction], FunctionJob]: ...
 
 
@@ -321,13 +331,15 @@ def spark_job(
     *,
     plan: PlanFunction | Sequence[Config] | None = None,
     warm_up: WarmUp | UnsaidType | None = UNSAID,
+    config_schema: type | Mapping[str, Any] | None = None,
 ) -> FunctionJob | Callable[[RunFunction], FunctionJob]:
     """Make a job of a function ``run(spark, task)``; used bare, or with arguments.
 
     :param plan: a function of the :class:`JobContext`, or the list of the tasks' configurations itself; without it the
         job has one task with the job's configuration
     :param warm_up: a function of the session and the :class:`TaskContext`, as :attr:`SparkJob.warm_up`
+    :param config_schema: as :attr:`SparkJob.config_schema`
     """
     if function is None:
-        return lambda function: FunctionJob(function, plan, warm_up)
-    return FunctionJob(function, plan, warm_up)
+        return lambda function: FunctionJob(function, plan, warm_up, config_schema)
+    return FunctionJob(function, plan, warm_up, config_schema)

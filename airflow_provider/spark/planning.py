@@ -8,6 +8,7 @@ from typing import Any, Final
 from airflow_provider.records import CHECKPOINT_KEY
 from airflow_provider.records.json_value import NotJsonError, to_json_value
 from airflow_provider.spark.checkpoints import CheckpointError, check_segment
+from airflow_provider.spark.config_schema import ConfigError, SchemaError, check_config
 from airflow_provider.spark.job import JobContext, SparkJob
 
 MAX_PLAN_BYTES: Final = 900_000
@@ -25,8 +26,8 @@ class PlanError(Exception):
 def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
     """Ask ``job`` for its plan and check it. What ``plan()`` itself raises passes through.
 
-    :raises PlanError: if the plan is no list of JSON objects, too long, or gives two tasks the same checkpoint, or if
-        none of its tasks could ever be warmed up
+    :raises PlanError: if the config is not as the job declares it; if the plan is no list of JSON objects, too long, or
+        gives two tasks the same checkpoint; or if none of its tasks could ever be warmed up
     """
     warm_up: object = getattr(job, "warm_up", None)
     if warm_up is not None and not callable(warm_up):
@@ -35,6 +36,10 @@ def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
             "can't be carried out: warm_up must be a function of the session and the TaskContext, or None,"
             f" not a {type(warm_up).__qualname__}",
         )
+    try:
+        check_config(context.name, job, context.config)
+    except (ConfigError, SchemaError) as wrong:
+        raise PlanError(context.name, f"can't be made: {wrong}") from wrong
     configs: Any = job.plan(context)
     if not isinstance(configs, list):
         raise PlanError(context.name, f"must be a list of task configurations, not a {type(configs).__qualname__}")

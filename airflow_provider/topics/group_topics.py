@@ -13,10 +13,13 @@ from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.leftovers import Leftovers, leftovers
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.scaling import Goal, ScaleDown, scale_down
+from airflow_provider.operations.deciding import decide
+from airflow_provider.operations.operations import Operation, Outcome, RestartJob
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import (
     GROUP_KEY,
     REMOVED,
+    ActionEvent,
     ControlAction,
     ControlRecord,
     JobDefinition,
@@ -28,8 +31,10 @@ from airflow_provider.records import (
     WorkerStatus,
     control_key,
     encode,
+    halt_key,
     job_key,
     plan_key,
+    restart_key,
     task_key,
     worker_key,
 )
@@ -76,22 +81,55 @@ class GroupTopics(FollowedTopics):
             return Submission(definition=known, changed=False, retried=await self._try_again(known))
         removal = self.jobs.removed_at.get(definition.name) if known is None else known.removal
         definition = replace(definition, removal=removal)
-        await self._put(self.names.jobs, job_key(definition.name), definition.to_json())
+        submitted = self._action(
+            job_key(definition.name), "submit", definition.name, by=definition.submitted_by, details=definition.run_key
+        )
+        await self._write_all(
+            NewRecord(self.names.jobs, job_key(definition.name), encode(definition.to_json())), submitted
+        )
         return Submission(definition=definition, changed=True, retried=await self._try_again(definition))
 
-    async def retry_failed(self, job: str, indexes: Collection[int] | None = None) -> tuple[TaskId, ...]:
+    async def carry_out(self, operation: Operation, *, by: str) -> Outcome:
+        """Do what is asked, as the topics stand now, and write down who has asked.
+
+        :param by: ``user@host``, a DAG's task, or the user of a page
+        :raises OperationError: if it can't be done: nothing was written
+        :raises TopicError: if it can't be written
+        """
+        await self.catch_up()
+        decision = decide(operation, self.jobs, self.status, by=by, at_ms=wall_ms())
+        if decision.event is None:
+            return decision.outcome
+        steered = [
+            NewRecord(self.names.jobs, key, None if data is None else encode(data))
+            for key, data in decision.jobs.items()
+        ]
+        await asyncio.gather(
+            self._write_all(*steered, self._event(decision.about, decision.event)),
+            *map(self.publish_task, decision.tasks),
+        )
+        return decision.outcome
+
+    async def retry_failed(self, job: str, indexes: Collection[int] | None = None, *, by: str) -> tuple[TaskId, ...]:
         """Have tasks of the job's present run tried again that failed for good.
 
         :param indexes: which tasks, -1 for the planner; None: all
         :returns: which of them had failed
+        :raises OperationError: if there is no such job, or no such task
         :raises TopicError: if it can't be written
         """
-        await self.catch_up()
-        definition = self.jobs.jobs.get(job)
-        return () if definition is None else await self._try_again(definition, indexes)
+        tasks = None if indexes is None else frozenset(indexes)
+        return (await self.carry_out(RestartJob(job=job, tasks=tasks, only_failed=True), by=by)).retried
 
-    async def _try_again(self, definition: JobDefinition, indexes: Collection[int] | None = None) -> tuple[TaskId, ...]:
-        again = to_try_again(definition, self.jobs.plans.get(definition.name), self.status.tasks, indexes)
+    def _action(self, key: str, action: str, subject: str, *, by: str, details: str = "") -> NewRecord:
+        event = ActionEvent(action=action, subject=subject, by=by, at_ms=wall_ms(), details=details)
+        return self._event(key, event)
+
+    def _event(self, key: str, event: ActionEvent) -> NewRecord:
+        return NewRecord(self.names.events, key, encode(event.to_json()))
+
+    async def _try_again(self, definition: JobDefinition) -> tuple[TaskId, ...]:
+        again = to_try_again(definition, self.jobs.plans.get(definition.name), self.status.tasks)
         await asyncio.gather(*map(self.publish_task, again))
         return tuple(status.task for status in again)
 
@@ -113,18 +151,26 @@ class GroupTopics(FollowedTopics):
             removal = Removal(by=by, at_ms=wall_ms(), run_key=known.run_key, bounded=known.bounded)
             last = encode({**known.to_json(), REMOVED: removal.to_json()})
             await self._write_all(
-                NewRecord(self.names.jobs, job_key(job), last), NewRecord(self.names.jobs, job_key(job), None)
+                NewRecord(self.names.jobs, job_key(job), last),
+                NewRecord(self.names.jobs, job_key(job), None),
+                self._action(job_key(job), "remove", job, by=by),
             )
-        if job in self.jobs.plans:
-            await self._put(self.names.jobs, plan_key(job), None)
+        await asyncio.gather(*(self._put(self.names.jobs, key, None) for key in self._beside(job)))
         await asyncio.gather(*(self._put(self.names.status, key, None) for key in statuses))
         return known is not None
+
+    def _beside(self, job: str) -> list[str]:
+        """The keys of what the jobs topic has of a job beside its definition."""
+        jobs = self.jobs
+        known = ((jobs.plans, plan_key), (jobs.halts, halt_key), (jobs.restarts, restart_key))
+        keys = [key_of(job) for records, key_of in known if job in records]
+        return keys + [restart_key(job, task.index) for task in jobs.task_restarts if task.job == job]
 
     async def publish_plan(self, plan: PlanRecord) -> None:
         """Write the task configs of a job. By the worker that has the job's planner."""
         await self._put(self.names.jobs, plan_key(plan.job), plan.to_json())
 
-    async def scale_down(self, goal: Goal, *, within_ms: int | None = None) -> ScaleDown:
+    async def scale_down(self, goal: Goal, *, within_ms: int | None = None, by: str) -> ScaleDown:
         """Ask workers to leave when others have learned what they have, as many as the goal wants. All or nobody.
 
         :param within_ms: so long after it has heard of it, each stops what it still runs and leaves; None: it takes the
@@ -138,7 +184,9 @@ class GroupTopics(FollowedTopics):
         await asyncio.gather(
             *(
                 self.publish_control(
-                    ControlRecord(worker=worker, action=ControlAction.LEAVE_SOON, at_ms=at_ms, within_ms=within_ms)
+                    ControlRecord(
+                        worker=worker, action=ControlAction.LEAVE_SOON, at_ms=at_ms, within_ms=within_ms, by=by
+                    )
                 )
                 for worker in plan.asked
             )
@@ -147,7 +195,13 @@ class GroupTopics(FollowedTopics):
 
     async def publish_control(self, control: ControlRecord) -> None:
         """Ask something of a worker."""
-        await self._put(self.names.jobs, control_key(control.worker), control.to_json())
+        action = "scale" if control.action is ControlAction.LEAVE_SOON else control.action.value
+        await self._write_all(
+            NewRecord(self.names.jobs, control_key(control.worker), encode(control.to_json())),
+            self._action(
+                worker_key(control.worker), action, control.worker, by=control.by, details=control.action.value
+            ),
+        )
 
     async def clear_control(self, control: ControlRecord) -> None:
         """The worker has done what it was asked."""

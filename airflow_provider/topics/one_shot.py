@@ -22,7 +22,7 @@ from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.topics.group_topics import GroupTopics, Submission
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.reader import Record, TopicReader
-from airflow_provider.topics.rights import REMOVER, STOPPER, SUBMITTER
+from airflow_provider.topics.rights import STEERER, STOPPER, SUBMITTER
 
 T = TypeVar("T")
 
@@ -92,7 +92,7 @@ def remove_job(settings: KafkaSettings, group: str, job: str, *, by: str = "") -
     """
 
     async def remove() -> bool:
-        async with GroupTopics(settings, group, REMOVER) as topics:
+        async with GroupTopics(settings, group, STEERER) as topics:
             return await topics.remove(job, by=by)
 
     return run(remove)

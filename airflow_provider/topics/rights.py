@@ -68,8 +68,8 @@ class Needs:
 
 
 WATCHER: Final = Needs()
-SUBMITTER: Final = Needs(jobs=_READ | _WRITE, makes_topics=True)
-STOPPER: Final = Needs(jobs=_READ | _WRITE)
-REMOVER: Final = Needs(jobs=_READ | _WRITE, status=_READ | _WRITE)
+SUBMITTER: Final = Needs(jobs=_READ | _WRITE, events=_WRITE, makes_topics=True)
+STOPPER: Final = Needs(jobs=_READ | _WRITE, events=_WRITE)
+STEERER: Final = Needs(jobs=_READ | _WRITE, status=_READ | _WRITE, events=_WRITE)
 RETRIER: Final = Needs(status=_READ | _WRITE, events=_WRITE)
 WORKER: Final = Needs(jobs=_READ | _WRITE, status=_READ | _WRITE, events=_WRITE, makes_topics=True)

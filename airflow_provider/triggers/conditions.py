@@ -107,9 +107,9 @@ class JobCondition:
         definition, progress = jobs.jobs.get(self.job), job_progress(self.job, jobs, status)
         if definition is None or progress is None:
             return self._without_it(jobs.removals.get(self.job))
-        if self.fingerprint is not None and (self.fingerprint, self.run_key) != (
-            definition.fingerprint,
-            definition.run_key,
+        if self.fingerprint is not None and (self.fingerprint, self.run_key) not in (
+            (definition.fingerprint, definition.run_key),
+            (definition.tasks_basis, definition.run_key),
         ):
             return self._gone(
                 f"job {self.job!r} was submitted anew while it was waited for:"

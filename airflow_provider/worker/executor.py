@@ -23,6 +23,7 @@ from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import LAST_EVENTS, OnEvent, Runner, RunnerClosedError, RunnerEvent
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Released
+from airflow_provider.worker.log_levels import LogLevels
 from airflow_provider.worker.orders import heard, order_of
 from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.steps import Steps
@@ -47,6 +48,7 @@ class TaskExecutor:
     :param lease_ms: how long this process may go on when another has taken its worker's name
     :param mask: takes secrets out of what is said of errors
     :param max_spark_deaths: a task under which Spark has ended so often fails
+    :param log_levels: sets those of the jobs' loggers
     :param linger_s: how long its group must have nothing for it to run until the membership had better go on elsewhere
     """
 
@@ -66,8 +68,10 @@ class TaskExecutor:
         lease_ms: int,
         mask: Mask = nothing_secret,
         max_spark_deaths: int,
+        log_levels: LogLevels | None = None,
     ) -> None:
         self._worker = worker
+        self._log_levels = log_levels or LogLevels(())
         self._group_id = group_id
         self._topics = topics
         self._checkpoint_root = checkpoint_root
@@ -165,6 +169,8 @@ class TaskExecutor:
 
     def _read(self) -> None:
         jobs, status = self._topics.jobs, self._topics.status
+        if jobs.levels or self._log_levels.has_some:
+            self._log_levels.follow(jobs.levels_of(self._worker))
         if jobs is not self._execution.jobs or status is not self._execution.status:
             self._feed(events.TopicsRead(now_ms=now_ms(), wall_ms=wall_ms(), jobs=jobs, status=status))
 
@@ -287,6 +293,7 @@ class TaskExecutor:
         self._feed(events.AttemptStopped(now_ms=now_ms(), wall_ms=wall_ms(), task=task))
 
     async def close(self) -> None:
+        self._log_levels.restore()
         self._feed(events.Closed(now_ms=now_ms(), wall_ms=wall_ms()))
         self._stop(frozenset(self._to_start), "the worker is closing")
         if self._starter is not None:

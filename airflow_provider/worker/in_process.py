@@ -16,6 +16,7 @@ from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.log_levels import LogLevels
 from airflow_provider.worker.process_identity import is_gone
 from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.worker import MakeHands
@@ -61,6 +62,7 @@ def hands_in_process(
             lease_ms=member.session_timeout_ms,
             mask=mask,
             max_spark_deaths=equipment.max_spark_deaths,
+            log_levels=LogLevels(equipment.allowed),
         )
 
     return make_hands

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from airflow_provider.execution.warm_up_deaths import deaths_after
-from airflow_provider.ledger.progress import needs_running
+from airflow_provider.ledger.progress import may_run, needs_running
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Released
@@ -21,6 +21,7 @@ class Standby:
     """They are done when there is something to run or to learn, and that may be done.
 
     :param needs_running: whether a task that was assigned is still to be run
+    :param may_run: whether that may be now: a job that is paused is waited for here
     :param stopped: called with tasks that were to stop, or need no running (none ever ran)
     :param changed: called when they may be done
     :param pause_s: a process that runs tasks is wanted no sooner
@@ -37,6 +38,7 @@ class Standby:
     def __init__(
         self,
         needs_running: Callable[[TaskId], bool],
+        may_run: Callable[[TaskId], bool],
         stopped: Released,
         changed: Callable[[], None],
         pause_s: float,
@@ -44,9 +46,11 @@ class Standby:
     ) -> None:
         self.warm_up_deaths = warm_up_deaths
         self._needs_running = needs_running
+        self._may_run = may_run
         self._stopped = stopped
         self._changed = changed
         self._waiting: set[TaskId] = set()
+        self._something_to_run = False
         self._to_learn: set[TaskId] = set()
         loop = asyncio.get_running_loop()
         self._not_before = loop.time() + pause_s
@@ -54,7 +58,9 @@ class Standby:
 
     @property
     def done(self) -> bool:
-        return bool(self._waiting or self._to_learn) and asyncio.get_running_loop().time() >= self._not_before
+        return (
+            self._something_to_run or bool(self._to_learn)
+        ) and asyncio.get_running_loop().time() >= self._not_before
 
     def joined(self) -> None: ...
 
@@ -67,6 +73,7 @@ class Standby:
     def stop(self, tasks: Tasks, reason: str) -> None:  # noqa: ARG002
         self._waiting -= tasks
         self._to_learn -= tasks
+        self._something_to_run = any(map(self._may_run, self._waiting))
         self._stopped(tasks)
 
     def learn(self, tasks: Tasks) -> None:
@@ -80,8 +87,9 @@ class Standby:
 
     def refresh(self) -> None:
         over = frozenset(task for task in self._waiting if not self._needs_running(task))
+        self._waiting -= over
+        self._something_to_run = any(map(self._may_run, self._waiting))
         if over:
-            self._waiting -= over
             self._stopped(over)
 
     def drain(self) -> None: ...
@@ -115,11 +123,14 @@ class InTriggerer:
         def is_needed(task: TaskId) -> bool:
             return needs_running(task, topics.jobs, topics.status.tasks)
 
+        def is_due(task: TaskId) -> bool:
+            return may_run(task, topics.jobs, topics.status.tasks)
+
         last = topics.status.workers.get(settings.member.worker)
         deaths = deaths_after(last, this_process())
 
         def make(stopped: Released, _finished: Released, changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-            return Standby(is_needed, stopped, changed, self._pause_s(), deaths)
+            return Standby(is_needed, is_due, stopped, changed, self._pause_s(), deaths)
 
         return make
 

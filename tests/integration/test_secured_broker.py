@@ -167,7 +167,7 @@ async def cospark(settings: KafkaSettings, *arguments: str) -> int:
 ACTIONS: dict[str, Callable[[KafkaSettings, str, str], Awaitable[None]]] = {
     "worker": work,
     "submitter": submit,
-    "remover": remove,
+    "steerer": remove,
     "retrier": retry,
     "watcher": watch,
     "viewer": view,
@@ -308,8 +308,8 @@ async def test_with_exactly_these_rights_everything_works(
         await topics.publish_task(failed)
     retried = await asyncio.to_thread(Hook(secured.settings("retrier")).retry_failed, LIFE, "first")
     assert retried == ["first:0"]
-    assert await asyncio.to_thread(one_shot.remove_job, secured.settings("remover"), LIFE, "first")
-    assert await cospark(secured.settings("remover"), "jobs", "remove", LIFE, "second") == 0
+    assert await asyncio.to_thread(one_shot.remove_job, secured.settings("steerer"), LIFE, "first")
+    assert await cospark(secured.settings("steerer"), "jobs", "remove", LIFE, "second") == 0
 
 
 def finished(*jobs: str) -> Callable[[JobsSnapshot, StatusSnapshot], bool | None]:

@@ -16,6 +16,7 @@ from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent, Runner
 from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.worker.executor import TaskExecutor
+from airflow_provider.worker.log_levels import LogLevels
 
 ME = WorkerId("w1")
 A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
@@ -36,6 +37,7 @@ class Bench:
         worker: WorkerId = ME,
         lease_ms: int = 60_000,
         checkpoint_root: str | None = "/checkpoints",
+        log_levels: LogLevels | None = None,
     ) -> None:
         self.topics = topics
         self.stopped: list[Tasks] = []
@@ -55,6 +57,7 @@ class Bench:
             linger_s=linger_s,
             lease_ms=lease_ms,
             mask=mask,
+            log_levels=log_levels,
         )
         topics.subscribe(self.executor.refresh)
 

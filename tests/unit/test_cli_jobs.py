@@ -16,6 +16,7 @@ from stand_ins import MemoryTopics
 from airflow_provider.cli import job_wait, reading
 from airflow_provider.cli import jobs as jobs_module
 from airflow_provider.cli.main import main
+from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
@@ -91,7 +92,7 @@ def test_a_job_is_submitted_once_and_with_a_new_run_key_again(cli: Cli) -> None:
     assert cli(*submit, "2") == (0, "job etl: submitted\n", "")
     job = cli.topics.jobs.jobs["etl"]
     assert (job.entry_point, job.config, job.max_tasks, job.run_key) == ("pkg.jobs:Etl", {"table": "x"}, 4, "2")
-    assert job.submitted_by == "cospark"
+    assert job.submitted_by == user_at_host()
 
 
 def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:

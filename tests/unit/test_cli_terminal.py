@@ -89,7 +89,7 @@ def evil(monkeypatch: pytest.MonkeyPatch) -> MemoryTopics:
 
 
 def test_of_cospark_jobs(evil: MemoryTopics, capsys: pytest.CaptureFixture[str]) -> None:
-    assert jobs.run(argparse.Namespace(action="list", group="g", json=False)) == 0
+    assert jobs.run(argparse.Namespace(action="list", group="g", json=False, expand=False)) == 0
     lines = _only_text(capsys.readouterr().out)
     in_one_line = SHOWN.replace(r"\r", "; ").replace(r"\n", "; ")
     assert lines == [f"a (run {SHOWN}): failed: 1 failed", f"  a:0: {in_one_line}"]

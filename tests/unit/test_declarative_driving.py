@@ -111,7 +111,7 @@ async def test_a_task_that_fails_and_is_retried_unseen_by_the_coordinator_runs_a
         life.channel.close()
         life.runner.fail(A0, retryable=False)
         await eventually(lambda: life.declarative.view.owned == {A1}, "it has failed")
-        assert await life.topics.retry_failed(A0.job, None) == (A0,)
+        assert await life.topics.retry_failed(A0.job, by="me") == (A0,)
         await life.runs(A0, A1)
         assert life.declarative.view.owned == {A0, A1}
 

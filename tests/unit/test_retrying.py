@@ -10,6 +10,7 @@ import pytest
 from stand_ins import MemoryTopics
 
 from airflow_provider.ledger.progress import configured
+from airflow_provider.operations.operations import NoJobError, OperationError
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.topics.group_topics import Submission
@@ -104,7 +105,10 @@ def test_a_task_that_ended_spark_too_often_has_all_its_chances_again() -> None:
 
 def test_single_tasks_can_be_named() -> None:
     topics = asked(STREAM, FAILED, FAILED, RUNNING)
-    retried = asyncio.run(topics.retry_failed("copy", {1, 2, 7}))
+    retried = asyncio.run(topics.retry_failed("copy", {1, 2}, by="me"))
     assert retried == (TaskId("copy", 1),)
     assert topics.status.tasks[TaskId("copy", 0)].state is FAILED
-    assert asyncio.run(topics.retry_failed("no such job")) == ()
+    with pytest.raises(OperationError, match="job 'copy' has 3 tasks, from 0 on; there is none of index 7"):
+        asyncio.run(topics.retry_failed("copy", {7}, by="me"))
+    with pytest.raises(NoJobError, match="the group has no job 'no such job'"):
+        asyncio.run(topics.retry_failed("no such job", by="me"))

@@ -49,7 +49,7 @@ def table(*runs: TaskRun) -> RunTable:
 def start_next(runs: RunTable, *, slots: int, now_ms: int) -> list[TaskId]:
     started = []
     for task in runs.startable(slots=slots, now_ms=now_ms):
-        runs[task] = runs[task].start()
+        runs[task] = runs[task].start(0)
         started.append(task)
     return started
 
@@ -110,7 +110,8 @@ def test_whatever_became_of_the_tasks_it_starts_what_a_look_at_all_of_them_would
         else:
             runs[task] = run(index, state, job=jobs[number], not_before_ms=number * now)
         runs.validate()
-        assert runs.active == {each.task for each in runs.values() if each.state is not RunState.WAITING}
+        resting = (RunState.WAITING, RunState.PAUSED)
+        assert runs.active == {each.task for each in runs.values() if each.state not in resting}
         later = [each.not_before_ms for each in runs.values() if each.state is RunState.WAITING]
         assert runs.next_due_ms(now_ms=now) == min((at_ms for at_ms in later if at_ms > now), default=None)
         if now % 3 == 0:
@@ -170,7 +171,7 @@ def test_who_takes_over_a_task_waits_what_is_left_of_the_delay(retry_at_ms: int 
     taken = first_run(work(0, patient), Epoch(2), waiting, now_ms=50, wall_ms=1_000)
     assert taken.not_before_ms == (50 + waits_ms if waits_ms else 0)
     assert taken.retry_at_ms == (1_000 + waits_ms if waits_ms else None), "the next one, too, may lose it"
-    assert taken.start().retry_at_ms is None
+    assert taken.start(0).retry_at_ms is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,25 @@
+"""A JSON object as an option's value, or in a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def json_object_of(option: str, text: str) -> dict[str, Any]:
+    """What stands there, or in the file if it begins with ``@``.
+
+    :raises ValueError: naming the option, and what is no JSON object
+    """
+    try:
+        value = json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
+    except OSError as wrong:
+        raise ValueError(f"{option} {text}: {wrong}") from wrong
+    except RecursionError as deep:
+        raise ValueError(f"{option} is not JSON that can be read: too deeply nested") from deep
+    except ValueError as wrong:
+        raise ValueError(f"{option} is not JSON: {wrong}") from wrong
+    if not isinstance(value, dict):
+        raise ValueError(f"{option} must be a JSON object, not {text}")
+    return value

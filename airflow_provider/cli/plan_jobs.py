@@ -1,0 +1,104 @@
+"""``cospark jobs plan``: which tasks a plan would make, and who would have them now. The plan is made here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from airflow_provider.cli.connection import add_connection_arguments
+from airflow_provider.cli.json_option import json_object_of
+from airflow_provider.cli.names import add_group_argument
+from airflow_provider.cli.reading import group_read
+from airflow_provider.cli.terminal import say
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.operations.deciding import altered
+from airflow_provider.operations.operations import AlterJob, NoJobError, OperationError
+from airflow_provider.operations.preview import preview
+from airflow_provider.records import JobDefinition
+from airflow_provider.spark.entry_point import EntryPointError, load_job
+from airflow_provider.spark.job import JobContext
+from airflow_provider.spark.planning import PlanError, make_plan
+from airflow_provider.topics.errors import NoTopicError
+
+_MEANING = "which tasks a plan would make, and to whom they would go now; nothing is written, and nothing is started"
+
+
+def add_action(actions: Any) -> None:
+    """:param actions: what ``add_subparsers`` gives"""
+    parser = actions.add_parser("plan", help=_MEANING, description=_MEANING)
+    add_group_argument(parser)
+    parser.add_argument("name", help="the job's name")
+    parser.add_argument(
+        "entry_point",
+        nargs="?",
+        help="of a job to be submitted, importable here; without it the job that the group has, as it would be altered",
+    )
+    parser.add_argument("--config", default="{}", metavar="JSON", help="as in submit; without an entry point, in alter")
+    parser.add_argument("--max-tasks", type=int, metavar="N", help="the most tasks the plan may have")
+    parser.add_argument("--run-key", default="", metavar="KEY", help="of a job to be submitted")
+    parser.add_argument(
+        "--dry-run", action="store_true", required=True, help="has to be said: nothing else can be done"
+    )
+    parser.add_argument("--json", action="store_true", help="as one JSON object")
+    add_connection_arguments(parser)
+
+
+async def plan(args: argparse.Namespace, settings: KafkaSettings) -> int:
+    """0: shown.
+
+    :raises ValueError: if there would be no such plan
+    """
+    jobs, status = JobsSnapshot(), StatusSnapshot()
+    try:
+        async with group_read(settings, args.group) as topics:
+            jobs, status = topics.jobs, topics.status
+    except NoTopicError:
+        if args.entry_point is None:
+            raise
+    definition = _definition(args, jobs)
+    shown = preview(definition, _configs(definition), jobs, status, at_ms=wall_ms())
+    say(*([json.dumps(shown.to_json())] if args.json else shown.lines()))
+    return 0
+
+
+def _definition(args: argparse.Namespace, jobs: JobsSnapshot) -> JobDefinition:
+    config = json_object_of("--config", args.config)
+    if args.entry_point is not None:
+        most = 1 if args.max_tasks is None else args.max_tasks
+        return JobDefinition(
+            name=args.name, entry_point=args.entry_point, config=config, max_tasks=most, run_key=args.run_key
+        )
+    known = jobs.jobs.get(args.name)
+    if known is None:
+        raise NoJobError(args.name)
+    settings = {} if args.max_tasks is None else {"max_tasks": args.max_tasks}
+    return altered(AlterJob(job=args.name, config=config, settings=settings), known)
+
+
+def _configs(definition: JobDefinition) -> list[dict[str, Any]]:
+    """What the job's planner makes, in this process.
+
+    :raises OperationError: if it can't be called here
+    :raises ValueError: if it makes no plan
+    """
+    context = JobContext(
+        name=definition.name,
+        config=definition.config,
+        max_tasks=definition.max_tasks,
+        run_key=definition.run_key or None,
+    )
+    try:
+        job = load_job(definition.entry_point, [definition.entry_point.partition(":")[0]])
+        return make_plan(job, context)
+    except EntryPointError as elsewhere:
+        raise OperationError(f"{elsewhere}; the plan is made here, so the job must be importable here") from elsewhere
+    except PlanError as wrong:
+        raise ValueError(str(wrong)) from wrong
+    except Exception as failed:
+        raise ValueError(
+            f"the planner of job {definition.name!r} failed: {type(failed).__name__}: {failed}"
+        ) from failed

@@ -1,0 +1,107 @@
+"""What ``cospark jobs`` does to a job that was submitted: pause, resume, stop, restart."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from airflow_provider.cli.connection import add_connection_arguments
+from airflow_provider.cli.json_option import json_object_of
+from airflow_provider.cli.names import add_group_argument
+from airflow_provider.cli.reading import group_opened
+from airflow_provider.cli.terminal import say
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.whoami import user_at_host
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.operations.deciding import altered
+from airflow_provider.operations.operations import ALTERABLE, AlterJob, HaltJob, Operation, RestartJob, ResumeJob
+from airflow_provider.operations.words import outcome_in_words
+from airflow_provider.records import Halt
+from airflow_provider.spark.config_schema import check_config_here
+
+_PAUSE: Final = "have a job run no more for now: its tasks stop, and stay where they are assigned"
+_STOP: Final = "have a job run no more for now: its tasks stop and are given up, and nothing is forgotten"
+_RESUME: Final = "have a job run again that was paused or stopped"
+_ALTER: Final = "define a job otherwise while it runs: only those of its tasks start anew whose own configs change"
+_RESTART: Final = "have what runs of a job start anew where it is, and what has failed tried again"
+
+
+def add_actions(actions: Any) -> None:
+    """:param actions: what ``add_subparsers`` gives"""
+    meanings = {"pause": _PAUSE, "stop": _STOP, "resume": _RESUME, "restart": _RESTART, "alter": _ALTER}
+    for name, meaning in meanings.items():
+        parser = actions.add_parser(name, help=meaning, description=meaning)
+        add_group_argument(parser)
+        parser.add_argument("name", help="the job's name")
+        parser.add_argument("--json", action="store_true", help="what came of it, as one JSON object")
+        if name == "restart":
+            _add_restart_options(parser)
+        if name == "alter":
+            _add_alter_options(parser)
+        add_connection_arguments(parser)
+
+
+def _add_restart_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only-failed", action="store_true", help="leave alone what has not failed")
+    parser.add_argument(
+        "--task",
+        type=int,
+        action="append",
+        metavar="N",
+        help="only the task of this index, -1 for the planner; may be given again (default: all, and the planner)",
+    )
+
+
+def _add_alter_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config",
+        default="{}",
+        metavar="JSON",
+        help="changes: a JSON object, or @FILE that holds one; null: no such key",
+    )
+    for name in ALTERABLE:
+        unit = "MS" if name.endswith("_ms") else "N"
+        option = "--task-timeout-ms" if name == "timeout_ms" else f"--{name.replace('_', '-')}"
+        parser.add_argument(option, dest=name, type=int, metavar=unit, help="as in submit")
+
+
+def _operation(args: argparse.Namespace) -> Operation:
+    match args.action:
+        case "pause":
+            return HaltJob(job=args.name, halt=Halt.PAUSED)
+        case "stop":
+            return HaltJob(job=args.name, halt=Halt.STOPPED)
+        case "resume":
+            return ResumeJob(job=args.name)
+        case "alter":
+            settings = {name: value for name in ALTERABLE if (value := getattr(args, name)) is not None}
+            return AlterJob(job=args.name, config=json_object_of("--config", args.config), settings=settings)
+    tasks = None if args.task is None else frozenset(args.task)
+    return RestartJob(job=args.name, tasks=tasks, only_failed=args.only_failed)
+
+
+def _check(operation: AlterJob, jobs: JobsSnapshot) -> None:
+    """:raises ValueError: if the job would have a config that it does not accept"""
+    definition = jobs.jobs.get(operation.job)
+    if definition is not None and operation.config:
+        then = altered(operation, definition)
+        check_config_here(then.name, then.entry_point, then.config)
+
+
+async def _carry_out(args: argparse.Namespace, settings: KafkaSettings) -> int:
+    operation = _operation(args)
+    async with group_opened(settings, args.group) as topics:
+        if isinstance(operation, AlterJob):
+            await topics.catch_up()
+            _check(operation, topics.jobs)
+        outcome = await topics.carry_out(operation, by=user_at_host())
+    say(json.dumps(outcome.to_json()) if args.json else outcome_in_words(operation, outcome))
+    return 0
+
+
+ACTIONS: Final[Mapping[str, Callable[[argparse.Namespace, KafkaSettings], Coroutine[Any, Any, int]]]] = (
+    MappingProxyType(dict.fromkeys(("pause", "stop", "resume", "restart", "alter"), _carry_out))
+)

@@ -1,0 +1,64 @@
+"""The record of the jobs topic that says what of the jobs' code is to be logged, while workers run it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from airflow_provider.records.envelope import COUNT, TEXT
+
+ALL_WORKERS: Final = "*"
+"""In place of a worker's name, which can't be this."""
+MOST_LOGGERS: Final = 100
+_LOGGER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,199}")
+
+
+class LogLevel(str, Enum):
+    """Python's, by their names."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+    CRITICAL = "CRITICAL"
+
+
+def is_logger(name: object) -> bool:
+    """Whether a logger of a job's code can have this name: the root's are not the job's alone."""
+    return isinstance(name, str) and _LOGGER.fullmatch(name) is not None and name != "root"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelsRecord:
+    """From which level on loggers write. They have it as long as it stands here, also in processes that start later.
+
+    :param worker: whose, or :data:`ALL_WORKERS`
+    :param levels: by logger
+    :param by: who asked for the last change, for people
+    :param at_ms: wall clock, milliseconds since 1970
+    """
+
+    worker: Annotated[str, TEXT]
+    levels: Mapping[str, LogLevel]
+    by: Annotated[str, TEXT]
+    at_ms: Annotated[int, COUNT]
+
+    def to_json(self) -> dict[str, Any]:
+        levels = {logger: level.value for logger, level in self.levels.items()}
+        return {"worker": self.worker, "levels": levels, "by": self.by, "at_ms": self.at_ms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> LevelsRecord:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        record = msgspec.convert(data, cls)
+        if len(record.levels) > MOST_LOGGERS or not all(map(is_logger, record.levels)):
+            raise ValueError(f"'levels' must have at most {MOST_LOGGERS} names of loggers")
+        return record

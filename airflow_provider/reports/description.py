@@ -1,0 +1,140 @@
+"""A job as it was defined, and what has become of it, both at once: what Connect calls expanded. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import effective_status
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import TaskId, planner_of
+from airflow_provider.records import HaltRecord, JobDefinition, TaskState, TaskStatus
+from airflow_provider.records.times import time_in_words
+from airflow_provider.reports.report import JobReport
+from airflow_provider.reports.task_runs import run_to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDescription:
+    """A task of a job's present plan, or its planner.
+
+    :param config: its own; of the planner the job's
+    :param last: the last word about it in this run; None: nobody has it, or had
+    """
+
+    task: TaskId
+    name: str
+    config: Mapping[str, Any]
+    last: TaskStatus | None
+
+    @property
+    def state(self) -> TaskState:
+        return TaskState.UNASSIGNED if self.last is None else self.last.state
+
+    @property
+    def worker(self) -> str:
+        """Who has it, or had it last."""
+        return "" if self.last is None else self.last.worker
+
+    def to_json(self, now_ms: int) -> dict[str, Any]:
+        """:param now_ms: wall clock by which it is counted how long it has run"""
+        run = {"state": self.state.value} if self.last is None else run_to_json(self.last, now_ms)
+        failed = self.last is not None and self.last.error is not None and self.state is not TaskState.FINISHED
+        error = self.last.error.to_json() if failed and self.last and self.last.error else None
+        return {"index": self.task.index, "name": self.name, "config": dict(self.config), **run, "error": error}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDescription:
+    """A job, whole.
+
+    :param halt: by whom it was paused or stopped, and when; None: it runs
+    :param planner: what plans it
+    :param tasks: of its present plan
+    """
+
+    definition: JobDefinition
+    report: JobReport
+    halt: HaltRecord | None
+    planner: TaskDescription
+    tasks: tuple[TaskDescription, ...]
+
+    @classmethod
+    def of(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobDescription | None:
+        """None if there is no such job."""
+        definition, report = jobs.jobs.get(job), JobReport.of(job, jobs, status)
+        if definition is None or report is None:
+            return None
+
+        def described(task: TaskId) -> TaskDescription:
+            work = jobs.planned_work(task)
+            return TaskDescription(
+                task=task,
+                name=jobs.name_of(task),
+                config={} if work is None else work.config,
+                last=effective_status(task, jobs, status),
+            )
+
+        planned = range(report.progress.planned or 0)
+        return cls(
+            definition=definition,
+            report=report,
+            halt=jobs.halt_of(job),
+            planner=described(planner_of(job)),
+            tasks=tuple(described(TaskId(job, index)) for index in planned),
+        )
+
+    def to_json(self, *, now_ms: int) -> dict[str, Any]:
+        """:param now_ms: wall clock by which it is counted how long tasks have run"""
+        progress = self.report.progress
+        return {
+            "definition": self.definition.to_json(),
+            "status": {
+                "state": progress.state.value,
+                "complete": progress.complete,
+                "counts": {state.value: number for state, number in progress.counts.items()},
+                "halt": None if self.halt is None else self.halt.to_json(),
+                "planner": self.planner.to_json(now_ms),
+                "tasks": [task.to_json(now_ms) for task in self.tasks],
+            },
+        }
+
+    def lines(self) -> list[str]:
+        """For a terminal."""
+        definition, progress = self.definition, self.report.progress
+        submitted = (
+            f"submitted by {definition.submitted_by or 'somebody'} at {time_in_words(definition.submitted_at_ms)}"
+        )
+        halted = []
+        if self.halt is not None:
+            halted = [f"  {self.halt.halt.value} by {self.halt.by or 'somebody'} at {time_in_words(self.halt.at_ms)}"]
+        settings = {
+            "max tasks": definition.max_tasks,
+            "retries": definition.retries,
+            "retry delay": f"{definition.retry_delay_ms} ms",
+            "task timeout": None if definition.timeout_ms is None else f"{definition.timeout_ms} ms",
+            "plans again after": None
+            if definition.replan_interval_ms is None
+            else f"{definition.replan_interval_ms} ms",
+            "run": definition.run_key or None,
+        }
+        return [
+            f"{progress.job}: {progress.state.value}",
+            *halted,
+            f"  {definition.kind.value} job {definition.entry_point}, {submitted}",
+            "  " + ", ".join(f"{name}: {value}" for name, value in settings.items() if value is not None),
+            *(f"  {key}: {value!r}" for key, value in definition.config.items()),
+            *self._task_lines(),
+        ]
+
+    def _task_lines(self) -> list[str]:
+        shown = [self.planner, *self.tasks] if self.planner.last is not None else list(self.tasks)
+        lines = []
+        for task in shown:
+            label = f"{task.task} ({task.name})" if task.name else str(task.task)
+            where = f" on {task.worker}, attempt {task.last.attempt}" if task.last is not None else ""
+            error = task.last.error if task.last is not None and task.state is not TaskState.FINISHED else None
+            lines.append(f"  {label}: {task.state.value}{where}{f': {error.line}' if error else ''}")
+        return lines

@@ -1,0 +1,160 @@
+"""What a job declares of its config: whether one is as declared, and the JSON schema of it.
+
+A job says it by ``config_schema``: a JSON schema, a dataclass, or a pydantic model. It is checked where a job is
+submitted, if the job's module is there, and by the worker that plans it. What is wrong is said by field. Values are not
+repeated: there may be secrets among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from airflow_provider.spark.entry_point import EntryPointError, load_job
+from airflow_provider.spark.job import SparkJob
+
+_WHOLE: Final = "config"
+_SAYS_NO_VALUE: Final = frozenset({"required", "additionalProperties", "dependentRequired"})
+"""What ``jsonschema`` says of these names keys only."""
+
+
+class FieldProblem(NamedTuple):
+    """What is wrong with a field of a config; nested ones are written ``table.name``."""
+
+    field: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.reason}"
+
+
+class ConfigError(ValueError):
+    """A config that is not as its job declares it."""
+
+    def __init__(self, job: str, problems: tuple[FieldProblem, ...]) -> None:
+        super().__init__(f"the config of job {job!r} is not as the job declares it: {'; '.join(map(str, problems))}")
+        self.job = job
+        self.problems = problems
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, tuple[FieldProblem, ...]]]:
+        return type(self), (self.job, self.problems)
+
+
+class SchemaError(TypeError):
+    """A declaration that nobody could check a config by: a fault of the job's code."""
+
+
+def check_config(name: str, job: SparkJob, config: Mapping[str, Any]) -> None:
+    """See that the config is as the job declares it; one that declares nothing takes any.
+
+    :param name: the job's
+    :raises ConfigError: if it is not, naming each field that can be told
+    :raises SchemaError: if what is declared is none of the three
+    """
+    problems = tuple(problems_of(job, config))
+    if problems:
+        raise ConfigError(name, problems)
+
+
+def check_config_here(name: str, entry_point: str, config: Mapping[str, Any]) -> str | None:
+    """The same for a job by its entry point, for who submits it: the worker that plans it checks it in any case.
+
+    :returns: why it could not be checked here, because the job can't be imported; None: it was
+    :raises ConfigError: as :func:`check_config`
+    :raises SchemaError: as :func:`check_config`
+    """
+    try:
+        job = load_job(entry_point, [entry_point.partition(":")[0]])
+    except EntryPointError as elsewhere:
+        return str(elsewhere)
+    check_config(name, job, config)
+    return None
+
+
+def problems_of(job: SparkJob, config: Mapping[str, Any]) -> Iterator[FieldProblem]:
+    """What is wrong with a config; nothing if it is as declared."""
+    declared: Any = job.config_schema
+    if declared is None:
+        return iter(())
+    if isinstance(declared, Mapping):
+        return _by_schema(declared, config)
+    if isinstance(declared, type) and is_dataclass(declared):
+        return _by_dataclass(declared, config)
+    if _is_model(declared):
+        return _by_model(declared, config)
+    raise _none_of_the_three(job)
+
+
+def json_schema_of(job: SparkJob) -> dict[str, Any] | None:
+    """What the job declares, as JSON schema, for a form; None: it declares nothing.
+
+    :raises SchemaError: as :func:`check_config`
+    """
+    declared: Any = job.config_schema
+    if declared is None:
+        return None
+    if isinstance(declared, Mapping):
+        return dict(declared)
+    if isinstance(declared, type) and is_dataclass(declared):
+        return msgspec.json.schema(declared)
+    if _is_model(declared):
+        schema: dict[str, Any] = declared.model_json_schema()
+        return schema
+    raise _none_of_the_three(job)
+
+
+def _is_model(declared: object) -> bool:
+    """Told by what it can do: pydantic need not be there."""
+    return isinstance(declared, type) and hasattr(declared, "model_validate") and hasattr(declared, "model_json_schema")
+
+
+def _none_of_the_three(job: SparkJob) -> SchemaError:
+    kind = type(job.config_schema).__qualname__
+    return SchemaError(
+        f"{type(job).__qualname__}.config_schema must be a JSON schema (a dict), a dataclass or a pydantic model, not a"
+        f" {kind}"
+    )
+
+
+def _by_schema(schema: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[FieldProblem]:
+    from jsonschema import exceptions, validators
+
+    validator = validators.validator_for(schema)
+    try:
+        validator.check_schema(schema)
+    except exceptions.SchemaError as wrong:
+        raise SchemaError(f"config_schema is no JSON schema: {wrong.message}") from wrong
+    for error in validator(schema).iter_errors(dict(config)):
+        if error.validator in _SAYS_NO_VALUE:
+            reason = error.message
+        else:
+            reason = f"must have {error.validator} {error.validator_value!r}"
+        yield FieldProblem(_path(error.absolute_path), reason)
+
+
+def _by_dataclass(declared: type, config: Mapping[str, Any]) -> Iterator[FieldProblem]:
+    known = [field.name for field in fields(declared)]
+    for key in sorted(config.keys() - set(known)):
+        yield FieldProblem(key, f"is none of its fields, which are {', '.join(known)}")
+    try:
+        msgspec.convert(dict(config), declared)
+    except msgspec.ValidationError as wrong:
+        reason, _, path = str(wrong).partition(" - at `$")
+        yield FieldProblem(path.strip(".`") or _WHOLE, reason)
+
+
+def _by_model(declared: Any, config: Mapping[str, Any]) -> Iterator[FieldProblem]:
+    from pydantic import ValidationError
+
+    try:
+        declared.model_validate(dict(config))
+    except ValidationError as wrong:
+        for error in wrong.errors(include_url=False, include_input=False, include_context=False):
+            yield FieldProblem(_path(error["loc"]), error["msg"])
+
+
+def _path(parts: Any) -> str:
+    return ".".join(map(str, parts)) or _WHOLE

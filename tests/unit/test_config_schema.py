@@ -1,0 +1,126 @@
+"""What a job declares of its config: each way to declare it refuses the same mistakes, and says which field."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from airflow_provider.spark.config_schema import (
+    ConfigError,
+    SchemaError,
+    check_config,
+    check_config_here,
+    json_schema_of,
+)
+from airflow_provider.spark.job import JobContext, SparkJob, TaskContext, spark_job
+from airflow_provider.spark.planning import PlanError, make_plan
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "table": {"type": "string"},
+        "limit": {"type": "integer", "minimum": 1},
+        "source": {"type": "object", "properties": {"port": {"type": "integer"}}},
+    },
+    "required": ["table"],
+    "additionalProperties": False,
+}
+
+
+@dataclass
+class Source:
+    port: int = 0
+
+
+@dataclass
+class Fields:
+    table: str
+    limit: int = 1
+    source: Source | None = None
+
+
+class SourceModel(BaseModel):
+    port: int = 0
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    table: str
+    limit: int = 1
+    source: SourceModel | None = None
+
+
+def job(declared: Any) -> SparkJob:
+    @spark_job(config_schema=declared)
+    def run(_spark: object, _task: TaskContext) -> None: ...
+
+    return run
+
+
+EACH = pytest.mark.parametrize("declared", [SCHEMA, Fields, Model], ids=["JSON schema", "dataclass", "pydantic"])
+
+
+@EACH
+def test_a_config_as_declared_is_taken(declared: Any) -> None:
+    check_config("etl", job(declared), {"table": "orders", "limit": 3, "source": {"port": 1}})
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({}, "table"),
+        ({"table": "orders", "limit": "secret"}, "limit"),
+        ({"table": "orders", "source": {"port": "secret"}}, "source.port"),
+        ({"table": "orders", "tabel": "secret"}, "tabel"),
+    ],
+    ids=["missing", "of another type", "nested", "mistyped"],
+)
+def test_what_is_wrong_is_said_by_field_and_no_value_is_repeated(
+    declared: Any, config: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ConfigError, match="the config of job 'etl' is not as the job declares it: ") as refused:
+        check_config("etl", job(declared), config)
+    (problem,) = refused.value.problems
+    assert named in str(problem)
+    assert "secret" not in str(refused.value)
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+
+
+@EACH
+def test_a_form_can_be_made_of_it(declared: Any) -> None:
+    assert "table" in str(json_schema_of(job(declared)))
+
+
+def test_a_job_that_declares_nothing_takes_anything() -> None:
+    check_config("etl", job(None), {"anything": 1})
+    assert json_schema_of(job(None)) is None
+
+
+@pytest.mark.parametrize("declared", [7, int, {"type": "no such type"}])
+def test_what_nobody_could_check_by_is_a_fault_of_the_job(declared: Any) -> None:
+    with pytest.raises(SchemaError, match="config_schema"):
+        check_config("etl", job(declared), {})
+
+
+def test_who_plans_it_refuses_it_too() -> None:
+    with pytest.raises(PlanError, match=r"the plan of job 'etl' can't be made: .* 'table' is a required property"):
+        make_plan(job(SCHEMA), JobContext(name="etl", config={}, max_tasks=1))
+
+
+class Declared(SparkJob):
+    config_schema = SCHEMA
+
+
+def test_who_submits_it_refuses_it_where_the_job_is_there() -> None:
+    with pytest.raises(ConfigError, match="'table' is a required property"):
+        check_config_here("etl", f"{__name__}:Declared", {})
+    assert check_config_here("etl", f"{__name__}:Declared", {"table": "orders"}) is None
+    unchecked = check_config_here("etl", "nowhere_to_be_found:Job", {})
+    assert unchecked is not None
+    assert "there is no module nowhere_to_be_found" in unchecked

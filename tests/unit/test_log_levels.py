@@ -1,0 +1,117 @@
+"""The levels of the jobs' loggers, asked for by anybody and set where the jobs run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import pytest
+from executor_bench import Bench
+from stand_ins import MemoryTopics
+
+from airflow_provider.cli import reading
+from airflow_provider.cli.main import main
+from airflow_provider.operations.operations import OperationError, Outcome, SetLogLevel
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import ActionEvent, LogLevel
+from airflow_provider.worker.log_levels import LogLevels
+
+W1, W2 = WorkerId("w1"), WorkerId("w2")
+DEBUG, ERROR, INFO = LogLevel.DEBUG, LogLevel.ERROR, LogLevel.INFO
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    names = ("pkg", "pkg.jobs", "pkgs.jobs", "py4j")
+    before = {name: logging.getLogger(name).level for name in names}
+    yield
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def ask(topics: MemoryTopics, logger: str, level: LogLevel | None, worker: WorkerId | None = None) -> Outcome:
+    return asyncio.run(topics.carry_out(SetLogLevel(logger=logger, level=level, worker=worker), by="me"))
+
+
+def test_a_level_for_one_worker_comes_before_that_for_all() -> None:
+    topics = MemoryTopics()
+    ask(topics, "pkg.jobs", DEBUG)
+    ask(topics, "pkg", ERROR)
+    ask(topics, "pkg.jobs", INFO, W1)
+    assert topics.jobs.levels_of(W1) == {"pkg.jobs": INFO, "pkg": ERROR}
+    assert topics.jobs.levels_of(W2) == {"pkg.jobs": DEBUG, "pkg": ERROR}
+    assert ask(topics, "pkg.jobs", None, W1).changed
+    assert topics.jobs.levels_of(W1) == topics.jobs.levels_of(W2)
+    assert set(topics.jobs.levels) == {"*"}, "what says nothing any more is gone"
+    assert not ask(topics, "pkg.jobs", DEBUG).changed
+    done = [event for event in topics.events if isinstance(event, ActionEvent)]
+    assert [(event.subject, event.by, event.details) for event in done][-2:] == [
+        ("pkg.jobs", "me", "INFO, in w1"),
+        ("pkg.jobs", "me", "reset, in w1"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["", "root", "a b", "x" * 201, "7"])
+def test_what_is_no_name_of_a_logger_is_refused(name: str) -> None:
+    with pytest.raises(OperationError, match="must be named as in logging"):
+        ask(MemoryTopics(), name, DEBUG)
+
+
+def test_levels_are_set_and_put_back() -> None:
+    logging.getLogger("pkg.jobs").setLevel(logging.WARNING)
+    levels = LogLevels(["pkg"])
+    levels.follow({"pkg.jobs": DEBUG})
+    assert logging.getLogger("pkg.jobs").level == logging.DEBUG
+    levels.follow({"pkg.jobs": ERROR, "pkg": INFO})
+    assert (logging.getLogger("pkg.jobs").level, logging.getLogger("pkg").level) == (logging.ERROR, logging.INFO)
+    levels.restore()
+    assert (logging.getLogger("pkg.jobs").level, logging.getLogger("pkg").level) == (logging.WARNING, logging.NOTSET)
+
+
+def test_only_what_is_job_code_is_touched(caplog: pytest.LogCaptureFixture) -> None:
+    before = logging.getLogger("py4j").level
+    levels = LogLevels(["pkg"])
+    with caplog.at_level(logging.INFO, logger="airflow_provider.worker.log_levels"):
+        levels.follow({"py4j": DEBUG, "pkgs.jobs": DEBUG})
+        levels.follow({"py4j": DEBUG, "pkgs.jobs": DEBUG})
+    assert (logging.getLogger("py4j").level, logging.getLogger("pkgs.jobs").level) == (before, logging.NOTSET)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"logger {name} is left alone: it is none of the code that this worker may import as jobs"
+        for name in ("pkgs.jobs", "py4j")
+    ], "said once"
+
+
+async def test_a_worker_follows_while_it_runs_and_puts_back_what_was_there_as_it_ends() -> None:
+    bench = Bench(MemoryTopics(), slots=1, linger_s=60.0, log_levels=LogLevels(["pkg"]))
+    await bench.topics.carry_out(SetLogLevel(logger="pkg.jobs", level=DEBUG), by="me")
+    assert logging.getLogger("pkg.jobs").level == logging.DEBUG
+    await bench.topics.carry_out(SetLogLevel(logger="pkg.jobs", level=None), by="me")
+    assert logging.getLogger("pkg.jobs").level == logging.NOTSET
+    await bench.topics.carry_out(SetLogLevel(logger="pkg.jobs", level=ERROR), by="me")
+    await bench.executor.close()
+    assert logging.getLogger("pkg.jobs").level == logging.NOTSET
+
+
+def test_they_are_set_and_shown_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = MemoryTopics("g")
+
+    async def reach(_settings: object) -> None: ...
+
+    def cli(*arguments: str) -> tuple[int, str, str]:
+        status = main(["loggers", *arguments, "--bootstrap-servers", "nowhere:9"])
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    monkeypatch.setattr(reading, "reach", reach)
+    monkeypatch.setattr(reading, "GroupTopics", lambda _settings, _group: topics)
+    assert cli("list", "g") == (0, "group g: no level is set\n", "")
+    assert cli("set", "g", "pkg.jobs", "DEBUG") == (0, "logger pkg.jobs: DEBUG, in all workers\n", "")
+    assert cli("set", "g", "pkg.jobs", "INFO", "--worker", "w1") == (0, "logger pkg.jobs: INFO, in w1\n", "")
+    assert cli("list", "g")[1] == "pkg.jobs: DEBUG, in all workers\npkg.jobs: INFO, in w1\n"
+    assert cli("list", "g", "--json")[1] == '{"*": {"pkg.jobs": "DEBUG"}, "w1": {"pkg.jobs": "INFO"}}\n'
+    assert cli("reset", "g", "pkg.jobs") == (0, "logger pkg.jobs: as before, in all workers\n", "")
+    assert cli("reset", "g", "pkg.jobs")[1] == "logger pkg.jobs: as before, in all workers: it is so already\n"
+    assert cli("set", "g", "root", "DEBUG")[0] == 1
