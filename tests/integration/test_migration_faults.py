@@ -48,7 +48,9 @@ async def test_a_coordinator_is_killed_in_the_middle_of_a_rolling_change(fleet: 
         killed_at, bridge = group.topics.status, group.topics.status.workers[BRIDGE].member_id
         await changed(group, "w2")
         group.kill(coordinator)
-        await group.wait_for(lambda _, status: status.workers[BRIDGE].member_id != bridge, "the bridge is taken over")
+        await group.wait_for(
+            lambda _, status: status.workers[BRIDGE].member_id != bridge, "the bridge is taken over", within_s=40
+        )
         await all_run(group, killed_at)
 
         before = group.topics.status
