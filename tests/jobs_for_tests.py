@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from pathlib import Path
@@ -11,6 +12,10 @@ from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskCo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+DECLARED = {"properties": {"table": {"type": "string"}}, "required": ["table"]}
 
 
 class Squares(SparkJob):
@@ -96,3 +101,15 @@ class Chatty(SparkJob):
     def run(self, spark: SparkSession, task: TaskContext) -> None:
         while not task.wait(0.1):
             log.debug("attempt %d of %s goes on", task.attempt, task.job)
+
+
+class Declared(SparkJob):
+    """Says what its config must look like."""
+
+    config_schema = DECLARED
+
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        return [{"table": job.config["table"], "part": part} for part in range(job.max_tasks)]
+
+    def run(self, spark: SparkSession, task: TaskContext) -> str:
+        return str(task.config["table"])
