@@ -10,6 +10,7 @@ from airflow_provider.cli.connection import add_connection_arguments
 from airflow_provider.cli.json_option import json_object_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_read
+from airflow_provider.cli.steer_jobs import add_allow_option
 from airflow_provider.cli.terminal import say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
