@@ -9,6 +9,7 @@ import pytest
 from airflow_values import group_record
 from stand_ins import MemoryTopics
 
+from airflow_provider.ledger.leftovers import leftovers
 from airflow_provider.ledger.progress import JobState, configured, group_drained, job_progress, may_run, needs_running
 from airflow_provider.operations.operations import (
     AlterJob,
@@ -31,6 +32,7 @@ from airflow_provider.records import (
     TaskKind,
     TaskState,
     TaskStatus,
+    job_key,
 )
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 
@@ -169,6 +171,18 @@ def test_a_job_that_was_removed_and_comes_back_runs() -> None:
     assert (topics.jobs.halts, topics.jobs.task_restarts) == ({}, {})
     asyncio.run(topics.submit(JOB))
     assert not topics.jobs.is_paused("etl")
+
+
+def test_a_pause_that_a_removal_has_left_behind_is_not_of_the_next_job_of_that_name() -> None:
+    """Who removes a job may end half-way; a leader sweeps up what is left."""
+    topics = group_with(RUNNING)
+    ask(topics, PAUSE)
+    asyncio.run(topics._put(topics.names.jobs, job_key("etl"), None))
+    assert set(leftovers(topics.jobs, topics.status, wall_ms=9).jobs) == {"halt:etl", "plan:etl"}
+    asyncio.run(topics.submit(JOB))
+    assert not topics.jobs.is_paused("etl")
+    ask(topics, PAUSE)
+    assert topics.jobs.is_paused("etl"), "this one is"
 
 
 def test_what_has_nothing_left_to_run_cannot_be_paused() -> None:
