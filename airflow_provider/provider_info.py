@@ -31,6 +31,7 @@ def get_provider_info() -> dict[str, Any]:
                 "airflow_provider.operators.spark_coordinator",
                 "airflow_provider.operators.spark_job",
                 "airflow_provider.operators.spark_worker",
+                "airflow_provider.operators.steer_spark_job",
             )
         ],
         "sensors": [_modules("airflow_provider.sensors.assignment_epoch", "airflow_provider.sensors.job")],

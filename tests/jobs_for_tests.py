@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+DECLARED = {"properties": {"table": {"type": "string"}}, "required": ["table"]}
+
 
 class Squares(SparkJob):
     """Adds up the squares of the numbers below ``rows``, a residue class a task; ``bad`` names one that fails."""
@@ -99,3 +101,15 @@ class Chatty(SparkJob):
     def run(self, spark: SparkSession, task: TaskContext) -> None:
         while not task.wait(0.1):
             log.debug("attempt %d of %s goes on", task.attempt, task.job)
+
+
+class Declared(SparkJob):
+    """Says what its config must look like."""
+
+    config_schema = DECLARED
+
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        return [{"table": job.config["table"], "part": part} for part in range(job.max_tasks)]
+
+    def run(self, spark: SparkSession, task: TaskContext) -> str:
+        return str(task.config["table"])

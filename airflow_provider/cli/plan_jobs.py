@@ -10,6 +10,7 @@ from airflow_provider.cli.connection import add_connection_arguments
 from airflow_provider.cli.json_option import json_object_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_read
+from airflow_provider.cli.steer_jobs import add_allow_option
 from airflow_provider.cli.terminal import say
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
@@ -40,6 +41,7 @@ def add_action(actions: Any) -> None:
     parser.add_argument("--config", default="{}", metavar="JSON", help="as in submit; without an entry point, in alter")
     parser.add_argument("--max-tasks", type=int, metavar="N", help="the most tasks the plan may have")
     parser.add_argument("--run-key", default="", metavar="KEY", help="of a job to be submitted")
+    add_allow_option(parser, "without an entry point")
     parser.add_argument(
         "--dry-run", action="store_true", required=True, help="has to be said: nothing else can be done"
     )
@@ -60,7 +62,7 @@ async def plan(args: argparse.Namespace, settings: KafkaSettings) -> int:
         if args.entry_point is None:
             raise
     definition = _definition(args, jobs)
-    shown = preview(definition, _configs(definition), jobs, status, at_ms=wall_ms())
+    shown = preview(definition, _configs(definition, _allowed(args)), jobs, status, at_ms=wall_ms())
     say(*([json.dumps(shown.to_json())] if args.json else shown.lines()))
     return 0
 
@@ -79,7 +81,13 @@ def _definition(args: argparse.Namespace, jobs: JobsSnapshot) -> JobDefinition:
     return altered(AlterJob(job=args.name, config=config, settings=settings), known)
 
 
-def _configs(definition: JobDefinition) -> list[dict[str, Any]]:
+def _allowed(args: argparse.Namespace) -> list[str]:
+    """What may be imported here: what was named here."""
+    named: str | None = args.entry_point
+    return list(args.allow) if named is None else [named.partition(":")[0]]
+
+
+def _configs(definition: JobDefinition, allowed: list[str]) -> list[dict[str, Any]]:
     """What the job's planner makes, in this process.
 
     :raises OperationError: if it can't be called here
@@ -92,10 +100,12 @@ def _configs(definition: JobDefinition) -> list[dict[str, Any]]:
         run_key=definition.run_key or None,
     )
     try:
-        job = load_job(definition.entry_point, [definition.entry_point.partition(":")[0]])
+        job = load_job(definition.entry_point, allowed)
         return make_plan(job, context)
     except EntryPointError as elsewhere:
-        raise OperationError(f"{elsewhere}; the plan is made here, so the job must be importable here") from elsewhere
+        raise OperationError(
+            f"{elsewhere} (the plan is made here: the job must be there to import, and be named or allowed by --allow)"
+        ) from elsewhere
     except PlanError as wrong:
         raise ValueError(str(wrong)) from wrong
     except Exception as failed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -41,6 +41,7 @@ def add_actions(actions: Any) -> None:
             _add_restart_options(parser)
         if name == "alter":
             _add_alter_options(parser)
+            add_allow_option(parser, "refuse a config that the job does not accept")
         add_connection_arguments(parser)
 
 
@@ -68,6 +69,17 @@ def _add_alter_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(option, dest=name, type=int, metavar=unit, help="as in submit")
 
 
+def add_allow_option(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """What a job is that the group has, was said by who submitted it: it is not imported without leave."""
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="PREFIX",
+        help=f"{meaning}: import the job here, if its entry point begins like this; may be given again",
+    )
+
+
 def _operation(args: argparse.Namespace) -> Operation:
     match args.action:
         case "pause":
@@ -83,12 +95,12 @@ def _operation(args: argparse.Namespace) -> Operation:
     return RestartJob(job=args.name, tasks=tasks, only_failed=args.only_failed)
 
 
-def _check(operation: AlterJob, jobs: JobsSnapshot) -> None:
+def _check(operation: AlterJob, jobs: JobsSnapshot, allowed: Sequence[str]) -> None:
     """:raises ValueError: if the job would have a config that it does not accept"""
     definition = jobs.jobs.get(operation.job)
     if definition is not None and operation.config:
         then = altered(operation, definition)
-        check_config_here(then.name, then.entry_point, then.config)
+        check_config_here(then.name, then.entry_point, then.config, allowed=allowed)
 
 
 async def _carry_out(args: argparse.Namespace, settings: KafkaSettings) -> int:
@@ -96,7 +108,7 @@ async def _carry_out(args: argparse.Namespace, settings: KafkaSettings) -> int:
     async with group_opened(settings, args.group) as topics:
         if isinstance(operation, AlterJob):
             await topics.catch_up()
-            _check(operation, topics.jobs)
+            _check(operation, topics.jobs, args.allow)
         outcome = await topics.carry_out(operation, by=user_at_host())
     say(json.dumps(outcome.to_json()) if args.json else outcome_in_words(operation, outcome))
     return 0

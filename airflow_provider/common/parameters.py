@@ -6,7 +6,7 @@ Every refusal is a :class:`ValueError` that begins with the parameter's name.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from airflow_provider.assignors.learners.model import Limits, LimitsError
 from airflow_provider.assignors.policy import Policy, PolicyError, PolicyName, check_protocol, make_policy
 from airflow_provider.ledger.scaling import Goal, ScaleError, all_but, count, share
-from airflow_provider.protocol.model import ConnectProtocol
+from airflow_provider.protocol.model import PLANNER_INDEX, ConnectProtocol
 from airflow_provider.records.checks import JobError, check_job_name
 
 TimeSpan = timedelta | float
@@ -239,3 +239,15 @@ def text_mapping(parameter: str, value: object) -> dict[str, str]:
             raise ValueError(f"{parameter}: {name!r}: {setting!r} must be a text, a number or a boolean under a name")
         settings[name] = str(setting).lower() if isinstance(setting, bool) else str(setting)
     return settings
+
+
+def task_indexes(name: str, tasks: object) -> list[int] | None:
+    """Some tasks of a job, -1 for its planner; None: all.
+
+    :raises ValueError: for anything but a list of indexes
+    """
+    if tasks is None:
+        return None
+    if isinstance(tasks, str) or not isinstance(tasks, Sequence):
+        raise ValueError(f"{name}: give a list of indexes, such as [0, 3], not {tasks!r}")
+    return [whole_number(name, index, least=PLANNER_INDEX) for index in tasks]

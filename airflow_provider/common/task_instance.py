@@ -54,6 +54,12 @@ class TaskPage:
         return _state(self.dag_id, self.run_id, self.task_id, self.map_index)
 
 
+def who_acts(context: Any) -> str:
+    """For a group's events: the DAG's task that asks for something, and in which run."""
+    ti = context["ti"]
+    return f"{ti.dag_id}.{ti.task_id} ({context['run_id']})"
+
+
 async def state_of(task_instance: Any) -> str | None:
     """The state of the task instance now, of whichever try; None if it is gone.
 

@@ -213,5 +213,5 @@ def on_slot_free(x: Execution, task: TaskId, _event: SlotFree) -> None:
     if ended_elsewhere(run, x.status.tasks):
         x.release_stopped(task)
         return
-    x.runs[task] = run = run.start(x.jobs.offset)
+    x.runs[task] = run = run.start()
     x.do(StartAttempt(run=run))

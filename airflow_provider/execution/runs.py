@@ -69,8 +69,8 @@ class TaskRun:
     """A task in this worker.
 
     :param attempt: the number of the present or next start, from 1
-    :param read_to: how far the jobs topic had been read as it was taken in, or last started: what is asked further on
-        in the topic is asked of this attempt
+    :param read_to: how far the jobs topic had been read as it was taken in, or began anew: what is asked further on in
+        the topic is still to be done
     :param not_before_ms: start no sooner (monotonic milliseconds)
     :param retry_at_ms: the same by wall clock, for the worker that has the task then; None where nothing is waited for
     :param started_at_ms: wall clock of the present start, None before the job's code was called
@@ -186,8 +186,8 @@ class TaskRun:
             return replaced(self, work=work)
         return replaced(self, work=work, not_before_ms=now_ms + longest_ms, retry_at_ms=wall_ms + longest_ms)
 
-    def start(self, read_to: int) -> TaskRun:
-        return replaced(self, state=RunState.STARTED, retry_at_ms=None, read_to=read_to)
+    def start(self) -> TaskRun:
+        return replaced(self, state=RunState.STARTED, retry_at_ms=None)
 
     def with_all_retries(self) -> TaskRun:
         """As if nothing had gone wrong yet in this run of the job."""

@@ -239,7 +239,6 @@ class JobsView(TopicView[JobsSnapshot]):
                 self._removed_at.pop(key.name, None)
                 if content is None:
                     self._note_removal(key.name)
-                    self._forget_steering(key.name)
             case KeyKind.PLAN:
                 put(self._plans, key.name, content)
             case KeyKind.CONTROL:
@@ -259,13 +258,6 @@ class JobsView(TopicView[JobsSnapshot]):
                 put(self._restarts, key.name, None if content is None else Restart(content.by, self._offset))
             case KeyKind.RESTART_TASK:
                 put(self._task_restarts, key.task, None if content is None else Restart(content.by, self._offset))
-
-    def _forget_steering(self, job: str) -> None:
-        """What was asked of a job ends with it."""
-        self._halts.pop(job, None)
-        self._restarts.pop(job, None)
-        for task in [task for task in self._task_restarts if task.job == job]:
-            del self._task_restarts[task]
 
     def _note_removal(self, job: str) -> None:
         self._removed_at[job] = self._offset

@@ -143,8 +143,8 @@ def altered(operation: AlterJob, definition: JobDefinition) -> JobDefinition:
             f"job {operation.job!r}: {', '.join(unknown)} can't be altered while it runs; config and"
             f" {', '.join(ALTERABLE)} can be; for anything else submit it"
         )
-    config = {**definition.config, **operation.config}
-    config = {key: value for key, value in config.items() if operation.config.get(key, value) is not None}
+    gone = {key for key, value in operation.config.items() if value is None}
+    config = {key: value for key, value in {**definition.config, **operation.config}.items() if key not in gone}
     changed = replace(definition, config=config, **operation.settings)  # type: ignore[arg-type]  # the fields are known
     if changed.fingerprint == definition.fingerprint:
         return changed

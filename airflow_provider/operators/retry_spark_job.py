@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import BaseOperator
 
-from airflow_provider.common.parameters import group_name, is_template, job_name, whole_number
+from airflow_provider.common.parameters import group_name, is_template, job_name, task_indexes
+from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.ledger.retrying import retried_in_words
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.sdk import Context
-
-_PLANNER = -1
 
 
 class RetrySparkJobOperator(BaseOperator):
@@ -50,19 +49,11 @@ class RetrySparkJobOperator(BaseOperator):
         if not is_template(job):
             job_name(job)
         if not is_template(tasks):
-            _indexes(tasks)
+            task_indexes("tasks", tasks)
 
-    def execute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002
+    def execute(self, context: Context) -> dict[str, Any]:
         group, job = group_name(self.group), job_name(self.job)
-        retried = SparkGroupHook(self.kafka_conn_id).retry_failed(group, job, _indexes(self.tasks))
+        tasks, by = task_indexes("tasks", self.tasks), who_acts(context)
+        retried = SparkGroupHook(self.kafka_conn_id).retry_failed(group, job, tasks, by=by)
         self.log.info("Group %s: %s", group, retried_in_words(job, retried))
         return {"job": job, "retried": retried}
-
-
-def _indexes(tasks: Any) -> list[int] | None:
-    """:raises ValueError: for anything but a list of indexes"""
-    if tasks is None:
-        return None
-    if isinstance(tasks, str) or not isinstance(tasks, Sequence):
-        raise ValueError(f"tasks: give a list of indexes, such as [0, 3], not {tasks!r}")
-    return [whole_number("tasks", index, least=_PLANNER) for index in tasks]

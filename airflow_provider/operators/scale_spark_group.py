@@ -11,6 +11,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 from airflow_provider.common.leaving import RESUMED_TO_FAIL, leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import TimeSpan, group_name, is_template, milliseconds, scale_goal
+from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.scaling import RULE, ScaleError
@@ -100,7 +101,14 @@ class ScaleSparkGroupOperator(BaseOperator):
         group, hook = group_name(self.group), SparkGroupHook(self.kafka_conn_id)
         within_s = None if self.within is None else milliseconds("within", self.within) / 1000
         try:
-            plan = hook.scale_down(group, to=self.to, workers=self.workers, without=self.without, within_s=within_s)
+            plan = hook.scale_down(
+                group,
+                to=self.to,
+                workers=self.workers,
+                without=self.without,
+                within_s=within_s,
+                by=who_acts(context),
+            )
         except ScaleError as wrong:
             raise AirflowFailException(f"group {group!r}: {wrong}") from wrong
         self.log.info("Group %s: asked to leave: %s (%s)", group, plan.in_words, RULE)

@@ -27,6 +27,7 @@ class Standing:
     :param tasks: how many the plans have
     :param longest: what the one is called that has run longest of those that run
     :param since_ms: since when (wall clock, milliseconds since 1970)
+    :param halted: that of one job, if it was paused or stopped: by whom
     """
 
     planning: int
@@ -36,15 +37,18 @@ class Standing:
     failed: int
     longest: str | None = None
     since_ms: int | None = None
+    halted: str = ""
 
     @classmethod
     def of_job(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Standing:
         """That of one job, which is in the group."""
         progress = job_progress(job, jobs, status)
         assert progress is not None
+        halt = jobs.halt_of(job)
+        halted = "" if halt is None else f"{halt.halt.value} by {halt.by or 'somebody'}"
         if progress.planned is None:
-            failed = progress.state is JobState.FAILED
-            return cls(planning=int(not failed), tasks=0, finished=0, running=0, failed=int(failed))
+            failed = int(progress.state is JobState.FAILED)
+            return cls(planning=1 - failed, tasks=0, finished=0, running=0, failed=failed, halted=halted)
         running = _running(job, progress.planned, jobs, status)
         longest = min(running, key=lambda task: _or_never(task.started_at_ms), default=None)
         return cls(
@@ -55,6 +59,7 @@ class Standing:
             failed=progress.counts.get(TaskState.FAILED, 0),
             longest=None if longest is None else jobs.label(longest.task),
             since_ms=None if longest is None else longest.started_at_ms,
+            halted=halted,
         )
 
     @classmethod
@@ -76,6 +81,9 @@ class Standing:
 
     def in_words(self, wall_ms: int) -> str:
         """As in "31 of 40 finished, 6 running (longest: etl:7 (orders), 212 s), 0 failed"."""
+        return f"{self.halted}: {self._counts(wall_ms)}" if self.halted else self._counts(wall_ms)
+
+    def _counts(self, wall_ms: int) -> str:
         if self.planning and not self.tasks:
             return "being planned"
         longest = "" if self.longest is None else f" (longest: {self.longest}{_for(self.since_ms, wall_ms)})"

@@ -7,7 +7,7 @@ repeated: there may be secrets among them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, NamedTuple
 
@@ -59,15 +59,19 @@ def check_config(name: str, job: SparkJob, config: Mapping[str, Any]) -> None:
         raise ConfigError(name, problems)
 
 
-def check_config_here(name: str, entry_point: str, config: Mapping[str, Any]) -> str | None:
+def check_config_here(
+    name: str, entry_point: str, config: Mapping[str, Any], *, allowed: Iterable[str] | None = None
+) -> str | None:
     """The same for a job by its entry point, for who submits it: the worker that plans it checks it in any case.
 
+    :param allowed: import prefixes; None: who calls this has named the job, and wants it imported. An entry point that
+        stands in a topic was named by somebody else
     :returns: why it could not be checked here, because the job can't be imported; None: it was
     :raises ConfigError: as :func:`check_config`
     :raises SchemaError: as :func:`check_config`
     """
     try:
-        job = load_job(entry_point, [entry_point.partition(":")[0]])
+        job = load_job(entry_point, [entry_point.partition(":")[0]] if allowed is None else allowed)
     except EntryPointError as elsewhere:
         return str(elsewhere)
     check_config(name, job, config)

@@ -69,7 +69,10 @@ class FakeGroup:
         self.removed.append((name, by))
         return True
 
-    def retry_failed(self, _group: str, name: str, tasks: list[int] | None = None) -> list[str]:
+    def retry_failed(
+        self, _group: str, name: str, tasks: list[int] | None = None, *, by: str | None = None
+    ) -> list[str]:
+        assert by == "dag.task (r1)"
         self.retried.append((name, tasks))
         return [f"{name}:1"]
 

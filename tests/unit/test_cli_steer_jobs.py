@@ -161,7 +161,7 @@ def test_a_plan_is_shown_and_nothing_is_written(cli: Cli) -> None:
     [
         (SALES, "{}", "'table' is a required property"),
         (f"{__name__}:Broken", "{}", "the planner of job 'sales' failed: KeyError: 'tabel'"),
-        ("nowhere_to_be_found:Job", "{}", "the plan is made here, so the job must be importable here"),
+        ("nowhere_to_be_found:Job", "{}", "the plan is made here: the job must be there to import"),
     ],
 )
 def test_a_plan_that_cannot_be_made_says_why(cli: Cli, entry_point: str, config: str, refusal: str) -> None:
@@ -172,10 +172,13 @@ def test_a_plan_that_cannot_be_made_says_why(cli: Cli, entry_point: str, config:
 
 def test_a_bad_config_is_refused_before_anything_is_written(cli: Cli) -> None:
     asyncio.run(cli.topics.submit(JobDefinition(name="sales", entry_point=SALES, config={"table": "a"}, max_tasks=2)))
-    status, out, _ = cli("plan", "g", "sales", "--config", '{"table": "b"}', "--dry-run", "--json")
+    allow = ("--allow", __name__)
+    status, _, told = cli("plan", "g", "sales", "--dry-run")
+    assert (status, "is not allowed here" in told) == (1, True), "somebody else has said what that job is"
+    status, out, _ = cli("plan", "g", "sales", "--config", '{"table": "b"}', "--dry-run", "--json", *allow)
     assert (status, json.loads(out)["tasks"][1]["config"]) == (0, {"part": 1, "table": "b"})
     before = cli.topics.jobs
-    status, _, told = cli("alter", "g", "sales", "--config", '{"table": 7}')
+    status, _, told = cli("alter", "g", "sales", "--config", '{"table": 7}', *allow)
     assert (status, told) == (
         2,
         "cospark jobs alter: the config of job 'sales' is not as the job declares it: table: must have type 'string'\n",

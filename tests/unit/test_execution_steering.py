@@ -229,3 +229,14 @@ def test_a_plan_that_stays_the_same_is_written_for_the_altered_definition() -> N
     script.ask(jobs={"a": replace(known, config={"new": 1}, basis=known.fingerprint)})
     script.running(PLANNER)
     assert words(script.finish(PLANNER, script.configs)) == ["insist on a plan of 3"]
+
+
+def test_a_planner_that_is_to_start_anew_as_its_plan_is_written_plans_once_more_and_not_twice() -> None:
+    script = Steered(replan_interval_ms=60_000)
+    script.running(PLANNER)
+    script.finish(PLANNER, [{"i": "other"}])
+    assert words(script.restart(PLANNER)) == []
+    done = words(script.answer(PlanWritten, PLANNER))
+    assert [said for said in done if said.startswith("start")] == ["start a:planner #2"]
+    script.begin(PLANNER)
+    assert words(script.ask()) == []

@@ -9,14 +9,20 @@ import pytest
 from group_records import record_of
 
 from airflow_provider.assignors.model import Memory
-from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.jobs_view import JobsSnapshot, Placed, Restart
 from airflow_provider.ledger.leftovers import leftovers
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import (
+    ALL_WORKERS,
     CheckpointClaim,
     ControlAction,
     ControlRecord,
+    Halt,
+    HaltRecord,
+    JobDefinition,
+    LevelsRecord,
+    LogLevel,
     TaskState,
     TaskStatus,
     WorkerPhase,
@@ -62,6 +68,31 @@ def test_a_worker_is_kept_that(record: dict[str, Any], worker: dict[str, Any]) -
 
 def test_nobody_is_gone_from_a_group_that_has_not_met() -> None:
     assert swept(StatusSnapshot(workers={GONE.worker: GONE})) == set()
+
+
+def test_what_was_asked_of_a_job_goes_with_it_and_levels_go_with_their_worker() -> None:
+    job = JobDefinition(name="here", entry_point="m:f")
+    halts = {
+        name: Placed(HaltRecord(job=name, halt=Halt.PAUSED, by="", at_ms=1), offset=1) for name in ("here", "removed")
+    }
+    asked = Restart(by="", offset=1)
+    levels = {
+        worker: LevelsRecord(worker=worker, levels={"m": LogLevel.DEBUG}, by="", at_ms=NOW_MS - DAY_MS)
+        for worker in (ALL_WORKERS, "gone", "w1")
+    }
+    jobs = JobsSnapshot(
+        jobs={"here": job},
+        halts=halts,
+        restarts={"here": asked, "removed": asked},
+        task_restarts={TaskId("here", 1): asked, TaskId("removed", 1): asked},
+        levels=levels,
+    )
+    assert swept(StatusSnapshot(group=ROUND), jobs) == {
+        "halt:removed",
+        "restart:removed",
+        "restart-task:removed:1",
+        "levels:gone",
+    }
 
 
 def test_a_wish_to_a_worker_that_is_gone_goes_too() -> None:

@@ -9,6 +9,7 @@ import pytest
 from airflow_values import group_record
 from stand_ins import MemoryTopics
 
+from airflow_provider.ledger.leftovers import leftovers
 from airflow_provider.ledger.progress import JobState, configured, group_drained, job_progress, may_run, needs_running
 from airflow_provider.operations.operations import (
     AlterJob,
@@ -31,6 +32,7 @@ from airflow_provider.records import (
     TaskKind,
     TaskState,
     TaskStatus,
+    job_key,
 )
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 
@@ -118,6 +120,16 @@ def test_a_paused_job_stays_configured_and_is_not_run() -> None:
     assert may_run(E0, topics.jobs, topics.status.tasks)
 
 
+def test_who_waits_for_a_job_is_told_that_it_is_paused_and_by_whom() -> None:
+    topics = group_with(RUNNING, FINISHED)
+    ask(topics, PAUSE, by="anna")
+    condition = JobCondition(job="etl", run_key=None, goal=JobGoal.FINISHED)
+    assert condition.answer(topics.jobs, topics.status) is None
+    standing = condition.so_far(topics.jobs, topics.status).standing
+    assert standing is not None
+    assert standing.in_words(1_001).startswith("paused by anna: 1 of 2 finished, 1 running")
+
+
 def test_a_stopped_job_is_configured_no_more_and_forgets_nothing() -> None:
     topics = group_with(RUNNING, FINISHED)
     ask(topics, STOP)
@@ -159,6 +171,18 @@ def test_a_job_that_was_removed_and_comes_back_runs() -> None:
     assert (topics.jobs.halts, topics.jobs.task_restarts) == ({}, {})
     asyncio.run(topics.submit(JOB))
     assert not topics.jobs.is_paused("etl")
+
+
+def test_a_pause_that_a_removal_has_left_behind_is_not_of_the_next_job_of_that_name() -> None:
+    """Who removes a job may end half-way; a leader sweeps up what is left."""
+    topics = group_with(RUNNING)
+    ask(topics, PAUSE)
+    asyncio.run(topics._put(topics.names.jobs, job_key("etl"), None))
+    assert set(leftovers(topics.jobs, topics.status, wall_ms=9).jobs) == {"halt:etl", "plan:etl"}
+    asyncio.run(topics.submit(JOB))
+    assert not topics.jobs.is_paused("etl")
+    ask(topics, PAUSE)
+    assert topics.jobs.is_paused("etl"), "this one is"
 
 
 def test_what_has_nothing_left_to_run_cannot_be_paused() -> None:
@@ -217,12 +241,13 @@ def test_a_planner_that_waits_where_it_is_is_started_anew() -> None:
 
 
 def test_an_alteration_merges_and_keeps_the_tasks_that_it_does_not_change() -> None:
-    job = dataclasses.replace(JOB, config={"table": "orders", "limit": 1})
+    job = dataclasses.replace(JOB, config={"table": "orders", "limit": 1, "until": None})
     topics = group_with(RUNNING, FINISHED, job=job)
     before = {task: topics.jobs.work_of(task) for task in (E0, E1)}
     assert ask(topics, AlterJob(job="etl", config={"limit": None, "since": 3}, settings={"retries": 2})).changed
     after = topics.jobs.jobs["etl"]
-    assert (after.config, after.retries, after.submitted_by) == ({"table": "orders", "since": 3}, 2, "dag.submit")
+    assert after.config == {"table": "orders", "since": 3, "until": None}
+    assert (after.retries, after.submitted_by) == (2, "dag.submit")
     for task, work in before.items():
         now = topics.jobs.work_of(task)
         assert work is not None

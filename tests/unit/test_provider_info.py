@@ -21,6 +21,7 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.spark_coordinator import SparkCoordinatorOperator
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator
+from airflow_provider.operators.steering import SteerSparkJob
 from airflow_provider.provider_info import get_provider_info
 
 INFO = get_provider_info()
@@ -60,6 +61,11 @@ def test_it_is_found_under_the_distributions_name() -> None:
             "operators",
             BaseOperator,
             {
+                "AlterSparkJobOperator",
+                "PauseSparkJobOperator",
+                "RestartSparkJobOperator",
+                "ResumeSparkJobOperator",
+                "StopSparkJobOperator",
                 "SparkJobOperator",
                 "RemoveSparkJobOperator",
                 "RetrySparkJobOperator",
@@ -102,8 +108,8 @@ def test_the_connections_form_asks_for_librdkafkas_own_names() -> None:
 @pytest.mark.parametrize("operator", [*classes_of("operators"), *classes_of("sensors")], ids=lambda cls: cls.__name__)
 def test_every_operator_that_looks_at_its_group_links_to_it(operator: type[BaseOperator]) -> None:
     (link,) = INFO["extra-links"]
-    without = (RemoveSparkJobOperator, RetrySparkJobOperator, SparkCoordinatorOperator)
-    links = [] if operator in without else [named(link)]
+    without = (RemoveSparkJobOperator, RetrySparkJobOperator, SparkCoordinatorOperator, SteerSparkJob)
+    links = [] if issubclass(operator, without) else [named(link)]
     assert [type(each) for each in operator.operator_extra_links] == links
 
 

@@ -49,7 +49,7 @@ def table(*runs: TaskRun) -> RunTable:
 def start_next(runs: RunTable, *, slots: int, now_ms: int) -> list[TaskId]:
     started = []
     for task in runs.startable(slots=slots, now_ms=now_ms):
-        runs[task] = runs[task].start(0)
+        runs[task] = runs[task].start()
         started.append(task)
     return started
 
@@ -171,7 +171,7 @@ def test_who_takes_over_a_task_waits_what_is_left_of_the_delay(retry_at_ms: int 
     taken = first_run(work(0, patient), Epoch(2), waiting, now_ms=50, wall_ms=1_000)
     assert taken.not_before_ms == (50 + waits_ms if waits_ms else 0)
     assert taken.retry_at_ms == (1_000 + waits_ms if waits_ms else None), "the next one, too, may lose it"
-    assert taken.start(0).retry_at_ms is None
+    assert taken.start().retry_at_ms is None
 
 
 @pytest.mark.parametrize(

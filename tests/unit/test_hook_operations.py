@@ -1,0 +1,115 @@
+"""The hook's daily operations: what it asks of a group's topics, and what it answers where there is no group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from operator_bench import SETTINGS
+from stand_ins import MemoryTopics
+
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.whoami import user_at_host
+from airflow_provider.operations.operations import NoJobError, OperationError
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import ActionEvent, JobDefinition, PlanRecord
+from airflow_provider.topics import group_topics, one_shot
+from airflow_provider.topics.errors import NoTopicError
+from airflow_provider.topics.one_shot import GroupSnapshot
+from airflow_provider.topics.rights import STEERER, STOPPER, Needs
+
+JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, config={"table": "a"})
+
+
+class Group:
+    """A group in memory, and with which rights it is asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.topics = MemoryTopics("g")
+        self.needed: list[Needs] = []
+
+        def opened(_settings: KafkaSettings, _group: str, needs: Needs) -> MemoryTopics:
+            self.needed.append(needs)
+            return self.topics
+
+        def read(_settings: KafkaSettings, group: str, *, timeout_s: float = 30.0) -> GroupSnapshot:
+            return GroupSnapshot(group=group, jobs=self.topics.jobs, status=self.topics.status)
+
+        monkeypatch.setattr(SparkGroupHook, "get_settings", lambda _hook: SETTINGS)
+        monkeypatch.setattr(group_topics, "GroupTopics", opened)
+        monkeypatch.setattr(one_shot, "read_group", read)
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Group:
+    made = Group(monkeypatch)
+
+    async def write() -> None:
+        await made.topics.submit(JOB)
+        await made.topics.publish_plan(PlanRecord.of(JOB, [{"i": 0}], planned_by=WorkerId("w1"), at_ms=0))
+
+    asyncio.run(write())
+    return made
+
+
+def test_each_is_asked_by_name_with_the_rights_that_it_needs_and_written_down(group: Group) -> None:
+    hook = SparkGroupHook()
+    assert hook.pause_job("g", "etl", by="anna").changed
+    assert hook.stop_job("g", "etl").changed
+    assert hook.resume_job("g", "etl", by="bert").changed
+    assert not hook.restart_job("g", "etl", [0], by="carl").changed, "nobody has it"
+    assert hook.alter_job("g", "etl", {"table": "b"}, by="dora", retries=2).changed
+    assert hook.set_log_level("g", "pkg.jobs", "DEBUG", worker="w1", by="emil").changed
+    done = [event for event in group.topics.events if isinstance(event, ActionEvent)][1:]
+    assert [(event.action, event.by) for event in done] == [
+        ("pause", "anna"),
+        ("stop", user_at_host()),
+        ("resume", "bert"),
+        ("alter", "dora"),
+        ("set level", "emil"),
+    ]
+    assert group.needed == [STEERER] * 5 + [STOPPER]
+
+
+def test_a_job_is_described_whole(group: Group) -> None:
+    hook = SparkGroupHook()
+    described = hook.describe_job("g", "etl")
+    assert described is not None
+    shown = described.to_json(now_ms=0)
+    assert shown["definition"]["config"] == {"table": "a"}
+    assert [task["config"] for task in shown["status"]["tasks"]] == [{"i": 0}]
+    assert [job.definition.name for job in hook.describe_jobs("g")] == ["etl"]
+    assert hook.describe_job("g", "other") is None
+
+
+def test_levels_are_told_by_worker(group: Group) -> None:
+    hook = SparkGroupHook()
+    hook.set_log_level("g", "pkg.jobs", "DEBUG")
+    hook.set_log_level("g", "pkg", "ERROR", worker="w1")
+    assert hook.log_levels("g") == {"*": {"pkg.jobs": "DEBUG"}, "w1": {"pkg": "ERROR"}}
+    hook.set_log_level("g", "pkg.jobs", None)
+    assert hook.log_levels("g") == {"w1": {"pkg": "ERROR"}}
+    with pytest.raises(ValueError, match=r"^level: "):
+        hook.set_log_level("g", "pkg", "LOUD")
+
+
+@pytest.mark.parametrize(
+    ("ask", "error"),
+    [
+        (lambda hook: hook.pause_job("g", "etl"), NoJobError),
+        (lambda hook: hook.restart_job("g", "etl"), NoJobError),
+        (lambda hook: hook.set_log_level("g", "pkg", "DEBUG"), OperationError),
+    ],
+)
+def test_a_group_that_is_not_there_has_no_jobs(
+    group: Group, monkeypatch: pytest.MonkeyPatch, ask: Callable[[SparkGroupHook], Any], error: type[Exception]
+) -> None:
+    def missing(_settings: KafkaSettings, _group: str, _needs: Needs) -> MemoryTopics:
+        raise NoTopicError("g.jobs")
+
+    monkeypatch.setattr(group_topics, "GroupTopics", missing)
+    with pytest.raises(error):
+        ask(SparkGroupHook())
