@@ -106,7 +106,9 @@ async def test_who_watches_statsd_sees_what_a_group_goes_through(
         assert not heard.total("cospark.leases_ended", "lease_over")
 
         declared = {f"airflow.{metric.name}": KINDS[metric.kind] for metric in DECLARED}
-        ours = [line for line in statsd.lines if line.name.startswith("airflow.cospark.")]  # Airflow counts its own, too
+        ours = [
+            line for line in statsd.lines if line.name.startswith("airflow.cospark.")
+        ]  # Airflow counts its own, too
         for line in ours:
             name, *_ = line.name.partition(f".{group.group_id}")
             assert declared.get(name) == line.kind, f"{line} is declared nowhere"
