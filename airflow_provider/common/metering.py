@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from airflow_provider.group.membership import MembershipSettings
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import REST, off_loop
+from airflow_provider.ledger.presence import present
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.metrics import declared
 from airflow_provider.metrics.course import Course
@@ -111,6 +112,8 @@ class _Watched:
 
     async def remove(self, worker: WorkerId) -> None:
         self._look()
+        if self._held == {worker: 1} and present(self._topics.status) <= self._held.keys():
+            await self._tell()  # nobody else will say how it ended
         self._held[worker] -= 1
         if not self._held[worker]:
             del self._held[worker]
@@ -144,7 +147,10 @@ class _Watched:
         while True:
             began = asyncio.get_running_loop().time()
             try:
-                await self._tell()
+                if spokesman(self._topics.status) in self._held:
+                    await self._tell()
+                else:
+                    self._told_of = frozenset()  # another process tells, and notices what is removed
             except Exception:
                 log.exception("The metrics of group %r can't be worked out", self._topics.group)
             took = asyncio.get_running_loop().time() - began
@@ -152,9 +158,6 @@ class _Watched:
 
     async def _tell(self) -> None:
         jobs, status, group = self._topics.jobs, self._topics.status, self._topics.group
-        if spokesman(status) not in self._held:
-            self._told_of = frozenset()  # another process tells, and notices what is removed
-            return
         since, now_ms = self._course.unconverged_since_ms, wall_ms()
         removed = self._told_of - jobs.jobs.keys()
 
