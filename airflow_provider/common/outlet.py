@@ -57,10 +57,11 @@ class Outlet:
             self._queue.put_nowait(item)
         except queue.Full:
             if not self._dropping:
-                log.warning("Metrics are dropped: %d wait to be sent, see [metrics] in Airflow's config", _MOST_WAITING)
+                waiting = self._queue.maxsize
+                log.warning("Metrics are dropped: %d wait to be sent, see [metrics] in Airflow's config", waiting)
             self._dropping = True
             return False
-        self._dropping = False
+        self._dropping = self._dropping and self._queue.qsize() > self._queue.maxsize // 2
         return True
 
     def _run(self) -> None:
