@@ -44,7 +44,7 @@ def follow(*course: StatusSnapshot, held: tuple[WorkerId, ...] = (W1,), now_ms: 
     return each
 
 
-START = {"started_at_ms": 100, "attempt": 1}
+START: dict[str, Any] = {"started_at_ms": 100, "attempt": 1}
 OF_JOB = ("job",)
 
 
