@@ -104,6 +104,16 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "connect",
                         "default": "classic",
                     },
+                    "metrics_interval": {
+                        "description": (
+                            "So many seconds after one look at how a group is, its gauges are sent again, where"
+                            " [metrics] has a StatsD server or another one. At least 0.1."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "float",
+                        "example": None,
+                        "default": "10.0",
+                    },
                     "gc_freeze": {
                         "description": (
                             "Have each triggerer call Python's gc.freeze() when it is given its first deferred"

@@ -16,11 +16,13 @@ from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.learners import add_learner_arguments, learner_limits_of
+from airflow_provider.cli.metrics import destination
 from airflow_provider.cli.names import add_group_argument, add_worker_option
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
+from airflow_provider.common.metering import witness_of
 from airflow_provider.common.worker_values import WorkerSpec
 from airflow_provider.coordinator.settings import DEFAULT_SESSION_MS
 from airflow_provider.group.shared import reach
@@ -256,7 +258,12 @@ async def _work(kafka: KafkaSettings, spec: WorkerSpec, returns_ms: int, equipme
     await reach(kafka)
     reins = Reins()
     settings = spec.settings(WorkerPhase.STABLE, returns_ms)
-    holding = Holding(protocol=spec.protocol(returns_ms), settings=settings, place=InThisProcess(equipment))
+    holding = Holding(
+        protocol=spec.protocol(returns_ms),
+        settings=settings,
+        place=InThisProcess(equipment),
+        witness=witness_of(spec.member, destination()),
+    )
     async with held(holding, kafka, reins) as worker:
         leave_when_signalled(functools.partial(reins.leave, absence=_when_signalled(returns_ms)))
         return await worker.run()

@@ -9,7 +9,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider.common.airflow_stats import of_task
 from airflow_provider.common.linking import FollowedLink, following_leader
+from airflow_provider.common.metering import witness_of
 from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.settings import KafkaSettings
@@ -123,13 +125,14 @@ class WorkerRun:
         from airflow_provider.worker.in_process import InThisProcess
 
         self._thread.call_soon(self._leave)  # it may have been asked before
+        narrated = Epoch(self._story.last_epoch or 0)
         holding = Holding(
             protocol=self._spec.protocol(self._tries.returns_ms),
             settings=self._spec.settings(WorkerPhase.STABLE, self._tries.returns_ms),
             place=InThisProcess(self._equipment, masked),
             beside=lambda topics: following_leader(topics, self._link),
+            witness=witness_of(self._spec.member, of_task(), narrated),
         )
-        narrated = Epoch(self._story.last_epoch or 0)
         async with held(holding, self._kafka, self._reins, narrated_epoch=narrated) as worker:
             outcome = await worker.run(self._saved)
             status = worker.topics.status  # while they are open

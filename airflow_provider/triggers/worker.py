@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.providers.common.compat.sdk import conf
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
+from airflow_provider.common.airflow_stats import of_process
 from airflow_provider.common.claims import Claim, claim_of, is_of
 from airflow_provider.common.linking import following_leader, link_of_trigger
+from airflow_provider.common.metering import witness_of
 from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, push_xcom, state_of
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
@@ -236,6 +238,7 @@ class WorkerTrigger(BaseTrigger):
             settings=self.spec.settings(WorkerPhase.DEFERRED),
             place=InTriggerer(functools.partial(pause_left_s, self.deferred_at_ms)),
             beside=beside,
+            witness=witness_of(self.spec.member, of_process(), Epoch(self._story.last_epoch or 0)),
         )
 
     async def _claimed(self, worker: Held) -> Mapping[str, Any]:

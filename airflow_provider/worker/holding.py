@@ -22,6 +22,7 @@ from airflow_provider.worker.narrator import narrated
 from airflow_provider.worker.reins import Reins
 from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.standing_back import Means, SteadyWorker
+from airflow_provider.worker.witness import UNWITNESSED, Witness
 from airflow_provider.worker.worker import MakeHands, Worker
 
 
@@ -53,6 +54,7 @@ class Holding:
     settings: WorkerSettings
     place: Place
     beside: Beside = _nothing
+    witness: Witness = UNWITNESSED
 
 
 class Held:
@@ -86,7 +88,14 @@ class Held:
         make_hands = place.make_hands(settings, topics)
 
         def make(saved: Mapping[str, Any] | None) -> Worker:
-            return Worker(settings, topics=topics, memberships=self._memberships, make_hands=make_hands, saved=saved)
+            return Worker(
+                settings,
+                topics=topics,
+                memberships=self._memberships,
+                make_hands=make_hands,
+                saved=saved,
+                witness=self._holding.witness,
+            )
 
         worker = SteadyWorker(settings, topics, make, place.means(settings), saved)
         applied = worker.applied if saved is None else None
@@ -121,5 +130,6 @@ async def held(
         shared_topics(kafka, holding.settings.member.group_id, WORKER) as topics,
         holding.protocol.memberships(kafka, topics, holding.place.is_gone) as memberships,
         holding.beside(topics),
+        holding.witness.watching(topics),
     ):
         yield Held(holding, reins, topics, memberships, narrated_epoch)

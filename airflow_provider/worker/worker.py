@@ -32,6 +32,7 @@ from airflow_provider.worker.process_identity import (
 )
 from airflow_provider.worker.reasons import ReasonsToEnd
 from airflow_provider.worker.settings import WorkerSettings
+from airflow_provider.worker.witness import UNWITNESSED, Witness
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class Worker:
     :param topics: of the group, read to their ends
     :param memberships: makes its membership
     :param saved: of the process that held this membership before, None to join anew
+    :param witness: is told when its lease ends
     """
 
     def __init__(
@@ -64,8 +66,10 @@ class Worker:
         memberships: Memberships,
         make_hands: MakeHands,
         saved: Mapping[str, Any] | None = None,
+        witness: Witness = UNWITNESSED,
     ) -> None:
         self.settings = settings
+        self._witness = witness
         self._topics = topics
         self._saved = None if saved is None else HandedOver.from_json(saved)
         self._leaving: Ending | None = None
@@ -161,6 +165,7 @@ class Worker:
         if reason.ends_lease:
             self._joined = False
             self.lease.end()
+            self._witness.lease_ended(reason)
         self.hands.stop(tasks, reason.value)
 
     def start_learning(self, tasks: Tasks) -> None:

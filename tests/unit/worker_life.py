@@ -34,6 +34,7 @@ from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process_identity import is_gone
 from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.witness import UNWITNESSED, Witness
 from airflow_provider.worker.worker import MakeHands, Worker
 
 ME = WorkerId("w1")
@@ -64,6 +65,7 @@ class Life:
         self.runner: Any = None
         self.linger_s = 60.0
         self.make_hands: MakeHands = self._make_hands
+        self.witness: Witness = UNWITNESSED
         self.member_settings = replace(MEMBER, **settings.pop("member", {}))
         self.settings = WorkerSettings(**{"member": self.member_settings, "until": Until.FOREVER, **settings})
         self.worker: Worker
@@ -86,6 +88,7 @@ class Life:
             memberships=self.memberships(),
             make_hands=self.make_hands,
             saved=saved,
+            witness=self.witness,
         )
         self._run = asyncio.ensure_future(self.worker.run())
 

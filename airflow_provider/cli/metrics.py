@@ -1,0 +1,50 @@
+"""Whether Airflow's config has metrics, for a worker without Airflow.
+
+To import Airflow takes seconds of a processor, and writes an ``airflow.cfg`` where none is. So it is imported only if
+something has been configured.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from airflow_provider.common.airflow_stats import Destination
+
+_SECTION: Final = "metrics"
+_BY_ENVIRONMENT: Final = "AIRFLOW__METRICS__"
+_OFF: Final = ("false", "f", "0")
+
+
+def destination() -> Destination | None:
+    """Where this process's metric values go; None: nowhere."""
+    if not may_be_on(os.environ):
+        return None
+    from airflow_provider.common.airflow_stats import of_process
+
+    return of_process()
+
+
+def may_be_on(environ: Mapping[str, str]) -> bool:
+    """Whether anything has been configured that Airflow has to be asked about; by default its metrics are off."""
+    if any(name.startswith(_BY_ENVIRONMENT) for name in environ):
+        return True
+    home = Path(environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
+    file = Path(environ.get("AIRFLOW_CONFIG") or home / "airflow.cfg").expanduser()
+    config = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        config.read(file, encoding="utf-8")
+    except (configparser.Error, OSError, UnicodeDecodeError):
+        return True  # Airflow says what is wrong with it
+    switches = config.items(_SECTION) if config.has_section(_SECTION) else ()
+    return any(name.startswith(("statsd_", "otel_")) and _switched_on(name, said) for name, said in switches)
+
+
+def _switched_on(name: str, said: str) -> bool:
+    switch, _, _ = name.partition("_cmd")
+    switch, _, _ = switch.partition("_secret")
+    return switch in ("statsd_on", "otel_on", "statsd_datadog_enabled") and said.strip().lower() not in _OFF

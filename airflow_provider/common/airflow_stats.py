@@ -1,0 +1,147 @@
+"""Hands metric values to Airflow's own stats: to StatsD, Datadog, OpenTelemetry or nobody, as Airflow's config says."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from airflow.providers.common.compat.sdk import conf
+
+from airflow_provider.common.outlet import Outlet
+from airflow_provider.kafka.per_process import PerProcess
+from airflow_provider.metrics.declared import Kind
+from airflow_provider.metrics.sample import Sample
+
+log = logging.getLogger(__name__)
+
+_DEFAULT_INTERVAL_S: Final = 10.0
+_LEAST_INTERVAL_S: Final = 0.1
+
+
+class Names(Enum):
+    """Under which names a value is sent."""
+
+    TAGGED = "tagged"
+    """One name for all groups and jobs, with tags."""
+    FLAT = "flat"
+    """Group and job are in the name: plain StatsD drops tags, and the values of two groups would replace each other."""
+    BOTH = "both"
+    """Airflow does so unless ``legacy_names_on`` is off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Where a process's metric values go.
+
+    :param interval_s: from one look at how the group is to the next
+    """
+
+    outlet: Outlet
+    interval_s: float
+
+
+class _OfProcess:
+    """:ivar destination: as it was configured when it was first asked for; not asked for: None"""
+
+    def __init__(self) -> None:
+        self.destination: Destination | None = None
+
+
+_OPEN: Final = PerProcess(_OfProcess)
+
+
+def names_wanted() -> Names | None:
+    """What Airflow's config asks for; None: no metrics. In the order in which Airflow looks."""
+    if conf.getboolean("metrics", "statsd_datadog_enabled", fallback=False):
+        tagged = conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True)
+    elif conf.getboolean("metrics", "statsd_on", fallback=False):
+        tagged = conf.getboolean("metrics", "statsd_influxdb_enabled", fallback=False)
+    elif conf.getboolean("metrics", "otel_on", fallback=False):
+        tagged = True
+    else:
+        return None
+    if not tagged:
+        return Names.FLAT
+    return Names.BOTH if conf.getboolean("metrics", "legacy_names_on", fallback=True) else Names.TAGGED
+
+
+def of_task() -> Destination | None:
+    """Where the values of a task's process go; Airflow has set its stats up there. None: nowhere."""
+    return _destination(_stats)
+
+
+def of_process() -> Destination | None:
+    """The same for a process that runs no Airflow task: in a triggerer Airflow sets up other stats than a provider may
+    use, and from a command line none.
+    """
+    return _destination(_stats_set_up)
+
+
+def _destination(stats: Callable[[], Any]) -> Destination | None:
+    names = names_wanted()
+    if names is None:
+        return None
+    own = _OPEN.own
+    if own.destination is None:
+        own.destination = Destination(outlet=Outlet(Sender(stats, names)), interval_s=_interval_s())
+    return own.destination
+
+
+def _interval_s() -> float:
+    said: float = conf.getfloat("cooperative_spark", "metrics_interval", fallback=_DEFAULT_INTERVAL_S)
+    return max(_LEAST_INTERVAL_S, said)
+
+
+def _stats() -> Any:
+    from airflow.providers.common.compat.sdk import Stats
+
+    return Stats
+
+
+def _stats_set_up() -> Any:
+    stats = _stats()
+    try:
+        from airflow.sdk.observability.metrics import stats_utils
+    except ImportError:
+        return stats  # an older Airflow's read the config by themselves
+    settings = {
+        "factory": stats_utils.get_stats_factory(),
+        "export_legacy_names": conf.getboolean("metrics", "legacy_names_on", fallback=True),
+    }
+    known = inspect.signature(stats.initialize).parameters
+    stats.initialize(**{name: setting for name, setting in settings.items() if name in known})
+    return stats
+
+
+class Sender:
+    """Tells Airflow's stats one value after the other. What takes its time is done in the outlet's thread: to import a
+    client, to find its host.
+
+    :param stats: gives Airflow's stats, when the first value is there
+    """
+
+    def __init__(self, stats: Callable[[], Any], names: Names) -> None:
+        self._set_up = stats
+        self._names = names
+        self._stats: Any = None
+
+    def __call__(self, sample: Sample) -> None:
+        if self._stats is None:
+            self._stats = self._set_up()
+        if self._names is not Names.FLAT:
+            self._tell(sample.metric.kind, sample.metric.name, sample.value, tags=dict(sample.tagged))
+        if self._names is not Names.TAGGED:
+            self._tell(sample.metric.kind, sample.flat_name, sample.value)
+
+    def _tell(self, kind: Kind, name: str, value: float, **tags: Any) -> None:
+        match kind:
+            case Kind.GAUGE:
+                self._stats.gauge(name, value, **tags)
+            case Kind.COUNTER:
+                self._stats.incr(name, int(value), **tags)
+            case Kind.TIMING:
+                self._stats.timing(name, value, **tags)

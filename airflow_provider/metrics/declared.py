@@ -1,0 +1,179 @@
+"""Every metric that there is: its name, what kind it is, what it means, and what Kafka Connect has beside it.
+
+Whatever shows metrics (the table in the docs, the dashboard, the rules for alerts, the mapping of a StatsD exporter) is
+made of this, or checked against it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+_REBALANCE: Final = "connect-worker-rebalance-metrics"
+_WORKER: Final = "connect-worker-metrics"
+_CONNECTOR: Final = "connect-worker-metrics,connector=*"
+
+
+class Kind(str, Enum):
+    """What may be done with a metric's values."""
+
+    GAUGE = "gauge"
+    """How something is now."""
+    COUNTER = "counter"
+    """How often something has happened since the last time that was said."""
+    TIMING = "timing"
+    """How long something took, in milliseconds."""
+
+
+class Tag(str, Enum):
+    """By what a metric's values are told apart."""
+
+    GROUP = "group"
+    JOB = "job"
+    STATE = "state"
+    REASON = "reason"
+
+
+class Speaker(str, Enum):
+    """Which process says it. What two said would be counted twice, or would flicker."""
+
+    SPOKESMAN = "spokesman"
+    """The one that holds the group's spokesman, see :func:`~airflow_provider.metrics.spokesman.spokesman`."""
+    LEADER = "leader"
+    """The one that holds the worker which has led that round."""
+    OWNER = "owner"
+    """The one that holds the worker which it is about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric.
+
+    :param name: dotted, without Airflow's prefix
+    :param tags: in the order in which they stand in the name where there are no tags
+    :param connect: the MBean of Kafka Connect (``kafka.connect:type=`` left out) and its attribute; empty: none
+    """
+
+    name: str
+    kind: Kind
+    speaker: Speaker
+    meaning: str
+    tags: tuple[Tag, ...] = (Tag.GROUP,)
+    connect: tuple[str, str] | None = None
+
+
+_JOB: Final = (Tag.GROUP, Tag.JOB)
+
+
+def _group(
+    name: str, meaning: str, connect: tuple[str, str] | None = None, tags: tuple[Tag, ...] = (Tag.GROUP,)
+) -> Metric:
+    return Metric(name=name, kind=Kind.GAUGE, speaker=Speaker.SPOKESMAN, meaning=meaning, tags=tags, connect=connect)
+
+
+def _task(name: str, meaning: str, connect: tuple[str, str] | None = None) -> Metric:
+    return Metric(name=name, kind=Kind.COUNTER, speaker=Speaker.OWNER, meaning=meaning, tags=_JOB, connect=connect)
+
+
+def _time(name: str, meaning: str) -> Metric:
+    return Metric(name=name, kind=Kind.TIMING, speaker=Speaker.OWNER, meaning=meaning, tags=_JOB)
+
+
+MEMBERS: Final = _group(
+    "cospark.group.members", "workers that are in the group, by its last round and what they have said since"
+)
+EPOCH: Final = _group("cospark.group.epoch", "the number of the last assignment", (_REBALANCE, "epoch"))
+CONVERGED: Final = _group(
+    "cospark.group.converged",
+    "1 if each member runs what it was assigned and no further round is to follow, else 0",
+    (_REBALANCE, "rebalancing"),
+)
+UNCONVERGED_S: Final = _group(
+    "cospark.group.unconverged_seconds", "for how long the group has not been converged; 0 if it is"
+)
+SINCE_REBALANCE_S: Final = _group(
+    "cospark.group.since_rebalance_seconds",
+    "since the last round was decided",
+    (_REBALANCE, "time-since-last-rebalance-ms"),
+)
+LOST_TASKS: Final = _group("cospark.group.lost_tasks", "tasks that wait for their lost worker to come back")
+SLOTS: Final = _group("cospark.group.slots", "how many tasks all members together run at the same time")
+BUSY_SLOTS: Final = _group("cospark.group.busy_slots", "how many of these slots run something", (_WORKER, "task-count"))
+MISSING_SLOTS: Final = _group(
+    "cospark.group.missing_slots", "how many slots are missing for tasks that never end: so many of these wait for ever"
+)
+JOBS: Final = _group("cospark.group.jobs", "jobs that are defined", (_WORKER, "connector-count"))
+TASKS: Final = _group(
+    "cospark.job.tasks",
+    "tasks of the job's present run in each state, planners left out",
+    (_CONNECTOR, "connector-{running,failed,unassigned,restarting}-task-count"),
+    (*_JOB, Tag.STATE),
+)
+PENDING_AGE_S: Final = _group(
+    "cospark.job.pending_age_seconds",
+    "for how long the task that has waited longest has waited to start; 0 if none waits",
+    tags=_JOB,
+)
+LEARNERS: Final = _group(
+    "cospark.job.learners", "tasks that a worker makes ready while another one runs them", tags=_JOB
+)
+LEARNER_LAG: Final = _group(
+    "cospark.job.learner_lag", "how far the learner that has most left is from being ready, from 0 to 1", tags=_JOB
+)
+
+REBALANCES: Final = Metric(
+    name="cospark.rebalances",
+    kind=Kind.COUNTER,
+    speaker=Speaker.LEADER,
+    meaning="rounds that were completed",
+    connect=(_REBALANCE, "completed-rebalances-total"),
+)
+REBALANCE_TIME: Final = Metric(
+    name="cospark.rebalance_time",
+    kind=Kind.TIMING,
+    speaker=Speaker.SPOKESMAN,
+    meaning="from the first round that changed a converged group until it was converged again, its delays included",
+    connect=(_REBALANCE, "rebalance-{avg,max}-time-ms"),
+)
+MOVED: Final = Metric(
+    name="cospark.tasks_moved",
+    kind=Kind.COUNTER,
+    speaker=Speaker.LEADER,
+    meaning="tasks that went from one worker to another, by why",
+    tags=(*_JOB, Tag.REASON),
+)
+LESSONS_GIVEN_UP: Final = Metric(
+    name="cospark.lessons_given_up",
+    kind=Kind.COUNTER,
+    speaker=Speaker.LEADER,
+    meaning="tasks that could not be made ready where they were to go, or not in time",
+    tags=_JOB,
+)
+
+STARTED: Final = _task("cospark.tasks_started", "attempts that began", (_WORKER, "task-startup-attempts-total"))
+FINISHED: Final = _task("cospark.tasks_finished", "tasks that came to their end")
+ATTEMPTS_FAILED: Final = _task("cospark.attempts_failed", "attempts that failed")
+RETRIED: Final = _task("cospark.tasks_retried", "attempts that failed and are followed by another one")
+FAILED: Final = _task("cospark.tasks_failed", "tasks that failed for good")
+STOPPED: Final = _task("cospark.tasks_stopped", "running tasks that were stopped, to run again elsewhere or later")
+SPARK_DEATHS: Final = _task("cospark.spark_deaths", "attempts under which Spark ended")
+STOOD_STILL: Final = _time("cospark.task_stood_still", "from the stop of a task to its next start")
+TASK_TIME: Final = _time("cospark.task_time", "how long the attempt took with which a task finished")
+PLANNER_TIME: Final = _time("cospark.planner_time", "how long the attempt took with which a planner finished")
+LEASES_ENDED: Final = Metric(
+    name="cospark.leases_ended",
+    kind=Kind.COUNTER,
+    speaker=Speaker.OWNER,
+    meaning="times that a worker had to stop all it had, for it might be given to others; not if it left in order",
+    tags=(Tag.GROUP, Tag.REASON),
+)
+
+DECLARED: Final = (
+    MEMBERS, EPOCH, CONVERGED, UNCONVERGED_S, SINCE_REBALANCE_S, LOST_TASKS, SLOTS, BUSY_SLOTS, MISSING_SLOTS, JOBS,
+    TASKS, PENDING_AGE_S, LEARNERS, LEARNER_LAG,
+    REBALANCES, REBALANCE_TIME, MOVED, LESSONS_GIVEN_UP,
+    STARTED, FINISHED, ATTEMPTS_FAILED, RETRIED, FAILED, STOPPED, SPARK_DEATHS, STOOD_STILL, TASK_TIME, PLANNER_TIME,
+    LEASES_ENDED,
+)  # fmt: skip
+"""In the order of the docs."""

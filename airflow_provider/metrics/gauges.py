@@ -1,0 +1,83 @@
+"""How a group is: what its spokesman's process says now and then. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_provider.ledger.capacity import slot_shortage
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.presence import present
+from airflow_provider.ledger.progress import job_progress
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.metrics import declared
+from airflow_provider.metrics.declared import Metric
+from airflow_provider.metrics.sample import Sample
+from airflow_provider.metrics.waiting import waits_since_ms
+from airflow_provider.records import TaskState, WorkerStatus
+from airflow_provider.reports.learners import LearnerTask, learners
+
+
+def gauges(
+    group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, now_ms: int, unconverged_since_ms: int | None
+) -> Iterator[Sample]:
+    """Every gauge of a group and its jobs. It looks at each task.
+
+    :param now_ms: wall clock, milliseconds since 1970
+    :param unconverged_since_ms: the same; None: it is converged
+    """
+
+    def of_group(metric: Metric, value: float) -> Sample:
+        return Sample(metric=metric, value=value, tags=(group,))
+
+    if status.group is not None:
+        there = [said for name in present(status) if (said := status.workers.get(name)) is not None]
+        shortage = slot_shortage(jobs, status)
+        yield of_group(declared.MEMBERS, len(present(status)))
+        yield of_group(declared.EPOCH, status.group.epoch)
+        yield of_group(declared.CONVERGED, int(unconverged_since_ms is None))
+        yield of_group(declared.UNCONVERGED_S, _seconds(unconverged_since_ms, now_ms))
+        yield of_group(declared.SINCE_REBALANCE_S, _seconds(status.group.at_ms, now_ms))
+        yield of_group(declared.LOST_TASKS, len(status.group.waiting))
+        yield of_group(declared.SLOTS, sum(said.slots for said in there))
+        yield of_group(declared.BUSY_SLOTS, sum(map(_busy, there)))
+        yield of_group(declared.MISSING_SLOTS, 0 if shortage is None else shortage.unbounded - shortage.slots)
+    yield of_group(declared.JOBS, len(jobs.jobs))
+    for job in jobs.jobs:
+        yield from _of_job(group, job, jobs, status, now_ms)
+    if status.group is not None and status.group.learns:
+        yield from _of_learners(group, jobs, learners(status))
+
+
+def gauges_of_removed(group: str, job: str) -> Iterator[Sample]:
+    """What is said of a job that is there no more: a gauge keeps its last value, as if the job were still there."""
+    for state in TaskState:
+        yield Sample(metric=declared.TASKS, value=0, tags=(group, job, state.value))
+    for metric in (declared.PENDING_AGE_S, declared.LEARNERS, declared.LEARNER_LAG):
+        yield Sample(metric=metric, value=0, tags=(group, job))
+
+
+def _of_job(group: str, job: str, jobs: JobsSnapshot, status: StatusSnapshot, now_ms: int) -> Iterator[Sample]:
+    progress = job_progress(job, jobs, status)
+    assert progress is not None, "it is one of these jobs"
+    for state in TaskState:
+        yield Sample(metric=declared.TASKS, value=progress.counts.get(state, 0), tags=(group, job, state.value))
+    waits = _seconds(waits_since_ms(job, jobs, status), now_ms)
+    yield Sample(metric=declared.PENDING_AGE_S, value=waits, tags=(group, job))
+
+
+def _of_learners(group: str, jobs: JobsSnapshot, found: tuple[LearnerTask, ...]) -> Iterator[Sample]:
+    for job in jobs.jobs:
+        of_job = [one for one in found if one.task.job == job]
+        lag = max((1 - one.progress for one in of_job if not one.ready), default=0)
+        yield Sample(metric=declared.LEARNERS, value=len(of_job), tags=(group, job))
+        yield Sample(metric=declared.LEARNER_LAG, value=lag, tags=(group, job))
+
+
+def _busy(said: WorkerStatus) -> int:
+    """What runs without a slot, because its worker drains, counts to no slots."""
+    return min(said.slots, len(said.running))
+
+
+def _seconds(since_ms: int | None, now_ms: int) -> float:
+    """Clocks of two hosts may make it negative, which is none."""
+    return 0 if since_ms is None else max(0, now_ms - since_ms) / 1000

@@ -1,0 +1,63 @@
+"""Since when a job's tasks wait to start. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airflow_provider.assignors.record import GroupRecord
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import needs_running
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.bridge import BRIDGE
+from airflow_provider.protocol.model import TaskId, planner_of
+from airflow_provider.records import JobDefinition, PlanRecord, TaskState, TaskStatus
+
+
+def waits_since_ms(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> int | None:
+    """Since when the task waits that has waited longest (wall clock, ms since 1970); None: none waits.
+
+    Nobody writes that a task waits. So it waits since it was planned, since its last attempt ended, or, if its worker
+    was lost, since the last round: at least so long.
+    """
+    definition, plan = jobs.jobs[job], jobs.plan_of(job)
+    if plan is None:
+        return _planner_waits(definition, jobs, status)
+    longest: int | None = None
+    for since in _waiting(definition, plan, status):
+        longest = since if longest is None else min(since, longest)
+        if longest <= plan.at_ms:
+            break  # nothing can have waited longer
+    return longest
+
+
+def _planner_waits(definition: JobDefinition, jobs: JobsSnapshot, status: StatusSnapshot) -> int | None:
+    planner = planner_of(definition.name)
+    last = status.tasks.get(planner)
+    if not needs_running(planner, jobs, status.tasks):
+        return None
+    if last is None or not last.is_of(definition.run_key, definition.fingerprint):
+        return definition.submitted_at_ms
+    return _since(last, definition.submitted_at_ms, status)
+
+
+def _waiting(definition: JobDefinition, plan: PlanRecord, status: StatusSnapshot) -> Iterator[int]:
+    for index, fingerprint in enumerate(plan.fingerprints):
+        last = status.tasks.get(TaskId(definition.name, index))
+        if last is None or not last.is_of(definition.run_key, fingerprint):
+            yield plan.at_ms
+        elif (since := _since(last, plan.at_ms, status)) is not None:
+            yield since
+
+
+def _since(last: TaskStatus, planned_ms: int, status: StatusSnapshot) -> int | None:
+    if last.state.final:
+        return None
+    if last.state is not TaskState.RUNNING:
+        return max(planned_ms, last.finished_at_ms or 0, last.retry_at_ms or 0)
+    owner = status.owner_of(last.task)
+    lost = status.group is not None and last.epoch < status.group.epoch and owner not in (last.worker, BRIDGE)
+    return _round_ms(status.group, planned_ms) if lost else None
+
+
+def _round_ms(group: GroupRecord | None, planned_ms: int) -> int:
+    return planned_ms if group is None else max(planned_ms, group.at_ms)
