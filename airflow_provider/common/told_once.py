@@ -1,0 +1,39 @@
+"""What a DAG run was started for, each event once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from airflow.sdk import Asset
+
+_LOOKED_BACK: Final = 1_000
+"""Asset events. Airflow stores one a second time only after a triggerer has died, as one of the first that follow."""
+
+
+def told_once(
+    triggering_asset_events: Mapping[Asset, Sequence[Any]], inlet_events: Mapping[Asset, Any] | None = None
+) -> list[dict[str, Any]]:
+    """The events of groups that have started this DAG run, the oldest first, each as
+    :class:`~airflow_provider.triggers.group_event.GroupEventTrigger` has told it.
+
+    :param triggering_asset_events: as in the task's context
+    :param inlet_events: the same; with it, and the assets among the task's ``inlets``, without what an earlier run was
+        started for
+    """
+    came = sorted(chain.from_iterable(triggering_asset_events.values()), key=lambda event: event.timestamp)
+    told = {event["id"]: event for event in reversed([*_told(came)])}
+    if inlet_events is not None and came:
+        for asset in triggering_asset_events:
+            before = inlet_events[asset].before(came[0].timestamp.isoformat()).ascending(False).limit(_LOOKED_BACK)
+            here = {event.timestamp for event in came}
+            for event in _told(event for event in before if event.timestamp not in here):
+                told.pop(event["id"], None)
+    return list(reversed(told.values()))
+
+
+def _told(asset_events: Iterable[Any]) -> Iterable[dict[str, Any]]:
+    payloads = ((event.extra or {}).get("payload") for event in asset_events)
+    return (payload for payload in payloads if isinstance(payload, dict) and "id" in payload)
