@@ -24,14 +24,16 @@ def told_once(
         started for
     """
     came = sorted(chain.from_iterable(triggering_asset_events.values()), key=lambda event: event.timestamp)
-    told = {event["id"]: event for event in reversed([*_told(came)])}
+    told: dict[str, dict[str, Any]] = {}
+    for event in _told(came):
+        told.setdefault(event["id"], event)
     if inlet_events is not None and came:
         for asset in triggering_asset_events:
             before = inlet_events[asset].before(came[0].timestamp.isoformat()).ascending(False).limit(_LOOKED_BACK)
             here = {event.timestamp for event in came}
             for event in _told(event for event in before if event.timestamp not in here):
                 told.pop(event["id"], None)
-    return list(reversed(told.values()))
+    return list(told.values())
 
 
 def _told(asset_events: Iterable[Any]) -> Iterable[dict[str, Any]]:

@@ -20,7 +20,10 @@ troubles = Asset(
         AssetWatcher(
             name="troubles",
             trigger=GroupEventTrigger(
-                group=GROUP, events=["job_failed", "task_failed", "worker_lost"], kafka_conn_id=KAFKA
+                group=GROUP,
+                events=["job_failed", "task_failed", "worker_lost"],
+                name="troubles",
+                kafka_conn_id=KAFKA,
             ),
         )
     ],
@@ -45,7 +48,9 @@ counted = Asset(
     watchers=[
         AssetWatcher(
             name="counted",
-            trigger=GroupEventTrigger(group=GROUP, events=["job_finished"], job="count", kafka_conn_id=KAFKA),
+            trigger=GroupEventTrigger(
+                group=GROUP, events=["job_finished"], job="count", name="counted", kafka_conn_id=KAFKA
+            ),
         )
     ],
 )

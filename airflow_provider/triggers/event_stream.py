@@ -144,6 +144,9 @@ class EventStream:
             changed = asyncio.Event()
             stop = feed.changes.listen(changed.set)
             self._topics = topics
+            if self._marked < 0:
+                await topics.bookmarks.put(self._watched.bookmark, topics.names.events, self._next)
+                self._marked = self._next
             self._reachable.set()
             try:
                 while True:
@@ -166,13 +169,11 @@ class EventStream:
         try:
             end = await topics.end_of_events()
             left = await topics.bookmarks.read(self._watched.bookmark, topics.names.events)
-            # A bookmark behind the end is of a topic that has been deleted and made anew since.
-            begins = end if left is None else left if left <= end else 0
-            if begins != left and end:
-                await topics.bookmarks.put(self._watched.bookmark, topics.names.events, begins)
         finally:
             await topics.aclose()
-        self._marked = begins
+        # A bookmark behind the end is of a topic that has been deleted and made anew since.
+        begins = end if left is None else left if left <= end else 0
+        self._marked = begins if begins == left else -1
         log.info("%s begins at offset %d of %d%s", self, begins, end, "" if left is not None else ", it is new")
         return begins
 
