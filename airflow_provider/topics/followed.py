@@ -20,11 +20,12 @@ from airflow_provider.topics.errors import (
     NoTopicError,
     TopicError,
     TopicRenewedError,
+    TopicRightsError,
     TopicTimeoutError,
 )
 from airflow_provider.topics.event_feed import EventFeed
 from airflow_provider.topics.feed import GroupFeed
-from airflow_provider.topics.rights import WATCHER, Needs
+from airflow_provider.topics.rights import WATCHER, Needs, Operation
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -132,6 +133,7 @@ class FollowedTopics:
     async def end_of_events(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> int:
         """The offset of what will be written next to the events topic; 0 also if there is none. Begins to read nothing.
 
+        :raises TopicRightsError: if it may not be read, as far as that shows
         :raises TopicError: see :meth:`TopicAdmin.end_offsets`
         """
         self._acquire()
@@ -139,6 +141,8 @@ class FollowedTopics:
             return (await self._open().admin.end_offsets((self.names.events,), timeout_s=timeout_s))[self.names.events]
         except NoTopicError:
             return 0
+        except TopicRightsError as refused:  # to read is what its user wants to do
+            raise TopicRightsError(self.names.events, Operation.READ.value, refused.principal) from refused
 
     @property
     def bookmarks(self) -> Bookmarks:

@@ -126,14 +126,22 @@ class EventStream:
         """Whatever is wrong with Kafka: a watcher is for ever."""
         while True:
             try:
-                await with_its_settings(connection, self._follow)
+                await with_its_settings(connection, self.follow)
             except TopicError as problem:
                 if str(problem) != self._problem:
                     self._problem = str(problem)
                     log.warning("%s goes on when it can: %s", self, problem)
             await asyncio.sleep(_AGAIN_S)
 
-    async def _follow(self, settings: KafkaSettings) -> None:
+    async def begun(self) -> None:
+        """Returns when it is kept in Kafka from where on this is told, and Kafka can be reached."""
+        await self._reachable.wait()
+
+    async def follow(self, settings: KafkaSettings) -> None:
+        """Have what happens told, for ever.
+
+        :raises TopicError: if it can't be read, or the bookmark
+        """
         from airflow_provider.group.shared import watched_topics
         from airflow_provider.topics.rights import TOLD_OF_EVENTS
 
