@@ -13,7 +13,6 @@ from airflow_provider.triggers.group_event import GroupEventTrigger
 KAFKA = os.environ.get("COSPARK_EXAMPLE_CONN_ID", "kafka_default")
 GROUP = os.environ.get("COSPARK_EXAMPLE_GROUP", "example") + ".on_events"
 
-# [START howto_on_events]
 troubles = Asset(
     "troubles_of_the_example_group",
     watchers=[
@@ -29,6 +28,7 @@ troubles = Asset(
     ],
 )
 
+# [START howto_on_events]
 with DAG("example_on_trouble", schedule=[troubles], catchup=False, max_active_runs=1, tags=["example", "cospark"]):
 
     @task(inlets=[troubles])
@@ -42,7 +42,6 @@ with DAG("example_on_trouble", schedule=[troubles], catchup=False, max_active_ru
     tell()
 # [END howto_on_events]
 
-# [START howto_after_job]
 counted = Asset(
     "counted",
     watchers=[
@@ -55,6 +54,7 @@ counted = Asset(
     ],
 )
 
+# [START howto_after_job]
 with DAG("example_after_job", schedule=[counted], catchup=False, max_active_runs=1, tags=["example", "cospark"]):
 
     @task(inlets=[counted])

@@ -6,14 +6,11 @@ Only to be imported where Airflow has shared streams.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
-from airflow_provider.triggers.event_stream import EventStream
-
-if TYPE_CHECKING:
-    from airflow_provider.topics.event_feed import Told
+from airflow_provider.triggers.event_stream import EventStream, Telling
 
 
 class EventProducer(SharedStreamProducer):
@@ -26,7 +23,7 @@ class EventProducer(SharedStreamProducer):
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
 
-    async def open_stream(self) -> AsyncIterator[tuple[Told, int]]:
+    async def open_stream(self) -> AsyncIterator[tuple[Telling, int]]:
         async for told in self._stream.told():
             yield told, told.offset
 

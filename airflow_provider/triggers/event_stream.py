@@ -2,7 +2,7 @@
 
 The bookmark moves when Airflow has stored what was told, and not before: who reads on from it, in this triggerer or in
 another one, misses nothing. What was stored right before a triggerer died, and not marked any more, is told twice, with
-the same id.
+the same id. So whatever lay there already when a stream went on is told with the remark that it may be again.
 
 Two triggerers may have the same watcher for a while, one of which was stalled and taken for dead. So before something
 is told it is looked whether the bookmark is where it was left, and a bookmark never moves back.
@@ -56,15 +56,29 @@ class Watched:
         return event.kind in self.kinds and self.job in (None, event.job)
 
 
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What is told at once, as of one record.
+
+    :param offset: where the record lies
+    :param perhaps_again: it had happened before this stream went on from a bookmark, and may have been told then
+    """
+
+    offset: int
+    events: tuple[GroupEvent, ...]
+    perhaps_again: bool
+
+
 class EventStream:
     """One watcher's, in one triggerer. To be closed."""
 
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
-        self._queue: asyncio.Queue[Told | Exception] = asyncio.Queue()
+        self._queue: asyncio.Queue[Telling | Exception] = asyncio.Queue()
         self._open: deque[int] = deque()
         self._room = asyncio.Event()
         self._next: int | None = None
+        self._new_from = 0
         self._renewals = 0
         self._marked = -1
         self._marked_at = 0.0
@@ -73,7 +87,7 @@ class EventStream:
         self._reading: asyncio.Task[None] | None = None
         self._problem = ""
 
-    async def told(self) -> AsyncIterator[Told]:
+    async def told(self) -> AsyncIterator[Telling]:
         """What has happened since the bookmark, and goes on happening; without what is not wanted.
 
         :raises SettingsError: if the connection can't be used
@@ -182,6 +196,7 @@ class EventStream:
         # A bookmark behind the end is of a topic that has been deleted and made anew since.
         begins = end if left is None else left if left <= end else 0
         self._marked = begins if begins == left else -1
+        self._new_from = end if begins == left else 0
         log.info("%s begins at offset %d of %d%s", self, begins, end, "" if left is not None else ", it is new")
         return begins
 
@@ -194,7 +209,7 @@ class EventStream:
         assert self._next is not None
         if feed.renewals != self._renewals:
             await topics.bookmarks.put(self._watched.bookmark, topics.names.events, 0)
-            self._renewals, self._next = feed.renewals, 0
+            self._renewals, self._next, self._new_from = feed.renewals, 0, 0
         found, end = feed.since(self._next)
         wanted = [(told, mine) for told in found if (mine := tuple(filter(self._watched.wants, told.events)))]
         if wanted:
@@ -205,8 +220,6 @@ class EventStream:
 
     async def _tell(self, wanted: list[tuple[Told, tuple[GroupEvent, ...]]], left: int) -> None:
         """:param left: before which another triggerer has told everything"""
-        from airflow_provider.topics.event_feed import Told
-
         for told, mine in wanted:
             if told.offset < left:
                 continue
@@ -214,7 +227,7 @@ class EventStream:
                 self._room.clear()
                 await self._room.wait()
             self._open.append(told.offset)
-            self._queue.put_nowait(Told(told.offset, mine))
+            self._queue.put_nowait(Telling(told.offset, mine, perhaps_again=told.offset < self._new_from))
             self._next = told.offset + 1
 
     async def _mark_idle(self) -> None:

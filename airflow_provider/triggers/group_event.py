@@ -15,12 +15,10 @@ from airflow_provider.common.parameters import group_name, text
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.ledger.group_events import EventKind
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
-from airflow_provider.triggers.event_stream import EventStream, Watched
+from airflow_provider.triggers.event_stream import EventStream, Telling, Watched
 
 if TYPE_CHECKING:
     from airflow.triggers.shared_stream import SharedStreamProducer
-
-    from airflow_provider.topics.event_feed import Told
 
 _STORED_AFTER_S: Final = 10.0
 """Before 3.3 Airflow does not say when it has stored an event. It takes a second or two."""
@@ -92,10 +90,10 @@ class GroupEventTrigger(BaseEventTrigger):
 
         return EventProducer(EventStream(cls(**kwargs).watched))
 
-    async def filter_shared_stream(self, shared_stream: AsyncIterator[Told]) -> AsyncIterator[TriggerEvent]:
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Telling]) -> AsyncIterator[TriggerEvent]:
         async for told in shared_stream:
             for event in told.events:
-                yield TriggerEvent(event.to_json(self.group))  # type: ignore[no-untyped-call]  # without hints
+                yield TriggerEvent({**event.to_json(self.group), "perhaps_again": told.perhaps_again})  # type: ignore[no-untyped-call]  # without hints
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Of an Airflow without shared streams: what has been told for some seconds, it has stored."""
@@ -113,7 +111,7 @@ class GroupEventTrigger(BaseEventTrigger):
             await stream.aclose()
 
 
-async def _only(told: Told) -> AsyncIterator[Told]:
+async def _only(told: Telling) -> AsyncIterator[Telling]:
     yield told
 
 
