@@ -39,6 +39,7 @@ def get_provider_info() -> dict[str, Any]:
             _modules(
                 "airflow_provider.triggers.coordinator",
                 "airflow_provider.triggers.group",
+                "airflow_provider.triggers.group_event",
                 "airflow_provider.triggers.worker",
             )
         ],

@@ -38,6 +38,7 @@ class GroupRecord(ABC):
     :param lessons: what is learned from this round on, and why
     :param given_up: by who learned it, what is left where it is, since it could not be made ready, or not in time
     :param leaving_soon: the members that leave when they have nothing left
+    :param lost: who was in the round before, is not in this one, and has said nothing of an end in order
     """
 
     epoch: Epoch
@@ -58,6 +59,7 @@ class GroupRecord(ABC):
     lessons: tuple[Move, ...] = ()
     given_up: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     leaving_soon: frozenset[WorkerId] = frozenset()
+    lost: frozenset[WorkerId] = frozenset()
 
     @property
     @abstractmethod
@@ -137,4 +139,5 @@ class GroupRecord(ABC):
             "learned": shares_to_json(self.learned),
             "lessons": [lesson.to_json() for lesson in self.lessons],
             "leaving": sorted(self.leaving_soon),
+            "lost": sorted(self.lost),
         }

@@ -16,6 +16,7 @@ from airflow_provider.assignors.model import Move, MoveReason, shares_from_json,
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.client_assignors.client_assignor import Assignment, Group, Reason
+from airflow_provider.client_assignors.facts import decode_facts
 from airflow_provider.declarative.model import GroupEpoch
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import (
@@ -95,6 +96,7 @@ class DeclarativeRecord(GroupRecord):
                 reason=_words_from_json(data["reason"]),
                 at_ms=whole_from_json(data["at_ms"], "a time"),
                 waits=shares_from_json(data["waits"]),
+                lost=frozenset(WorkerId(name_from_json(worker)) for worker in data.get("lost", ())),
                 asks_at_ms=whole_from_json(data["deadline_ms"], "a time"),
             )
         except (KeyError, TypeError, AttributeError) as wrong:
@@ -145,8 +147,28 @@ def record_of(
         reason=_first_reason(group, names, gone) if before is None else _reason(group, names, before, done),
         at_ms=group.now_ms,
         waits={gone[member]: target.tasks for member, target in assignment.delayed.items() if member in gone},
+        lost=_lost(group, names, gone, before),
         asks_at_ms=asks_at_ms,
     )
+
+
+def _lost(
+    group: Group,
+    names: Mapping[MemberId, WorkerId],
+    gone: Mapping[MemberId, WorkerId],
+    before: GroupRecord | None,
+) -> frozenset[WorkerId]:
+    """Who was there the last time, had something, and is gone without a word. Of one that had nothing no coordinator
+    says how it went.
+    """
+    if before is None:
+        return frozenset()
+    silent = {
+        gone[member]
+        for member, said in group.departed.items()
+        if decode_facts(said.metadata, said.version).leaving is None
+    }
+    return frozenset((silent & before.members.keys()) - set(names.values()))
 
 
 def _moves(

@@ -166,7 +166,7 @@ def _planned(x: Execution, run: TaskRun) -> None:
     definition = run.work.definition
     assert run.plan is not None
     if definition.replan_interval_ms is None:
-        x.close(run, TaskState.FINISHED, {"tasks": len(run.plan.configs)})
+        x.close(run, TaskState.FINISHED, {"tasks": len(run.plan.configs), "bounded": definition.bounded})
         return
     x.wait_for_next(replaced(run, failures=0, error=None), definition.replan_interval_ms)
     on_topics_waiting(x, run.task)  # what came while the plan was being written

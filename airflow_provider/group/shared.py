@@ -162,12 +162,13 @@ def shared_topics(settings: KafkaSettings, group_id: str, needs: Needs) -> Abstr
 
 
 def watched_topics(
-    settings: KafkaSettings, group_id: str, *, timeout_s: float | None = None
+    settings: KafkaSettings, group_id: str, needs: Needs = WATCHER, *, timeout_s: float | None = None
 ) -> AbstractAsyncContextManager[GroupTopics]:
     """As :func:`shared_topics`, for those who wait for something: also for the topics, which others make.
 
     As long as nobody has made them, the log says so every 10 minutes: the group's name may be mistyped.
 
+    :param needs: what the user must be allowed to do
     :param timeout_s: how long to wait for them, in seconds; without end if None
     :raises TopicTimeoutError: if nobody has made them in time
     :raises TopicError: see :meth:`GroupTopics.start`
@@ -178,7 +179,7 @@ def watched_topics(
         pause_s, pace = _FIRST_PAUSE_S, Pace()
         while True:
             try:
-                await topics.start_for(WATCHER)
+                await topics.start_for(needs)
                 await topics.catch_up()
                 return
             except NoTopicError as missing:

@@ -15,6 +15,7 @@ from typing import Final
 from airflow_provider.assignors.model import Absence
 from airflow_provider.membership.join_reasons import DELAY_OVER, HAVE_STOPPED, OTHERS_BEGAN, STARTS
 from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import MemberId, WorkerId
 
 FREE_SLOT: Final = "a worker has a slot free while tasks wait elsewhere"
@@ -65,6 +66,23 @@ def cause_of(
         return Cause(reason=last.reason or step, step=step)
     new = new or (_restarted(members, last) if asked in _SAYS_LITTLE else "") or asked
     return Cause(reason=f"{new}{_BEFORE}{_origin(last)}" if _goes_on(last) else new)
+
+
+def lost_since(
+    members: Mapping[WorkerId, MemberId], absent: Mapping[WorkerId, Absence], last: ClassicRecord | None
+) -> frozenset[WorkerId]:
+    """Who was in the last round, and has gone since without a word of an end in order.
+
+    A worker of another make says nothing, however it goes: it is a dynamic member, whose name is its member id.
+    """
+    if last is None:
+        return frozenset()
+    ours = (worker for worker, member_id in last.members.items() if worker not in (member_id, BRIDGE))
+    return frozenset(
+        worker
+        for worker in ours
+        if worker not in members and ((absence := absent.get(worker)) is None or absence.left is None)
+    )
 
 
 def _goes_on(last: ClassicRecord) -> bool:

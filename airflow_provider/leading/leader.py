@@ -13,7 +13,7 @@ from airflow_provider.assignors.model import GroupAssignment, Memory, Move, Move
 from airflow_provider.assignors.shares import without
 from airflow_provider.leading import extensible_round
 from airflow_provider.leading.call import Call
-from airflow_provider.leading.causes import FOR_WHAT_WAITS, Cause, cause_of
+from airflow_provider.leading.causes import FOR_WHAT_WAITS, Cause, cause_of, lost_since
 from airflow_provider.leading.unchanged_rounds import IN_A_ROW_MS
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord, epoch_of
@@ -153,6 +153,7 @@ def _record(
         at_ms=call.now_ms,
         memory=memory,
         policy=call.policy if call.protocol.cooperative else None,
+        lost=lost_since(names, call.absent, call.last_record),
         unchanged=0 if _changes(decided, call.last_record) else _unchanged(call, frozenset(names), memory),
     )
 

@@ -137,6 +137,7 @@ class ClassicRecord(GroupRecord):
                 learned=shares_from_json(data.get("learned", {})),
                 lessons=tuple(Move.from_json(lesson) for lesson in data.get("lessons", ())),
                 leaving_soon=frozenset(WorkerId(name_from_json(worker)) for worker in data.get("leaving", ())),
+                lost=frozenset(WorkerId(name_from_json(worker)) for worker in data.get("lost", ())),
             )
         except (KeyError, TypeError, AttributeError) as wrong:
             raise ValueError(f"not a group record: {type(wrong).__name__} {wrong}") from wrong

@@ -8,6 +8,8 @@ import threading
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.topics.admin import TopicAdmin
+from airflow_provider.topics.bookmarks import Bookmarks
+from airflow_provider.topics.event_feed import EventFeed
 from airflow_provider.topics.feed import GroupFeed
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.producer import TopicWriter
@@ -25,6 +27,7 @@ class Clients:
         self._config = config
         self._lock = threading.Lock()
         self._writer: TopicWriter | None = None
+        self._bookmarks: Bookmarks | None = None
         self._feeds: dict[str, GroupFeed] = {}
         self._users: dict[str, int] = {}
 
@@ -35,6 +38,14 @@ class Clients:
             if self._writer is None:
                 self._writer = TopicWriter(self._config, self.outage)
             return self._writer
+
+    @property
+    def bookmarks(self) -> Bookmarks:
+        """Made when first needed: few want to be told of events."""
+        with self._lock:
+            if self._bookmarks is None:
+                self._bookmarks = Bookmarks(self._config)
+            return self._bookmarks
 
     def warm_up(self) -> None:
         """Let the writer connect while others still do something else."""
@@ -59,6 +70,14 @@ class Clients:
                 feed.followed = True
                 self.reader.follow({feed.names.jobs: feed.jobs, feed.names.status: feed.status})
 
+    def follow_events(self, feed: GroupFeed) -> EventFeed:
+        """Begin to read a group's events, too, unless somebody has; until nobody uses the group's feed any more."""
+        with self._lock:
+            if feed.events is None:
+                feed.events = EventFeed(feed.names.events)
+                self.reader.follow({feed.names.events: feed.events})
+            return feed.events
+
     def give_back(self, group: str) -> None:
         """One user of a group's feed less; the last one ends it."""
         self._users[group] -= 1
@@ -67,6 +86,8 @@ class Clients:
             feed = self._feeds.pop(group)
             if feed.followed:
                 self.reader.unfollow((feed.names.jobs, feed.names.status))
+            if feed.events is not None:
+                self.reader.unfollow((feed.names.events,))
 
     def close(self) -> None:
         """Blocks for as long as records are still being written, at most some seconds."""

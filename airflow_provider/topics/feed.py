@@ -17,6 +17,7 @@ from airflow_provider.records import TopicNames
 from airflow_provider.topics.changes import Changes
 from airflow_provider.topics.complaints import Complaints
 from airflow_provider.topics.errors import NoTopicError, ReaderFaultError, TopicError
+from airflow_provider.topics.event_feed import EventFeed
 from airflow_provider.topics.reader import Record
 from airflow_provider.topics.rights import Needs
 from airflow_provider.topics.superseded import superseded
@@ -132,12 +133,16 @@ def _parsed(view: TopicView[Any], records: Sequence[Record]) -> Iterator[Parsed]
 
 
 class GroupFeed:
-    """Both compacted topics of a group."""
+    """Both compacted topics of a group, and the third one for those who want to be told of its events.
+
+    :ivar events: None: nobody wants to be told
+    """
 
     def __init__(self, group: str) -> None:
         self.names = TopicNames.of(group)
         self.granted: set[Needs] = set()
         self.followed = False
+        self.events: EventFeed | None = None
         self._preparing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
         self.changes = Changes()
         self.jobs: TopicFeed[JobsSnapshot] = TopicFeed(JobsView, self.changes, Complaints(self.names.jobs))

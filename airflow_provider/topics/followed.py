@@ -14,9 +14,18 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.records import TopicNames
 from airflow_provider.topics import clients
-from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicRenewedError, TopicTimeoutError
+from airflow_provider.topics.bookmarks import Bookmarks
+from airflow_provider.topics.errors import (
+    BrokerAwayError,
+    NoTopicError,
+    TopicError,
+    TopicRenewedError,
+    TopicRightsError,
+    TopicTimeoutError,
+)
+from airflow_provider.topics.event_feed import EventFeed
 from airflow_provider.topics.feed import GroupFeed
-from airflow_provider.topics.rights import WATCHER, Needs
+from airflow_provider.topics.rights import WATCHER, Needs, Operation
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -116,6 +125,29 @@ class FollowedTopics:
     def status(self) -> StatusSnapshot:
         """The status topic, as far as it has been read."""
         return self._followed().status.snapshot()
+
+    def follow_events(self) -> EventFeed:
+        """Read the events topic, too: it is read from its beginning, and to its end some time later."""
+        return self._open().follow_events(self._followed())
+
+    async def end_of_events(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> int:
+        """The offset of what will be written next to the events topic; 0 also if there is none. Begins to read nothing.
+
+        :raises TopicRightsError: if it may not be read, as far as that shows
+        :raises TopicError: see :meth:`TopicAdmin.end_offsets`
+        """
+        self._acquire()
+        try:
+            return (await self._open().admin.end_offsets((self.names.events,), timeout_s=timeout_s))[self.names.events]
+        except NoTopicError:
+            return 0
+        except TopicRightsError as refused:  # to read is what its user wants to do
+            raise TopicRightsError(self.names.events, Operation.READ.value, refused.principal) from refused
+
+    @property
+    def bookmarks(self) -> Bookmarks:
+        """How far those who are told of events have been told."""
+        return self._open().bookmarks
 
     @property
     def unread(self) -> Mapping[str, tuple[int, int]]:

@@ -68,6 +68,7 @@ class Needs:
 
 
 WATCHER: Final = Needs()
+TOLD_OF_EVENTS: Final = Needs(events=_READ)
 SUBMITTER: Final = Needs(jobs=_READ | _WRITE, events=_WRITE, makes_topics=True)
 STOPPER: Final = Needs(jobs=_READ | _WRITE, events=_WRITE)
 STEERER: Final = Needs(jobs=_READ | _WRITE, status=_READ | _WRITE, events=_WRITE)

@@ -27,6 +27,7 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.group_events import EventKind
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import JobState, converged, job_progress
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -47,6 +48,7 @@ from airflow_provider.topics import one_shot
 from airflow_provider.topics.errors import BrokerAwayError, RefusedError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
+from airflow_provider.triggers.event_stream import EventStream, Watched
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.in_process import hands_in_process
@@ -146,6 +148,24 @@ async def watch(settings: KafkaSettings, group: str, name: str) -> None:
     await asyncio.to_thread(lambda: Hook(settings).wait_for(group, lambda _jobs, _status: True, timeout_s=DEADLINE_S))
 
 
+async def listen(settings: KafkaSettings, group: str, name: str) -> None:
+    """Until it is known from where on this watcher is told."""
+    kinds = frozenset({EventKind.REBALANCED})
+    watched = Watched(kafka_conn_id="", group=group, kinds=kinds, bookmark=f"{group}.watcher.troubles")
+    stream = EventStream(watched)
+    following = asyncio.ensure_future(stream.follow(settings))
+    begun = asyncio.ensure_future(stream.begun())
+    try:
+        await asyncio.wait((following, begun), return_when=asyncio.FIRST_COMPLETED, timeout=DEADLINE_S)
+        if following.done():
+            following.result()
+        assert begun.done()
+    finally:
+        following.cancel()
+        begun.cancel()
+        await asyncio.gather(following, begun, return_exceptions=True)
+
+
 async def view(settings: KafkaSettings, group: str, name: str) -> None:
     await asyncio.to_thread(one_shot.read_group, settings, group)
 
@@ -170,6 +190,7 @@ ACTIONS: dict[str, Callable[[KafkaSettings, str, str], Awaitable[None]]] = {
     "steerer": remove,
     "retrier": retry,
     "watcher": watch,
+    "listener": listen,
     "viewer": view,
     "inspector": inspect,
     "creator": submit,
@@ -233,6 +254,9 @@ async def test_each_right_is_needed_and_named(
     if missing.resource == "topic":
         name = missing.name(GROUP)
         expected = f"User:{user} has no right to {missing.operation} on the topic '{name}': grant it to User:{user}"
+    elif role == "listener":
+        name = missing.name(GROUP)
+        expected = f"User:{user} has no right to READ on the group '{name}': grant it to User:{user}"
     elif role == "worker":
         expected = f"in group '{GROUP}' was refused: .* the right READ on the group\\); grant it to User:{user}"
     else:
@@ -297,6 +321,7 @@ async def test_with_exactly_these_rights_everything_works(
     assert "first: finished: 3 finished" in capsys.readouterr().out
     assert await cospark(secured.settings("viewer"), "status", LIFE, "--once") == 0
     assert await cospark(secured.settings("inspector"), "groups", "describe", LIFE) == 0
+    await listen(secured.settings("listener"), LIFE, "listener")
 
     timeline = await asyncio.to_thread(one_shot.read_timeline, secured.settings(ADMIN), LIFE)
     assert any(isinstance(event, RebalanceEvent) for event in timeline.events)

@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import psutil
 
@@ -31,6 +32,9 @@ from airflow_provider.topics.one_shot import GroupSnapshot, read_group, read_tim
 from airflow_provider.topics.rights import WORKER
 from demo.airflow import LocalAirflow
 from demo.airflow_api import AirflowApi, TaskInstance
+
+EXAMPLE_GROUP: Final = f"example-{uuid.uuid4().hex[:8]}"
+"""How the names of groups begin that DAG files name themselves."""
 
 
 class Group:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import textwrap
-import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow_group import Group
+from airflow_group import EXAMPLE_GROUP, Group
 from fleet import Fleet
 from left_open import pytest_runtest_protocol as pytest_runtest_protocol
 from proxied import Network, proxied_broker
@@ -186,7 +185,7 @@ def airflow(network: Network, example_folder: Path, tmp_path_factory: pytest.Tem
             "PYTHONPATH": os.pathsep.join(map(str, (modules, _HERE.parents[1]))),
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
             "COSPARK_EXAMPLE_CONN_ID": "broker",
-            "COSPARK_EXAMPLE_GROUP": f"example-{uuid.uuid4().hex[:8]}",
+            "COSPARK_EXAMPLE_GROUP": EXAMPLE_GROUP,
             "COSPARK_EXAMPLE_FOLDER": str(example_folder),
         },
     )

@@ -10,9 +10,10 @@ import pytest
 from group_records import record_of
 
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory
-from airflow_provider.leading.causes import Cause, cause_of
+from airflow_provider.leading.causes import Cause, cause_of, lost_since
 from airflow_provider.membership.join_reasons import DELAY_OVER, OTHERS_BEGAN
 from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
@@ -106,6 +107,23 @@ def test_a_step_is_never_said_to_be_what_began_a_chain(step: str) -> None:
 def test_a_worker_that_crashed_is_told_from_one_that_left_in_order(absence: Absence | None, end: str) -> None:
     said: dict[str, Any] = {} if absence is None else {"w2": absence}
     assert after(round_of(W1, W2), W1, **said).reason == end
+
+
+@pytest.mark.parametrize(
+    ("absence", "lost"),
+    [(Absence(left=LeaveReason.DRAINED), False), (Absence(returns_ms=0), True), (None, True)],
+)
+def test_who_went_without_a_word_is_lost(absence: Absence | None, lost: bool) -> None:
+    last = replace(round_of(W1, W2), members={W1: MemberId("w1-x"), W2: MemberId("w2-x")})
+    said = {} if absence is None else {W2: absence}
+    assert lost_since({W1: MemberId("w1-x")}, said, last) == (frozenset({W2}) if lost else frozenset())
+    assert lost_since({W1: MemberId("w1-x"), W2: MemberId("new")}, said, last) == frozenset(), "it is back"
+    assert lost_since({W1: MemberId("w1-x")}, said, None) == frozenset(), "nobody knows who was there"
+
+
+def test_a_worker_of_another_make_says_nothing_and_is_not_called_lost() -> None:
+    last = replace(round_of(W1, W2, BRIDGE), members={W1: MemberId("x"), W2: MemberId(W2), BRIDGE: MemberId("b")})
+    assert lost_since({W1: MemberId("x")}, {}, last) == frozenset()
 
 
 def test_several_ends_are_told_apart() -> None:

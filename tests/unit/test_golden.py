@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import declarative_script
 import pytest
+from airflow.triggers.base import BaseTrigger
 from member_script import SETTINGS, Script
 
 from airflow_provider.declarative_membership import events as declarative_events
@@ -31,7 +32,9 @@ from airflow_provider.records import (
     decode,
     encode,
 )
+from airflow_provider.triggers.coordinator import CoordinatorTrigger
 from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.triggers.group_event import GroupEventTrigger
 from airflow_provider.triggers.worker import WorkerTrigger
 
 Document = Mapping[str, Any]
@@ -58,7 +61,7 @@ def _record(kind: Any) -> Callable[[Document], Document]:
     return lambda written: decode(encode(kind.from_json(decode(json.dumps(written).encode())).to_json()))
 
 
-def _trigger(kind: type[GroupTrigger] | type[WorkerTrigger]) -> Callable[[Document], Document]:
+def _trigger(kind: Callable[..., BaseTrigger]) -> Callable[[Document], Document]:
     return lambda written: kind(**written).serialize()[1]
 
 
@@ -79,7 +82,9 @@ AGAIN: Final[Mapping[str, Callable[[Document], Document]]] = {
     "connect GroupRecord": _record(DeclarativeRecord),
     "membership": _membership,
     "connect membership": _connect_membership,
+    "airflow_provider.triggers.coordinator.CoordinatorTrigger": _trigger(CoordinatorTrigger),
     "airflow_provider.triggers.group.GroupTrigger": _trigger(GroupTrigger),
+    "airflow_provider.triggers.group_event.GroupEventTrigger": _trigger(GroupEventTrigger),
     "airflow_provider.triggers.worker.WorkerTrigger": _trigger(WorkerTrigger),
 }
 """Reads a document, and gives what would be written of it today."""

@@ -219,7 +219,7 @@ async def test_a_plan_is_written_before_its_planner_is_released() -> None:
         plan = worker.topics.jobs.plan_of("a")
         assert plan is not None
         assert (len(plan.configs), plan.planned_by, plan.run_key) == (2, ME, "r")
-        assert worker.told(PLANNER).result == {"tasks": 2}
+        assert worker.told(PLANNER).result == {"tasks": 2, "bounded": True}
 
 
 async def test_a_plan_with_too_many_tasks_fails_the_job_and_says_so() -> None:

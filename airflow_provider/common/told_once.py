@@ -1,0 +1,44 @@
+"""What a DAG run was started for, each event once.
+
+Earlier asset events are looked at only where one may have been stored twice: Airflow 3.3 has no answer to that as long
+as a run that was started for one of them, of whatever DAG, is queued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from airflow.sdk import Asset
+
+_LOOKED_BACK: Final = 1_000
+"""Asset events. Airflow stores one a second time only after a triggerer has died, as one of the first that follow."""
+
+
+def told_once(
+    triggering_asset_events: Mapping[Asset, Sequence[Any]], inlet_events: Mapping[Asset, Any] | None = None
+) -> list[dict[str, Any]]:
+    """The events of groups that have started this DAG run, the oldest first, each as
+    :class:`~airflow_provider.triggers.group_event.GroupEventTrigger` has told it.
+
+    :param triggering_asset_events: as in the task's context
+    :param inlet_events: the same; with it, and the assets among the task's ``inlets``, without what was stored before
+    """
+    came = sorted(chain.from_iterable(triggering_asset_events.values()), key=lambda event: event.timestamp)
+    told: dict[str, dict[str, Any]] = {}
+    for event in _told(came):
+        told.setdefault(event["id"], event)
+    if inlet_events is not None and any(event.get("perhaps_again") for event in told.values()):
+        for asset in triggering_asset_events:
+            before = inlet_events[asset].before(came[0].timestamp.isoformat()).ascending(False).limit(_LOOKED_BACK)
+            here = {event.timestamp for event in came}
+            for event in _told(event for event in before if event.timestamp not in here):
+                told.pop(event["id"], None)
+    return list(told.values())
+
+
+def _told(asset_events: Iterable[Any]) -> Iterable[dict[str, Any]]:
+    payloads = ((event.extra or {}).get("payload") for event in asset_events)
+    return (payload for payload in payloads if isinstance(payload, dict) and "id" in payload)

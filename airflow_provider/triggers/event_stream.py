@@ -1,0 +1,248 @@
+"""What one watcher of a group is told, each thing once it has happened, and the bookmark of how far it has been told.
+
+The bookmark moves when Airflow has stored what was told, and not before: who reads on from it, in this triggerer or in
+another one, misses nothing. What was stored right before a triggerer died, and not marked any more, is told twice, with
+the same id. So whatever lay there already when a stream went on is told with the remark that it may be again.
+
+Two triggerers may have the same watcher for a while, one of which was stalled and taken for dead. So before something
+is told it is looked whether the bookmark is where it was left, and a bookmark never moves back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.group_events import EventKind, GroupEvent
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.triggers.connections import Connection, connection_of, with_its_settings
+
+if TYPE_CHECKING:
+    from airflow_provider.topics.event_feed import EventFeed, Told
+    from airflow_provider.topics.group_topics import GroupTopics
+
+log = logging.getLogger(__name__)
+
+_AGAIN_S: Final = 5.0
+_MOST_OPEN: Final = 200
+"""Records that were told and are not known to be stored. Airflow gives up a trigger that has a thousand to take."""
+_IDLE_S: Final = 60.0
+_REFRESH_S: Final = 6 * 60 * 60.0
+"""A broker forgets a bookmark that has not been put for some days."""
+_PUT_WITHIN_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What a watcher wants to be told.
+
+    :param bookmark: the name of its bookmark: a consumer group
+    :param job: only what is about this job; None: whatever it is about
+    """
+
+    kafka_conn_id: str
+    group: str
+    kinds: frozenset[EventKind]
+    bookmark: str
+    job: str | None = None
+
+    def wants(self, event: GroupEvent) -> bool:
+        return event.kind in self.kinds and self.job in (None, event.job)
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What is told at once, as of one record.
+
+    :param offset: where the record lies
+    :param perhaps_again: it had happened before this stream went on from a bookmark, and may have been told then
+    """
+
+    offset: int
+    events: tuple[GroupEvent, ...]
+    perhaps_again: bool
+
+
+class EventStream:
+    """One watcher's, in one triggerer. To be closed."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._queue: asyncio.Queue[Telling | Exception] = asyncio.Queue()
+        self._open: deque[int] = deque()
+        self._room = asyncio.Event()
+        self._next: int | None = None
+        self._new_from = 0
+        self._renewals = 0
+        self._marked = -1
+        self._marked_at = 0.0
+        self._topics: GroupTopics | None = None
+        self._reachable = asyncio.Event()
+        self._reading: asyncio.Task[None] | None = None
+        self._problem = ""
+
+    async def told(self) -> AsyncIterator[Telling]:
+        """What has happened since the bookmark, and goes on happening; without what is not wanted.
+
+        :raises SettingsError: if the connection can't be used
+        """
+        self._reading = asyncio.ensure_future(self._read())
+        while True:
+            told = await self._queue.get()
+            if isinstance(told, Exception):
+                raise told
+            yield told
+
+    async def stored(self, offset: int) -> None:
+        """Airflow has stored what was told up to and with this offset.
+
+        :raises TopicError: if the bookmark can't be put, for a long time
+        """
+        until = asyncio.get_running_loop().time() + _PUT_WITHIN_S
+        while True:
+            try:
+                await asyncio.wait_for(self._reachable.wait(), max(0.0, until - asyncio.get_running_loop().time()))
+                await self._mark(offset + 1)
+                break
+            except (TopicError, asyncio.TimeoutError) as problem:
+                if asyncio.get_running_loop().time() >= until:
+                    raise TopicError(f"{self}: its bookmark can't be put, and events may come twice") from problem
+                await asyncio.sleep(_AGAIN_S)
+        while self._open and self._open[0] <= offset:
+            self._open.popleft()
+        self._room.set()
+
+    async def aclose(self) -> None:
+        """Returns when nothing is read any more."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+
+    def __str__(self) -> str:
+        return f"The watcher {self._watched.bookmark} of group {self._watched.group}"
+
+    async def _read(self) -> None:
+        try:
+            async with connection_of(self._watched.kafka_conn_id) as connection:
+                # Not at the top, because a DAG file imports this; in a thread, because Kafka's clients take their time.
+                await asyncio.to_thread(importlib.import_module, "airflow_provider.group.shared")
+                await self._read_on(connection)
+        except Exception as fault:  # noqa: BLE001  it is raised where the events are waited for
+            self._queue.put_nowait(fault)
+
+    async def _read_on(self, connection: Connection) -> None:
+        """Whatever is wrong with Kafka: a watcher is for ever."""
+        while True:
+            try:
+                await with_its_settings(connection, self.follow)
+            except TopicError as problem:
+                if str(problem) != self._problem:
+                    self._problem = str(problem)
+                    log.warning("%s goes on when it can: %s", self, problem)
+            await asyncio.sleep(_AGAIN_S)
+
+    async def begun(self) -> None:
+        """Returns when it is kept in Kafka from where on this is told, and Kafka can be reached."""
+        await self._reachable.wait()
+
+    async def follow(self, settings: KafkaSettings) -> None:
+        """Have what happens told, for ever.
+
+        :raises TopicError: if it can't be read, or the bookmark
+        """
+        from airflow_provider.group.shared import watched_topics
+        from airflow_provider.topics.rights import TOLD_OF_EVENTS
+
+        if self._next is None:
+            self._next = await self._begins_at(settings)
+        async with watched_topics(settings, self._watched.group, TOLD_OF_EVENTS) as topics:
+            feed = topics.follow_events()
+            changed = asyncio.Event()
+            stop = feed.changes.listen(changed.set)
+            self._topics = topics
+            if self._marked < 0:
+                await topics.bookmarks.put(self._watched.bookmark, topics.names.events, self._next)
+                self._marked = self._next
+            self._reachable.set()
+            try:
+                while True:
+                    changed.clear()
+                    await self._look(topics, feed)
+                    try:
+                        await asyncio.wait_for(changed.wait(), _IDLE_S)
+                    except asyncio.TimeoutError:
+                        await self._mark_idle()
+            finally:
+                stop()
+                self._reachable.clear()
+                self._topics = None
+
+    async def _begins_at(self, settings: KafkaSettings) -> int:
+        """Where it was left. A new watcher begins with what happens from now on: all, where there is no group yet."""
+        from airflow_provider.topics.followed import FollowedTopics
+
+        topics = FollowedTopics(settings, self._watched.group)
+        try:
+            end = await topics.end_of_events()
+            left = await topics.bookmarks.read(self._watched.bookmark, topics.names.events)
+        finally:
+            await topics.aclose()
+        # A bookmark behind the end is of a topic that has been deleted and made anew since.
+        begins = end if left is None else left if left <= end else 0
+        self._marked = begins if begins == left else -1
+        self._new_from = end if begins == left else 0
+        log.info("%s begins at offset %d of %d%s", self, begins, end, "" if left is not None else ", it is new")
+        return begins
+
+    async def _look(self, topics: GroupTopics, feed: EventFeed) -> None:
+        """:raises TopicError: if the topic can't be read, or the bookmark"""
+        if feed.problem is not None:
+            raise feed.problem
+        if not feed.whole:
+            return
+        assert self._next is not None
+        if feed.renewals != self._renewals:
+            await topics.bookmarks.put(self._watched.bookmark, topics.names.events, 0)
+            self._renewals, self._next, self._new_from = feed.renewals, 0, 0
+        found, end = feed.since(self._next)
+        wanted = [(told, mine) for told in found if (mine := tuple(filter(self._watched.wants, told.events)))]
+        if wanted:
+            left = await topics.bookmarks.read(self._watched.bookmark, topics.names.events)
+            await self._tell(wanted, -1 if left is None else left)
+        self._next = max(self._next, end)
+        self._problem = ""
+
+    async def _tell(self, wanted: list[tuple[Told, tuple[GroupEvent, ...]]], left: int) -> None:
+        """:param left: before which another triggerer has told everything"""
+        for told, mine in wanted:
+            if told.offset < left:
+                continue
+            while len(self._open) >= _MOST_OPEN:
+                self._room.clear()
+                await self._room.wait()
+            self._open.append(told.offset)
+            self._queue.put_nowait(Telling(told.offset, mine, perhaps_again=told.offset < self._new_from))
+            self._next = told.offset + 1
+
+    async def _mark_idle(self) -> None:
+        """Nothing of what has passed was wanted; or nothing has passed, for long."""
+        now, offset = asyncio.get_running_loop().time(), self._next
+        if self._open or offset is None or (offset == self._marked and now - self._marked_at < _REFRESH_S):
+            return
+        await self._mark(offset)
+
+    async def _mark(self, offset: int) -> None:
+        """:raises TopicError: if it can't be put"""
+        if self._topics is None:
+            raise TopicError(f"{self} has no connection")
+        bookmarks, topic = self._topics.bookmarks, self._topics.names.events
+        left = await bookmarks.read(self._watched.bookmark, topic)
+        if left is None or left <= offset:
+            await bookmarks.put(self._watched.bookmark, topic, offset)
+        self._marked, self._marked_at = offset, asyncio.get_running_loop().time()

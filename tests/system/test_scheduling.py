@@ -1,0 +1,158 @@
+"""DAGs of a real Airflow that are started by what happens to groups."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from airflow_group import EXAMPLE_GROUP, Group
+from fleet import Fleet
+
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.group.shared import shared_topics
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import TaskFailure, TaskKind, TaskState, TaskStatus, TopicNames
+from airflow_provider.topics.bookmarks import Bookmarks
+from airflow_provider.topics.rights import WORKER
+from demo.airflow import LocalAirflow
+from demo.airflow_api import AirflowApi
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def asset_events(airflow: LocalAirflow, asset: str) -> list[dict[str, Any]]:
+    """What the watchers of the asset have told Airflow, the oldest first. From its database: its API does not answer
+    while a run that was started for one of them is queued.
+    """
+    query = "SELECT e.extra FROM asset_event e JOIN asset a ON a.id = e.asset_id WHERE a.name = ? ORDER BY e.id"
+    with closing(sqlite3.connect(f"file:{airflow.home / 'airflow.db'}?mode=ro", uri=True, timeout=30)) as database:
+        return [json.loads(extra)["payload"] for (extra,) in database.execute(query, (asset,))]
+
+
+def told(api: AirflowApi, dag_id: str, task_id: str) -> list[Any]:
+    """What the runs of the DAG have returned, all that have succeeded."""
+    runs = api.request("GET", f"/dags/{quote(dag_id)}/dagRuns", params={"limit": 100})["dag_runs"]
+    done = [run["dag_run_id"] for run in runs if run["state"] == "success"]
+    return [event for run in done for event in api.xcom(api.task_instance(dag_id, run, task_id)) or ()]
+
+
+def bookmark(settings: KafkaSettings, group: str, watcher: str) -> int | None:
+    """Where the watcher reads on."""
+    name, topic = f"{group}.watcher.{watcher}", TopicNames.of(group).events
+    return asyncio.run(Bookmarks(settings.librdkafka()).read(name, topic))
+
+
+@pytest.mark.side_by_side
+def test_a_job_that_ends_and_a_worker_that_is_lost_start_the_example_dags(
+    airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
+) -> None:
+    api, group.name = airflow.api, f"{EXAMPLE_GROUP}.on_events"
+    for dag_id in ("example_on_trouble", "example_after_job"):
+        api.wait_for_dag(dag_id)
+        api.unpause(dag_id)
+    workers = outside(group, "--session-timeout-ms", "6000", "--max-delay-ms", "0")
+    for name in ("stays", "goes"):
+        workers.start(name)
+    group.wait_for_members("goes", "stays")
+    for watcher in ("troubles", "counted"):
+        api.wait_until(
+            lambda: bookmark(workers.settings, group.name, watcher),  # noqa: B023
+            timeout_s=60,
+            what=lambda: f"the watcher {watcher} has not begun",  # noqa: B023
+        )
+    group.submit("count", tasks=3, entry_point="jobs:Nap", kind=TaskKind.BATCH, seconds=0.2)
+    workers.kill("goes")
+    api.wait_until(
+        lambda: told(api, "example_after_job", "use_it") or None, timeout_s=90, what=lambda: "no run has ended"
+    )
+    (lost,) = api.wait_until(
+        lambda: told(api, "example_on_trouble", "tell") or None, timeout_s=90, what=lambda: "no run has ended"
+    )
+    assert (lost["event"], lost["group"], lost["worker"]) == ("worker_lost", group.name, "goes")
+    assert lost["members"] == ["stays"]
+    (finished,) = asset_events(airflow, "counted")
+    assert (finished["event"], finished["job"], finished["tasks"]) == ("job_finished", "count", 3)
+
+
+@contextmanager
+def failing(broker: LocalBroker, group: str, told: list[str]) -> Iterator[None]:
+    """Tasks fail, one after the other, as their worker would say it; ``told`` gets them."""
+    settings = KafkaSettings.from_extra({"bootstrap.servers": broker.bootstrap_servers}, conn_id="test")
+    ended = threading.Event()
+
+    async def fail_again_and_again() -> None:
+        async with shared_topics(settings, group, WORKER) as topics:
+            while not ended.is_set():
+                now_ms = int(time.time() * 1000)
+                status = TaskStatus(
+                    task=TaskId("job", len(told)),
+                    state=TaskState.FAILED,
+                    epoch=Epoch(1),
+                    worker=WorkerId("w1"),
+                    finished_at_ms=now_ms,
+                    error=TaskFailure.of("it is full"),
+                )
+                await topics.publish_task(status)
+                told.append(f"{group} {status.task}")
+                await asyncio.sleep(0.5)
+
+    thread = threading.Thread(target=lambda: asyncio.run(fail_again_and_again()))
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_no_event_is_lost_or_doubled_when_one_of_two_triggerers_dies(
+    airflow: LocalAirflow, broker: LocalBroker
+) -> None:
+    """Tasks fail all the time. One watcher, or both, go over to the other triggerer."""
+    api = airflow.api
+    api.wait_for_dag("watched")
+    api.unpause("watched")
+    groups = [f"{EXAMPLE_GROUP}.watched_{number}" for number in (1, 2)]
+    failed: dict[str, list[str]] = {group: [] for group in groups}
+    (first,) = (name for name in airflow.processes if name.startswith("triggerer"))
+
+    def events() -> list[str]:
+        return [f"{event['group']} {event['job']}:{event['task']}" for event in asset_events(airflow, "watched")]
+
+    with failing(broker, groups[0], failed[groups[0]]), failing(broker, groups[1], failed[groups[1]]):
+        for group in groups:
+            api.wait_until(
+                lambda: [event for event in events() if event.startswith(group)] or None,  # noqa: B023
+                timeout_s=60,
+                what=lambda: f"nothing was told of {group}",  # noqa: B023
+            )
+        airflow.start_triggerer()
+        airflow.kill_triggerer(first)
+        known = len(events())
+        api.wait_until(lambda: len(events()) > known + 4 or None, timeout_s=60, what=lambda: "nobody took over")
+    everything = Counter(event for group in groups for event in failed[group])
+    first_told = {group: min(i for i, each in enumerate(failed[group]) if each in set(events())) for group in groups}
+    expected = {event for group in groups for event in failed[group][first_told[group] :]}
+
+    def runs() -> list[str]:
+        return [f"{event['group']} {event['job']}:{event['task']}" for event in told(api, "watched", "told")]
+
+    api.wait_until(
+        lambda: set(runs()) >= expected or None,
+        timeout_s=60,
+        what=lambda: f"lost: {sorted(expected - set(runs()))}, told: {Counter(events())}",
+    )
+    assert set(everything.values()) == {1}
+    assert Counter(runs()) == Counter(expected), "each once"
+    again = {event: times for event, times in Counter(events()).items() if times > 1}
+    assert set(again.values()) <= {2}, "at most what was stored in the second before it died"
