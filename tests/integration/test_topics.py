@@ -23,6 +23,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import Epoch, GenerationId, MemberId, TaskId
 from airflow_provider.records import (
+    ActionEvent,
     ControlAction,
     ControlRecord,
     RebalanceEvent,
@@ -91,10 +92,11 @@ async def test_what_one_writes_another_reads(settings: KafkaSettings, group_id: 
     assert dict(seen.status.workers) == {W1: worker}
     assert dict(seen.status.tasks) == {TASK: task_status(3)}
     timeline = read_timeline(settings, group_id)
-    assert [type(event) for event in timeline.events] == [TaskEvent, RebalanceEvent]
-    assert isinstance(timeline.events[0], TaskEvent)
-    assert timeline.events[0].status == task_status(3)
-    assert timeline.events[1] == RebalanceEvent.of(_group(3))
+    submitted, asked, step, rebalanced = timeline.events
+    assert [event.action for event in (submitted, asked) if isinstance(event, ActionEvent)] == ["submit", "drain"]
+    assert isinstance(step, TaskEvent)
+    assert step.status == task_status(3)
+    assert rebalanced == RebalanceEvent.of(_group(3))
 
 
 async def test_the_topics_are_compacted_or_kept_by_time_and_have_one_partition(

@@ -14,7 +14,7 @@ from topic_bench import JOB, PLAN, SOON_S, TASK, W1, soon, task_status
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.topic_view import About
-from airflow_provider.records import ControlAction, ControlRecord
+from airflow_provider.records import ActionEvent, ControlAction, ControlRecord
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.one_shot import (
@@ -88,7 +88,8 @@ async def test_from_code_without_a_loop_and_from_code_within_one(settings: Kafka
     assert remove_job(settings, group_id, "flights")
     assert dict(read_group(settings, group_id).jobs.jobs) == {}
     assert group_id in list_groups(settings)
-    assert read_timeline(settings, group_id).events == ()
+    done = [event.action for event in read_timeline(settings, group_id).events if isinstance(event, ActionEvent)]
+    assert done == ["submit", "stop", "remove"]
 
 
 FORK = """
