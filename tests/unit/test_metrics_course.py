@@ -100,6 +100,11 @@ def test_a_task_that_moves_stands_still_from_its_stop_to_its_next_start() -> Non
     assert follow(*course, held=(W2,)) == [{}, still], "who has it now tells it"
 
 
+def test_what_is_said_again_of_a_task_that_was_stopped_is_no_start() -> None:
+    stopped = said(state=TaskState.STOPPED, finished_at_ms=400, **START)
+    assert follow(tasks(stopped), tasks(replace(stopped, epoch=Epoch(2)))) == [{}]
+
+
 def test_what_waited_and_was_never_begun_was_not_stopped() -> None:
     assert follow(tasks(), tasks(said(state=TaskState.STOPPED))) == [{}]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from airflow_provider.common import airflow_stats
 from airflow_provider.common.airflow_stats import Destination, Names, Sender, names_wanted, of_process, of_task
 from airflow_provider.common.metering import Meter, witness_of
 from airflow_provider.common.outlet import Outlet
+from airflow_provider.ledger.topic_view import About
 from airflow_provider.metrics import declared
 from airflow_provider.metrics.declared import Metric
 from airflow_provider.metrics.sample import Sample
@@ -255,8 +256,13 @@ async def test_a_job_that_is_removed_is_set_to_zero() -> None:
     assert waits[-1] == 0 < waits[0]
 
 
-async def test_what_happened_last_is_sent_before_the_worker_is_let_go() -> None:
+async def test_what_happened_last_is_sent_before_the_worker_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     topics, heard = await grouped(), Heard(interval_s=60)
+
+    def not_yet(listener: Callable[[], None], about: About = About.EVERYTHING) -> Callable[[], None]:
+        return lambda: None
+
+    monkeypatch.setattr(topics, "subscribe", not_yet)  # it has been read, and nobody was told so far
     async with heard.meter(W1).watching(topics):
         await topics.publish_group(group_record(6))
     assert heard.of(declared.REBALANCES) == [1]
