@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from airflow_provider.assignors.model import Move, MoveReason
-from airflow_provider.client_assignors.client_assignor import Assignment, Group, GroupMember, Reason
+from airflow_provider.assignors.model import LeaveReason, Move, MoveReason
+from airflow_provider.client_assignors.client_assignor import Assignment, Group, GroupMember, Reason, WorkerFacts
+from airflow_provider.client_assignors.facts import COMPATIBLE, encode_facts
 from airflow_provider.declarative.model import GroupEpoch, MemberTarget
 from airflow_provider.declarative_membership.record import DeclarativeRecord, record_of
 from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId, Tasks, WorkerId
@@ -152,6 +154,27 @@ def test_of_many_that_come_it_names_some() -> None:
         asks_at_ms=0,
     )
     assert made.reason == "with w0, w1, w2, w3, w4 and 3 more"
+
+
+@pytest.mark.parametrize(
+    ("leaving", "lost"), [(None, {W2}), (LeaveReason.DRAINED, set())], ids=["without a word", "in order"]
+)
+def test_who_has_gone_without_a_word_is_lost(leaving: LeaveReason | None, lost: set[WorkerId]) -> None:
+    last = record(Group(computing=M1, members={M1: member(W1, "a0"), M2: member(W2, "a1")}, now_ms=1), w1="a0", w2="a1")
+    said = encode_facts(WorkerFacts(leaving=leaving), COMPATIBLE)
+    gone = replace(member(W2, "a1"), version=COMPATIBLE, metadata=said)
+    members = {M1: member(W1, "a0")}
+    for before, expected in ((last, lost), (None, set())):
+        made = record_of(
+            Group(computing=M1, members=members, departed={M2: gone}, configured=tasks("a0 a1"), now_ms=2),
+            Assignment(members={M1: MemberTarget(tasks=tasks("a0 a1"))}),
+            epoch=GroupEpoch(8),
+            config_offset=ConfigOffset(3),
+            asks_at_ms=0,
+            before=before,
+        )
+        assert made.lost == expected
+        assert group_record_from_json(json.loads(json.dumps(made.to_json()))) == made
 
 
 def test_it_is_read_again_from_both_topics() -> None:

@@ -37,10 +37,12 @@ def test_code_runs(page: Path) -> None:
 
 
 def _dag_blocks() -> list[Any]:
-    page = ROOT / "docs" / "dags.md"
-    text = page.read_text()
-    found = re.finditer(r"```python\n(.*?)```", text, re.DOTALL)
-    return [pytest.param(block[1], id=f"line {text.count(chr(10), 0, block.start()) + 1}") for block in found]
+    return [
+        pytest.param(block[1], id=f"{page} {text.count(chr(10), 0, block.start()) + 1}")
+        for page in ("dags", "scheduling")
+        for text in [(ROOT / "docs" / f"{page}.md").read_text()]
+        for block in re.finditer(r"```python\n(.*?)```", text, re.DOTALL)
+    ]
 
 
 @pytest.mark.parametrize("block", _dag_blocks())
@@ -50,7 +52,7 @@ def test_a_block_about_dags_can_be_copied_and_makes_its_dag(block: str) -> None:
     dags = [statement for statement in tree.body if isinstance(statement, ast.With)]
     for dag in dags:
         dag.items[0].optional_vars = ast.Name(id="dag", ctx=ast.Store())
-    exec(compile(ast.fix_missing_locations(tree), "docs/dags.md", "exec", dont_inherit=True), names)
+    exec(compile(ast.fix_missing_locations(tree), "docs", "exec", dont_inherit=True), names)
     assert "DAG(" not in block or dags
     for _ in dags:
         made: Any = names["dag"]

@@ -177,14 +177,8 @@ def test_a_round_that_an_older_release_wrote_tells_of_no_lost_worker() -> None:
 @pytest.mark.parametrize("cut", range(1, 7))
 def test_who_begins_in_the_middle_of_the_topic_tells_the_same_of_what_follows(cut: int) -> None:
     """From the beginning the offsets and ids are the same each time, wherever somebody was left."""
-    events: list[Event] = [
-        planned(2),
-        task(0, RUNNING),
-        rebalance(1, W1),
-        task(0, FINISHED),
-        rebalance(2, W1),
-        task(1, FINISHED),
-    ]
+    steps: list[Event] = [task(0, RUNNING), rebalance(1, W1), task(0, FINISHED), rebalance(2, W1), task(1, FINISHED)]
+    events = [planned(2), *steps]
     one, other = EventFold(), EventFold()
     first = [one.take(event) for event in events]
     second = [other.take(event) for event in events]

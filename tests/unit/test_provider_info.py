@@ -75,7 +75,7 @@ def test_it_is_found_under_the_distributions_name() -> None:
             },
         ),
         ("sensors", BaseSensorOperator, {"AssignmentEpochSensor", "JobSensor"}),
-        ("triggers", BaseTrigger, {"WorkerTrigger", "GroupTrigger", "CoordinatorTrigger"}),
+        ("triggers", BaseTrigger, {"WorkerTrigger", "GroupTrigger", "GroupEventTrigger", "CoordinatorTrigger"}),
         ("hooks", SparkGroupHook, {"SparkGroupHook"}),
     ],
 )
