@@ -47,7 +47,7 @@ class Crossing:
         """What a bridge says that ends late is not heard: the next one may be there by then."""
         self._closed = True
         for group in self._opened:
-            self._bridges.close(group)
+            self._bridges.close(group, self._say)
 
     def _say(self, word: BridgeWord) -> None:
         if not self._closed:

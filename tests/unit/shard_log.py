@@ -101,7 +101,7 @@ class Bridges:
     def tell(self, group: str, asked: BridgeAsks, answer: ToBridge) -> None:
         self.told.append(answer)
 
-    def close(self, group: str) -> None:
+    def close(self, group: str, put: PutWord) -> None:
         self.closed.append(group)
 
 
