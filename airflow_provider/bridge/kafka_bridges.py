@@ -70,9 +70,9 @@ class KafkaBridges:
     def tell(self, group: str, asked: BridgeAsks, answer: ToBridge) -> None:
         self._loop.call(lambda: self._tell(group, asked, answer))
 
-    def close(self, group: str) -> None:
+    def close(self, group: str, put: PutWord) -> None:
         try:
-            self._loop.finish(lambda: self._close(group), _CLOSE_S)
+            self._loop.finish(lambda: self._close(group, put), _CLOSE_S)
         except TimeoutError:
             log.warning("group %s: its bridge has not ended yet", group)
 
@@ -86,14 +86,22 @@ class KafkaBridges:
     # ---- its loop
 
     def _open(self, group: str, claims: Tasks, put: PutWord) -> None:
-        if group not in self._groups:
-            opened = self._groups[group] = _Open(put)
-            opened.task = asyncio.ensure_future(self._hold(group, claims, opened))
+        before = self._groups.get(group)
+        if before is not None and before.put == put:
+            return
+        opened = self._groups[group] = _Open(put)
+        opened.task = asyncio.ensure_future(self._take_over(group, claims, opened, before))
 
     def _tell(self, group: str, asked: BridgeAsks, answer: ToBridge) -> None:
         opened = self._groups.get(group)
         if opened is not None and opened.bridge is not None:
             opened.bridge.hear(asked, answer)
+
+    async def _take_over(self, group: str, claims: Tasks, opened: _Open, before: _Open | None) -> None:
+        """Whoever drove it here has a thread that is slow to end."""
+        if before is not None:
+            await self._end(before)
+        await self._hold(group, claims, opened)
 
     async def _hold(self, group: str, claims: Tasks, opened: _Open) -> None:
         why = ""
@@ -134,13 +142,19 @@ class KafkaBridges:
             log.info("group %s has a bridge to the classic protocol again, after %.1f s", group, trouble.over())
         put(word)
 
-    async def _close(self, group: str) -> None:
-        opened = self._groups.pop(group, None)
-        if opened is not None and opened.task is not None:
+    async def _close(self, group: str, put: PutWord) -> None:
+        opened = self._groups.get(group)
+        if opened is not None and opened.put == put:
+            del self._groups[group]
+            await self._end(opened)
+
+    async def _close_all(self) -> None:
+        opened, self._groups = self._groups.values(), {}
+        await asyncio.gather(*map(self._end, opened), *self._ending, return_exceptions=True)
+
+    async def _end(self, opened: _Open) -> None:
+        if opened.task is not None:
             self._ending.add(opened.task)
             opened.task.add_done_callback(self._ending.discard)
             opened.task.cancel()
             await asyncio.gather(opened.task, return_exceptions=True)
-
-    async def _close_all(self) -> None:
-        await asyncio.gather(*map(self._close, tuple(self._groups)), *self._ending, return_exceptions=True)

@@ -31,6 +31,7 @@ class Crossing:
         self._leases: dict[str, int] = {}
         self._opened: set[str] = set()
         self._told: dict[str, tuple[BridgeAsks, ToBridge]] = {}
+        self._closed = False
 
     def begin(self, groups: Iterable[str]) -> None:
         """:param groups: those that have members"""
@@ -40,11 +41,17 @@ class Crossing:
     def open(self, group: str) -> None:
         self._opened.add(group)
         self._told.pop(group, None)
-        self._bridges.open(group, self._machine.claims(group), self._put)
+        self._bridges.open(group, self._machine.claims(group), self._say)
 
     def close(self) -> None:
+        """What a bridge says that ends late is not heard: the next one may be there by then."""
+        self._closed = True
         for group in self._opened:
-            self._bridges.close(group)
+            self._bridges.close(group, self._say)
+
+    def _say(self, word: BridgeWord) -> None:
+        if not self._closed:
+            self._put(word)
 
     def is_open(self, body: RequestBody, now_ms: int) -> bool:
         """Whether a request can be handled now. Who leaves needs no lease, nor does who computes."""

@@ -80,6 +80,11 @@ class Inbox:
             self._words.append(word)
             self._changed.notify()
 
+    def forget_words(self) -> None:
+        """The bridges are other ones from now on."""
+        with self._changed:
+            self._words.clear()
+
     def put_back(self, taken: Taken) -> None:
         """What was not done is to be done again, before all that follows."""
         with self._changed:

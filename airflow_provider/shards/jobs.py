@@ -15,6 +15,7 @@ from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.kafka.own_loop import OwnLoop
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.progress import configured
+from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import Tasks
 from airflow_provider.shards.classic import Seen, look_at
 from airflow_provider.shards.resting import Resting
@@ -66,7 +67,13 @@ class JobsFollower:
 
     def _look(self, group: str, put: Callable[[Seen], None]) -> None:
         async def look() -> None:
-            put(await look_at(self._settings, group))
+            try:
+                seen = await look_at(self._settings, group)
+            except Exception as fault:
+                message = f"whether {group!r} has workers in the classic protocol is not known: {fault!r}"
+                log.exception("%s", message)
+                seen = Seen(group, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, message)
+            put(seen)
 
         task = asyncio.ensure_future(look())
         self._looking.add(task)

@@ -50,10 +50,11 @@ class KafkaShardLog:
 
     def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
         self._producer.begin()
-        end = yield from read_records(self._config, self._shard, given_up=self._given_up.is_set)
-        recorded_to = end or read_handled(self._config, self._shard).recorded_to
-        self.forgotten = recorded_to > end or (self._renewed and not end)
-        self._producer.go_on(end, recorded_to)
+        ended = yield from read_records(self._config, self._shard, given_up=self._given_up.is_set)
+        # Who began to write behind records that were gone has aborted that: the topic does not end at 0, and is empty.
+        recorded_to = ended.at if ended.found else read_handled(self._config, self._shard).recorded_to
+        self.forgotten = not ended.found and (recorded_to > 0 or self._renewed)
+        self._producer.go_on(ended.at, recorded_to)
 
     def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
         try:

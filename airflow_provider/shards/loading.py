@@ -23,8 +23,18 @@ _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 
 Stored = tuple["bytes | None", "bytes | None", int]
 """Key, value and offset of a record."""
-Records = Generator[Stored, None, int]
-"""Returns where they end."""
+
+
+class Ended(NamedTuple):
+    """:param at: where the records of a shard end: behind all that was ever written, also what was aborted
+    :param found: how many were read
+    """
+
+    at: int
+    found: int
+
+
+Records = Generator[Stored, None, Ended]
 
 
 class Handled(NamedTuple):
@@ -113,16 +123,17 @@ def _consumer(config: Mapping[str, Any], group_id: str) -> Consumer:
 
 
 def _up_to_the_end(consumer: Consumer, shard: int, end: int, given_up: Callable[[], bool]) -> Records:
-    heard_at = time.monotonic()
+    heard_at, found = time.monotonic(), 0
     while True:
         messages = consumer.consume(_BATCH, _POLL_S)
         for message in messages:
             error = message.error()
             if error is None:
+                found += 1
                 yield message.key(), message.value(), _offset(message)
             elif error.code() == _END:
                 if _offset(message) >= end:
-                    return _offset(message)
+                    return Ended(_offset(message), found)
             elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED and not error.retriable():
                 raise KafkaException(error)
         if messages:

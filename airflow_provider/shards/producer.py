@@ -136,7 +136,7 @@ class ShardProducer:
             has one is not known
         """
         self._producer.begin_transaction()
-        self._oversized, self._overwrites = None, False
+        self._oversized = None
         try:
             if next_offset is not None:
                 offsets = [TopicPartition(REQUESTS_TOPIC, self._shard, next_offset, metadata=str(self._recorded_to))]
@@ -178,12 +178,17 @@ class ShardProducer:
 
         :raises ShardError: it does; nothing of it has an effect
         """
-        self._persist(lambda: self._producer.flush(_CALL_S))
+        self._persist(self._flush)
         if self._overwrites:
             self._abort()
             raise ShardError(
                 f"the records of shard {self._shard} are gone: the topic {RECORDS_TOPIC!r} was deleted and made anew"
             )
+
+    def _flush(self) -> None:
+        """:raises KafkaException: where they went is not known of all yet: a commit would wait for the others unseen"""
+        if self._producer.flush(_CALL_S):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a record is not stored yet", retriable=True))  # noqa: SLF001
 
     def _produce(self, write: Write) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:

@@ -139,7 +139,6 @@ class ShardServer:
         topics = ShardTopics(self._config, self._outage)
         self._layout = asyncio.run(topics.prepare_shards(timeout_s=_PREPARE_S, make=self._make))
         self.problem = None
-        self._watch.begin()
 
     def _serve(self) -> None:
         """Until this is closed.
@@ -150,6 +149,7 @@ class ShardServer:
         when_connected, self._when_connected = self._when_connected, None
         if when_connected is not None:
             when_connected(admin)
+        self._watch.begin(admin)
         consumer, steady_at = make_client(Consumer, self._consumer_config()), time.monotonic() + _STEADY_S
         try:
             consumer.subscribe([REQUESTS_TOPIC], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)

@@ -137,6 +137,7 @@ class Shard:
         if self.inbox.ended:
             shard_log.give_up()
         machine = self._make()
+        self.inbox.forget_words()
         crossing = None if self._bridges is None else Crossing(machine, self._bridges, self.inbox.put_word)
         try:
             began_ms = self._now_ms()

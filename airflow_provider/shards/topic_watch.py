@@ -42,9 +42,19 @@ class TopicWatch:
         renewed_at = self._renewed_at.get(topic)
         return renewed_at is not None and time.monotonic() - renewed_at < _LATELY_S
 
-    def begin(self) -> None:
-        """The topics are there: what was found before says nothing."""
-        self._asked, self._missed, self._ask_at = {}, frozenset(), 0.0
+    def begin(self, admin: AdminClient) -> None:
+        """The topics are there. Which of them are others than before must be known before anything is loaded from them:
+        they may have been made anew while nobody looked. Blocks.
+
+        :raises ShardError: no broker tells
+        """
+        self._asked, self._missed = {}, frozenset()
+        for topic, answer in self._ask(admin).items():
+            try:
+                self._is_other(topic, answer.result())
+            except KafkaException as failed:
+                raise ShardError(f"which topic {topic!r} is there is not known: {failed.args[0].str()}") from failed
+        self._ask_at = time.monotonic() + _LOOK_S
 
     def look(self, admin: AdminClient) -> None:
         """:raises ShardError: a topic is gone, or is another one than before"""
@@ -53,21 +63,22 @@ class TopicWatch:
                 asked, self._asked = self._asked, {}
                 self._compare(asked)
         elif time.monotonic() >= self._ask_at:
-            self._asked = admin.describe_topics(TopicCollection([*NEEDS]), request_timeout=_ANSWER_S)
+            self._asked = self._ask(admin)
+
+    def _ask(self, admin: AdminClient) -> Mapping[str, Future[TopicDescription]]:
+        return admin.describe_topics(TopicCollection([*NEEDS]), request_timeout=_ANSWER_S)
 
     def _compare(self, answers: Mapping[str, Future[TopicDescription]]) -> None:
         missing, now = set(), time.monotonic()
         for topic, answer in answers.items():
             try:
-                found = str(answer.result().topic_id)
+                found = answer.result()
             except KafkaException as failed:
                 if failed.args[0].code() in UNKNOWN_TOPIC:
                     missing.add(topic)
                 continue
             self._outage.is_back()
-            if self._ids.setdefault(topic, found) != found:
-                self._ids[topic] = found
-                self._renewed_at[topic] = now
+            if self._is_other(topic, found):
                 raise ShardError(f"the topic {topic!r} was deleted and made anew")
         self._ask_at = now + (_AGAIN_S if missing else _LOOK_S)
         gone = sorted(missing & self._missed)
@@ -77,6 +88,15 @@ class TopicWatch:
                 self._ids.pop(topic, None)
             self._renewed_at.update(dict.fromkeys(gone, now))
             raise ShardError(f"{_named(gone)} gone: deleted, or lost by the brokers")
+
+    def _is_other(self, topic: str, found: TopicDescription) -> bool:
+        """Than it was when it was last seen."""
+        topic_id = str(found.topic_id)
+        if self._ids.setdefault(topic, topic_id) == topic_id:
+            return False
+        self._ids[topic] = topic_id
+        self._renewed_at[topic] = time.monotonic()
+        return True
 
 
 def _named(topics: list[str]) -> str:

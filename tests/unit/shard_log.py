@@ -79,9 +79,13 @@ class MemoryLog:
 
 
 class Bridges:
-    """Notes what the shard wants of them."""
+    """Notes what the shard wants of them.
+
+    :ivar put: takes what the one says that was opened last
+    """
 
     def __init__(self) -> None:
+        self.put: PutWord
         self.opened: list[tuple[str, Tasks]] = []
         self.closed: list[str] = []
         self.told: list[ToBridge] = []
@@ -89,6 +93,7 @@ class Bridges:
 
     def open(self, group: str, claims: Tasks, put: PutWord) -> None:
         self.opened.append((group, claims))
+        self.put = put
 
     def asks(self, group: str) -> BridgeAsks:
         return self.asked
@@ -96,7 +101,7 @@ class Bridges:
     def tell(self, group: str, asked: BridgeAsks, answer: ToBridge) -> None:
         self.told.append(answer)
 
-    def close(self, group: str) -> None:
+    def close(self, group: str, put: PutWord) -> None:
         self.closed.append(group)
 
 

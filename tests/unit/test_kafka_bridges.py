@@ -58,15 +58,34 @@ def test_bridges_that_nobody_has_closed_end_with_the_process(cluster: Cluster) -
             bridges.open(group, NO_TASKS, words.append)
             assert cluster.opened.acquire(timeout=IN_TIME_S)
         assert cluster.open == 2
-        bridges.close("etl")
+        bridges.close("etl", words.append)
         assert cluster.open == 1
         assert bridging_threads()
     assert cluster.open == 0
     assert bridging_threads() == []
     assert words == [], "they stay members: whoever coordinates their groups next takes them over"
     bridges.open("late", NO_TASKS, words.append)
-    bridges.close("late")
+    bridges.close("late", words.append)
     assert bridging_threads() == []
+
+
+def test_who_serves_a_shard_again_is_not_in_the_way_of_who_is_slow_to_end(cluster: Cluster) -> None:
+    """Two threads have one shard then, and the group one bridge."""
+    before: list[BridgeWord] = []
+    now: list[BridgeWord] = []
+    with bridges_of(KAFKA, CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL)) as bridges:
+        assert bridges is not None
+        bridges.open("etl", NO_TASKS, before.append)
+        assert cluster.opened.acquire(timeout=IN_TIME_S)
+        bridges.open("etl", NO_TASKS, now.append)
+        assert cluster.opened.acquire(timeout=IN_TIME_S), "by who serves it now"
+        assert cluster.open == 1
+        bridges.close("etl", before.append)
+        assert cluster.open == 1
+        bridges.open("etl", NO_TASKS, now.append)
+        bridges.close("etl", now.append)
+        assert cluster.open == 0
+        assert not cluster.opened.acquire(blocking=False)
 
 
 def test_a_coordinator_that_migrates_nothing_has_none() -> None:

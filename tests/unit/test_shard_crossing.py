@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import pytest
 from coordinated import GROUP, heartbeat, whole
 from shard_log import Bridges, MemoryLog, raw
@@ -12,14 +15,18 @@ from airflow_provider.coordinator.server_assignor import server_assignors
 from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks
+from airflow_provider.shards.bridges import BridgeWord
 from airflow_provider.shards.crossing import Crossing
+from airflow_provider.shards.errors import ShardError
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Serving
 from airflow_provider.shards.settings import Layout
+from airflow_provider.shards.shard import Shard
 
 SETTINGS = CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL, server_assignors=server_assignors())
 W1 = MemberId("w1")
+IN_TIME_S = 10.0
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
 
 
@@ -60,6 +67,13 @@ class Bridged:
 
     def lose(self, why: str = "") -> None:
         self.serving.handle([], {}, (), [BridgeLost(now_ms=0, group_id=GROUP, why=why)])
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + IN_TIME_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
 
 
 @pytest.fixture
@@ -141,6 +155,48 @@ def test_the_next_one_to_serve_it_takes_the_bridges_over(shard: Bridged) -> None
     assert shard.bridges.closed == [GROUP]
     successor = Bridged(shard.log)
     assert successor.bridges.opened == [(GROUP, frozenset({A0}))]
+
+
+def test_what_the_bridges_of_before_have_said_does_not_count_after_a_fault() -> None:
+    """They are closed: whether the next ones are in their classic groups, and with what, those have to say."""
+    log, bridges = MemoryLog(), Bridges()
+    shard = Shard(
+        0,
+        Layout(shards=1, replies=2),
+        machine=lambda: Coordinator(SETTINGS),
+        open_log=lambda: log,
+        now_ms=lambda: 1_000,
+        when_loaded=lambda: None,
+        when_fenced=lambda: None,
+        when_groups_change=lambda _: None,
+        bridges=bridges,
+    )
+    shard.start()
+    shard.inbox.put([raw(1, body=heartbeat(W1, 0, (), **whole()))])
+    until(lambda: len(bridges.opened) == 1)
+    log.errors = [ShardError("the broker is away")]
+    shard.inbox.put_word(
+        BridgeSaid(now_ms=0, group_id=GROUP, epoch=Epoch(4), tasks=frozenset({A0}), lease_until_ms=60_000)
+    )
+    until(lambda: 1 in log.answers)
+    shard.inbox.put([raw(2, body=heartbeat(W1, 0, (), **whole()))])
+    until(lambda: len(bridges.opened) == 2 or 2 in log.answers)
+    shard.end()
+    assert shard.join(IN_TIME_S)
+    assert len(bridges.opened) == 2
+    assert log.answers[2] == (KafkaErrorCode.NOT_COORDINATOR, 0)
+
+
+def test_a_bridge_that_ends_late_is_not_heard() -> None:
+    heard: list[BridgeWord] = []
+    bridges = Bridges()
+    crossing = Crossing(Coordinator(SETTINGS), bridges, heard.append)
+    crossing.open(GROUP)
+    lost = BridgeLost(now_ms=0, group_id=GROUP)
+    bridges.put(lost)
+    crossing.close()
+    bridges.put(lost)
+    assert heard == [lost]
 
 
 def test_who_waits_for_the_bridge_keeps_it_from_leaving(shard: Bridged) -> None:

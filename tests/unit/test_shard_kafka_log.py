@@ -15,7 +15,7 @@ from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.shards import kafka_log
 from airflow_provider.shards.errors import ShardError
 from airflow_provider.shards.kafka_log import KafkaShardLog
-from airflow_provider.shards.loading import Handled, Records
+from airflow_provider.shards.loading import Ended, Handled, Records
 
 
 class ForgetfulAdmin:
@@ -71,29 +71,33 @@ class Producer:
 
 
 @pytest.mark.parametrize(
-    ("end", "noted", "renewed", "forgotten"),
+    ("end", "found", "noted", "renewed", "forgotten"),
     [
-        (0, 0, False, False),  # of a new cluster
-        (40, 39, False, False),
-        (40, 40, True, False),  # written since
-        (0, 40, False, True),
-        (0, 0, True, True),  # its requests are gone, too
+        (0, 0, 0, False, False),  # of a new cluster
+        (40, 9, 39, False, False),
+        (40, 9, 40, True, False),  # written since
+        (4, 2, 40, False, False),  # the same, and no request was handled since
+        (0, 0, 40, False, True),
+        (0, 0, 0, True, True),  # its requests are gone, too
+        (4, 0, 40, False, True),  # what was begun in the new topic was aborted
+        (4, 0, 3, False, True),
+        (4, 0, 0, True, True),
     ],
 )
 def test_records_that_there_were_are_missed(
-    end: int, noted: int, renewed: bool, forgotten: bool, monkeypatch: pytest.MonkeyPatch
+    end: int, found: int, noted: int, renewed: bool, forgotten: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read_records(config: Mapping[str, Any], shard: int, *, given_up: Callable[[], bool]) -> Records:
-        if end:
-            yield b"key", b"value", end - 1
-        return end
+        for offset in range(found):
+            yield b"key", b"value", offset
+        return Ended(end, found)
 
     monkeypatch.setattr(kafka_log, "ShardProducer", Producer)
     monkeypatch.setattr(kafka_log, "read_records", read_records)
     monkeypatch.setattr(kafka_log, "read_handled", lambda config, shard: Handled(9, noted))
     admin = cast("AdminClient", cast("Any", ForgetfulAdmin()))
     shard_log = KafkaShardLog({}, 1, admin=admin, group=lambda: None, renewed=renewed)
-    assert len(list(shard_log.load())) == bool(end)
+    assert len(list(shard_log.load())) == found
     assert shard_log.forgotten is forgotten
     assert isinstance(shard_log._producer, Producer)
-    assert shard_log._producer.went_on == (end, end or noted)
+    assert shard_log._producer.went_on == (end, end if found else noted)

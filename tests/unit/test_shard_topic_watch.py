@@ -49,10 +49,17 @@ class Watching:
         self.outage = Outage("broker:9092")
         self.watch = TopicWatch(self.outage)
 
+    @property
+    def _admin(self) -> AdminClient:
+        return cast("AdminClient", cast("Any", self.brokers))
+
+    def begin(self) -> None:
+        self.watch.begin(self._admin)
+
     def look(self) -> None:
         """Ask, and go by the answer."""
         for _ in range(2):
-            self.watch.look(cast("AdminClient", cast("Any", self.brokers)))
+            self.watch.look(self._admin)
 
 
 @pytest.fixture
@@ -60,7 +67,7 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> Watching:
     monkeypatch.setattr(topic_watch, "_LOOK_S", 0.0)
     monkeypatch.setattr(topic_watch, "_AGAIN_S", 0.0)
     made = Watching()
-    made.look()
+    made.begin()
     return made
 
 
@@ -88,14 +95,28 @@ def test_a_topic_that_was_made_anew_is_another_one(watching: Watching, seen: boo
         watching.look()
         with pytest.raises(ShardError, match="is gone"):
             watching.look()
-        watching.watch.begin()
         watching.brokers.ids[RECORDS_TOPIC] = 4
+        watching.begin()
     else:
         watching.brokers.ids[RECORDS_TOPIC] = 4
         with pytest.raises(ShardError, match="'__worker_offsets' was deleted and made anew"):
             watching.look()
     watching.look()
     assert watching.watch.was_renewed(RECORDS_TOPIC)
+
+
+def test_what_was_made_anew_while_nobody_looked_is_known_before_it_is_loaded(watching: Watching) -> None:
+    """The consumer may be the first to say that the topics are gone."""
+    watching.brokers.ids = {REQUESTS_TOPIC: 4, REPLIES_TOPIC: 5, RECORDS_TOPIC: 6}
+    watching.begin()
+    assert watching.watch.was_renewed(RECORDS_TOPIC)
+    watching.look()
+
+
+def test_nothing_is_loaded_before_it_is_known_which_topics_there_are(watching: Watching) -> None:
+    watching.brokers.away = True
+    with pytest.raises(ShardError, match=r"^which topic '__worker_\w+' is there is not known: "):
+        watching.begin()
 
 
 def test_what_was_granted_before_is_over_some_day(watching: Watching, monkeypatch: pytest.MonkeyPatch) -> None:

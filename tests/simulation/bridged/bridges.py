@@ -136,6 +136,6 @@ class SimulatedBridges:
         if bridge is not None:
             self._world.clock.after(self._candidate.rng.randint(0, 5), lambda: bridge.hear(asked, answer))
 
-    def close(self, group: str) -> None:
+    def close(self, group: str, put: PutWord) -> None:
         if self.bridge is not None and self.bridge.alive:
             self.bridge.kill()
