@@ -111,9 +111,12 @@ class _Watched:
         self._held[worker] = self._held.get(worker, 0) + 1
 
     async def remove(self, worker: WorkerId) -> None:
-        self._look()
-        if self._held == {worker: 1} and present(self._topics.status) <= self._held.keys():
-            await self._tell()  # nobody else will say how it ended
+        try:
+            self._look()
+            if self._held == {worker: 1} and present(self._topics.status) <= self._held.keys():
+                await self._tell()  # nobody else will say how it ended
+        except Exception:  # noqa: BLE001  the worker goes on without
+            self._complain()
         self._held[worker] -= 1
         if not self._held[worker]:
             del self._held[worker]
@@ -151,10 +154,13 @@ class _Watched:
                     await self._tell()
                 else:
                     self._told_of = frozenset()  # another process tells, and notices what is removed
-            except Exception:
-                log.exception("The metrics of group %r can't be worked out", self._topics.group)
+            except Exception:  # noqa: BLE001  the next look may do better
+                self._complain()
             took = asyncio.get_running_loop().time() - began
             await asyncio.sleep(max(self._destination.interval_s, REST * took))
+
+    def _complain(self) -> None:
+        log.exception("The metrics of group %r can't be worked out", self._topics.group)
 
     async def _tell(self) -> None:
         jobs, status, group = self._topics.jobs, self._topics.status, self._topics.group

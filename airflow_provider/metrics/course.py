@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.progress import converged
-from airflow_provider.ledger.status_view import StatusSnapshot, Step, steps_since
+from airflow_provider.ledger.status_view import StatusSnapshot, Step, Steps, steps_since
 from airflow_provider.metrics import declared
 from airflow_provider.metrics.declared import Metric
 from airflow_provider.metrics.sample import Sample
@@ -55,11 +55,9 @@ class Course:
         new = status.group if status.group is not None and status.group.epoch > self.epoch else None
         if new is not None and new.leader in held:
             counts.round(new)
-        steps = steps_since(self.seen, status)
-        for worker in held:
-            for step in steps.get(worker, ()):
-                counts.step(step)
-                samples.extend(_times(step, group))
+        for step in _of(held, steps_since(self.seen, status)):
+            counts.step(step)
+            samples.extend(_times(step, group))
         since = self.unconverged_since_ms
         if since is None and new is not None:
             since = new.at_ms
@@ -77,6 +75,13 @@ class Course:
             ),
             [*counts.samples(), *samples],
         )
+
+
+def _of(held: Collection[WorkerId], steps: Steps) -> Iterator[Step]:
+    """Few have something to say, however many are held."""
+    for worker, of_worker in steps.items():
+        if worker in held:
+            yield from of_worker
 
 
 class _Counts:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
 from airflow_values import group_record, job, worker_status
 from stand_ins import MemoryTopics
 from waiting import eventually
@@ -20,8 +23,10 @@ from airflow_provider.common import airflow_stats
 from airflow_provider.common.airflow_stats import Destination, Names, Sender, names_wanted, of_process, of_task
 from airflow_provider.common.metering import Meter, witness_of
 from airflow_provider.common.outlet import Outlet
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.metrics import declared
+from airflow_provider.metrics.course import Course
 from airflow_provider.metrics.declared import Metric
 from airflow_provider.metrics.sample import Sample
 from airflow_provider.protocol.holding import StopReason
@@ -165,6 +170,32 @@ def test_a_worker_without_airflow_imports_it_only_where_something_is_configured(
         (tmp_path / "airflow.cfg").write_text(config)
     assert may_be_on({"AIRFLOW_HOME": str(tmp_path), **environ}) is asked
     assert may_be_on({"AIRFLOW_CONFIG": str(tmp_path / "airflow.cfg"), **environ}) is asked
+
+
+def test_where_airflow_has_not_set_its_stats_up_that_is_done_by_its_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here nobody has: it would be the process of a task that does."""
+    heard = FakeStats()
+    monkeypatch.setattr(stats_utils, "get_stats_factory", lambda: lambda: heard)
+    stats.initialize(factory=NoStatsLogger, export_legacy_names=False)
+    try:
+        Sender(airflow_stats._stats, Names.FLAT)(MEMBERS)
+        assert not heard.heard
+        Sender(airflow_stats._stats_set_up, Names.FLAT)(MEMBERS)
+        assert [call[1] for call in heard.heard] == ["cospark.group.members.g"]
+    finally:
+        stats.initialize(factory=NoStatsLogger, export_legacy_names=False)
+
+
+async def test_a_fault_in_what_is_counted_does_not_end_the_worker(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(self: Course, status: StatusSnapshot, group: str, held: Collection[WorkerId], now_ms: int) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Course, "until", fails)
+    async with Heard(interval_s=60).meter(W1).watching(await grouped()):
+        pass
+    assert "The metrics of group 'g' can't be worked out" in caplog.text
 
 
 async def test_nobody_waits_for_a_server_that_hangs(caplog: pytest.LogCaptureFixture) -> None:
