@@ -30,7 +30,7 @@ def told_once(
     told: dict[str, dict[str, Any]] = {}
     for event in _told(came):
         told.setdefault(event["id"], event)
-    if inlet_events is not None and any(event.get("perhaps_again") for event in told.values()):
+    if inlet_events is not None and any(payload.get("perhaps_again") for payload in _payloads(came)):
         for asset in triggering_asset_events:
             before = inlet_events[asset].before(came[0].timestamp.isoformat()).ascending(False).limit(_LOOKED_BACK)
             here = {event.timestamp for event in came}
@@ -40,5 +40,10 @@ def told_once(
 
 
 def _told(asset_events: Iterable[Any]) -> Iterable[dict[str, Any]]:
+    return (event for payload in _payloads(asset_events) for event in payload["events"])
+
+
+def _payloads(asset_events: Iterable[Any]) -> Iterable[dict[str, Any]]:
+    """Those that are a watcher's of ours."""
     payloads = ((event.extra or {}).get("payload") for event in asset_events)
-    return (payload for payload in payloads if isinstance(payload, dict) and "id" in payload)
+    return (payload for payload in payloads if isinstance(payload, dict) and "events" in payload)

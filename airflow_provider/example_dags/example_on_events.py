@@ -29,7 +29,7 @@ troubles = Asset(
 )
 
 # [START howto_on_events]
-with DAG("example_on_trouble", schedule=[troubles], catchup=False, max_active_runs=1, tags=["example", "cospark"]):
+with DAG("example_on_trouble", schedule=[troubles], catchup=False, tags=["example", "cospark"]):
 
     @task(inlets=[troubles])
     def tell(triggering_asset_events: Any = None, inlet_events: Any = None) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ counted = Asset(
 )
 
 # [START howto_after_job]
-with DAG("example_after_job", schedule=[counted], catchup=False, max_active_runs=1, tags=["example", "cospark"]):
+with DAG("example_after_job", schedule=[counted], catchup=False, tags=["example", "cospark"]):
 
     @task(inlets=[counted])
     def use_it(triggering_asset_events: Any = None, inlet_events: Any = None) -> list[str]:

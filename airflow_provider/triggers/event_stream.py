@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -30,8 +29,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 5.0
-_MOST_OPEN: Final = 200
-"""Records that were told and are not known to be stored. Airflow gives up a trigger that has a thousand to take."""
+_MOST_AT_ONCE: Final = 100
+_SETTLE_S: Final = 5.0
+"""Airflow starts a run for the first asset event that its scheduler finds. What it stores before the run is made waits
+for the asset event after that. So what happens at once is told at once, and the next thing when a run has been made.
+"""
 _IDLE_S: Final = 60.0
 _REFRESH_S: Final = 6 * 60 * 60.0
 """A broker forgets a bookmark that has not been put for some days."""
@@ -58,9 +60,9 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What is told at once, as of one record.
+    """What is told at once.
 
-    :param offset: where the record lies
+    :param offset: where the last record lies that it is of
     :param perhaps_again: it had happened before this stream went on from a bookmark, and may have been told then
     """
 
@@ -75,8 +77,9 @@ class EventStream:
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
         self._queue: asyncio.Queue[Telling | Exception] = asyncio.Queue()
-        self._open: deque[int] = deque()
-        self._room = asyncio.Event()
+        self._open: int | None = None
+        self._settled = asyncio.Event()
+        self._settled.set()
         self._next: int | None = None
         self._new_from = 0
         self._renewals = 0
@@ -114,9 +117,9 @@ class EventStream:
                 if asyncio.get_running_loop().time() >= until:
                     raise TopicError(f"{self}: its bookmark can't be put, and events may come twice") from problem
                 await asyncio.sleep(_AGAIN_S)
-        while self._open and self._open[0] <= offset:
-            self._open.popleft()
-        self._room.set()
+        if self._open is not None and self._open <= offset:
+            self._open = None
+            asyncio.get_running_loop().call_later(_SETTLE_S, self._settled.set)
 
     async def aclose(self) -> None:
         """Returns when nothing is read any more."""
@@ -173,7 +176,8 @@ class EventStream:
             try:
                 while True:
                     changed.clear()
-                    await self._look(topics, feed)
+                    if await self._look(topics, feed):
+                        continue
                     try:
                         await asyncio.wait_for(changed.wait(), _IDLE_S)
                     except asyncio.TimeoutError:
@@ -200,40 +204,47 @@ class EventStream:
         log.info("%s begins at offset %d of %d%s", self, begins, end, "" if left is not None else ", it is new")
         return begins
 
-    async def _look(self, topics: GroupTopics, feed: EventFeed) -> None:
-        """:raises TopicError: if the topic can't be read, or the bookmark"""
+    async def _look(self, topics: GroupTopics, feed: EventFeed) -> bool:
+        """:returns: whether something was told, and there may be more
+        :raises TopicError: if the topic can't be read, or the bookmark
+        """
         if feed.problem is not None:
             raise feed.problem
         if not feed.whole:
-            return
+            return False
         assert self._next is not None
         if feed.renewals != self._renewals:
             await topics.bookmarks.put(self._watched.bookmark, topics.names.events, 0)
             self._renewals, self._next, self._new_from = feed.renewals, 0, 0
+        await self._settled.wait()
         found, end = feed.since(self._next)
         wanted = [(told, mine) for told in found if (mine := tuple(filter(self._watched.wants, told.events)))]
         if wanted:
-            left = await topics.bookmarks.read(self._watched.bookmark, topics.names.events)
-            await self._tell(wanted, -1 if left is None else left)
+            left = await topics.bookmarks.read(self._watched.bookmark, topics.names.events) or 0
+            wanted = [(told, mine) for told, mine in wanted if told.offset >= left]
+        if wanted:
+            self._tell(wanted)
+            return True
         self._next = max(self._next, end)
         self._problem = ""
+        return False
 
-    async def _tell(self, wanted: list[tuple[Told, tuple[GroupEvent, ...]]], left: int) -> None:
-        """:param left: before which another triggerer has told everything"""
+    def _tell(self, wanted: Sequence[tuple[Told, tuple[GroupEvent, ...]]]) -> None:
+        """What can be told together; what is left comes after that."""
+        perhaps_again, together, offset = wanted[0][0].offset < self._new_from, list[GroupEvent](), -1
         for told, mine in wanted:
-            if told.offset < left:
-                continue
-            while len(self._open) >= _MOST_OPEN:
-                self._room.clear()
-                await self._room.wait()
-            self._open.append(told.offset)
-            self._queue.put_nowait(Telling(told.offset, mine, perhaps_again=told.offset < self._new_from))
-            self._next = told.offset + 1
+            if len(together) >= _MOST_AT_ONCE or perhaps_again != (told.offset < self._new_from):
+                break
+            together += mine
+            offset = told.offset
+        self._settled.clear()
+        self._open, self._next = offset, offset + 1
+        self._queue.put_nowait(Telling(offset, tuple(together), perhaps_again))
 
     async def _mark_idle(self) -> None:
         """Nothing of what has passed was wanted; or nothing has passed, for long."""
         now, offset = asyncio.get_running_loop().time(), self._next
-        if self._open or offset is None or (offset == self._marked and now - self._marked_at < _REFRESH_S):
+        if self._open is not None or offset is None or (offset == self._marked and now - self._marked_at < _REFRESH_S):
             return
         await self._mark(offset)
 

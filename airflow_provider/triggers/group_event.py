@@ -92,8 +92,8 @@ class GroupEventTrigger(BaseEventTrigger):
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Telling]) -> AsyncIterator[TriggerEvent]:
         async for told in shared_stream:
-            for event in told.events:
-                yield TriggerEvent({**event.to_json(self.group), "perhaps_again": told.perhaps_again})  # type: ignore[no-untyped-call]  # without hints
+            events = [event.to_json(self.group) for event in told.events]
+            yield TriggerEvent({"events": events, "perhaps_again": told.perhaps_again})  # type: ignore[no-untyped-call]
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Of an Airflow without shared streams: what has been told for some seconds, it has stored."""

@@ -36,7 +36,8 @@ def asset_events(airflow: LocalAirflow, asset: str) -> list[dict[str, Any]]:
     """
     query = "SELECT e.extra FROM asset_event e JOIN asset a ON a.id = e.asset_id WHERE a.name = ? ORDER BY e.id"
     with closing(sqlite3.connect(f"file:{airflow.home / 'airflow.db'}?mode=ro", uri=True, timeout=30)) as database:
-        return [json.loads(extra)["payload"] for (extra,) in database.execute(query, (asset,))]
+        payloads = [json.loads(extra)["payload"] for (extra,) in database.execute(query, (asset,))]
+    return [event for payload in payloads for event in payload["events"]]
 
 
 def told(api: AirflowApi, dag_id: str, task_id: str) -> list[Any]:
@@ -132,7 +133,10 @@ def test_no_event_is_lost_or_doubled_when_one_of_two_triggerers_dies(
     failed: dict[str, list[str]] = {group: [] for group in groups}
 
     def events() -> list[str]:
-        return [f"{event['group']} {event['job']}:{event['task']}" for event in asset_events(airflow, "watched")]
+        return [
+            f"{event['group']} {event['job']}:{event['task']}"
+            for event in (*asset_events(airflow, "watched_1"), *asset_events(airflow, "watched_2"))
+        ]
 
     with failing(broker, groups[0], failed[groups[0]]), failing(broker, groups[1], failed[groups[1]]):
         for group in groups:

@@ -24,7 +24,7 @@ class Stored:
 
 
 def stored(at_s: int, event_id: str, *, perhaps_again: bool = False) -> Stored:
-    payload = {"id": event_id, "event": "rebalanced", "perhaps_again": perhaps_again}
+    payload = {"events": [{"id": event_id, "event": "rebalanced"}], "perhaps_again": perhaps_again}
     extra = {"from_trigger": True, "payload": payload}
     return Stored(BEGAN + timedelta(seconds=at_s), extra)
 
