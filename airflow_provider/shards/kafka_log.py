@@ -54,7 +54,8 @@ class KafkaShardLog:
         # Who began to write behind records that were gone has aborted that: the topic does not end at 0, and is empty.
         recorded_to = ended.at if ended.found else read_handled(self._config, self._shard).recorded_to
         self.forgotten = not ended.found and (recorded_to > 0 or self._renewed)
-        self._producer.go_on(ended.at, recorded_to)
+        # Where only this process knows it, the next one sees it by the requests that are handled from now on.
+        self._producer.go_on(ended.at, recorded_to or int(self.forgotten))
 
     def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
         try:

@@ -1,0 +1,62 @@
+"""The topic of records is deleted and made anew behind the back of who writes there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from shard_bench import LAYOUT, quick_broker, until
+from waiting import DEADLINE_S
+
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.kafka_log import KafkaShardLog
+from airflow_provider.shards.requests import Write
+from airflow_provider.shards.settings import COORDINATORS
+from airflow_provider.shards.topics import ShardTopics
+from airflow_provider.topics.librdkafka import COMMON
+from airflow_provider.topics.outage import Outage
+
+RECORDS = [Write(RECORDS_TOPIC, 0, key, b"value") for key in (b"a", b"b", b"c")]
+Config = dict[str, str]
+
+
+@pytest.fixture
+def config() -> Iterator[Config]:
+    with quick_broker() as broker:
+        yield {"bootstrap.servers": broker.bootstrap_servers}
+
+
+def coordinator(config: Config) -> Consumer:
+    """One that is in the consumer group."""
+    consumer = Consumer({**config, **COMMON, "group.id": COORDINATORS, "group.protocol": "consumer"})
+    assigned: list[TopicPartition] = []
+    consumer.subscribe([REQUESTS_TOPIC], on_assign=lambda _, partitions: assigned.extend(partitions))
+    until(lambda: consumer.poll(0.1) is None and assigned, "it has shards")
+    return consumer
+
+
+def test_what_was_begun_in_the_new_topic_does_not_hide_that_records_are_gone(config: Config) -> None:
+    admin = AdminClient({**config, **COMMON})
+    with closing(coordinator(config)) as consumer:
+
+        def opened() -> KafkaShardLog:
+            return KafkaShardLog(config, 0, admin=admin, group=consumer.consumer_group_metadata, renewed=False)
+
+        with closing(opened()) as before:
+            assert list(before.load()) == []
+            for handled in (1, 2):
+                before.commit(RECORDS, handled)
+            admin.delete_topics([RECORDS_TOPIC])[RECORDS_TOPIC].result(DEADLINE_S)
+            until(lambda: RECORDS_TOPIC not in admin.list_topics(timeout=DEADLINE_S).topics, "it is deleted")
+            topics = ShardTopics(config, Outage(config["bootstrap.servers"]))
+            assert asyncio.run(topics.prepare_shards(timeout_s=DEADLINE_S, make=LAYOUT)) == LAYOUT
+            with pytest.raises(ShardError, match="the records of shard 0 are gone"):
+                before.commit(RECORDS, 3)
+        with closing(opened()) as after:
+            assert list(after.load()) == []
+            assert after.forgotten
