@@ -24,6 +24,7 @@ class EventsFeed:
         self._complaints = Complaints(topic)
         self._lock = threading.Lock()
         self._view = TimelineView()
+        self._views = 0
         self._whole = False
         self._problem: TopicError | None = None
 
@@ -36,6 +37,11 @@ class EventsFeed:
     def problem(self) -> TopicError | None:
         """Why the topic can't be read at present."""
         return self._problem
+
+    @property
+    def origin(self) -> str:
+        """Tells what is counted from what: the numbers of another one mean nothing here."""
+        return f"{id(self):x}.{self._views}"
 
     def timeline(self, since: int = 0) -> Timeline:
         """:param since: the number of the last change that is known to who asks"""
@@ -68,6 +74,7 @@ class EventsFeed:
     def again(self) -> None:
         with self._lock:
             self._view = TimelineView()
+            self._views += 1
 
     def fail(self, error: TopicError) -> None:
         self._problem = error

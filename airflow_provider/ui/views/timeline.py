@@ -46,19 +46,22 @@ class Mark:
 class Picture:
     """What has changed of it.
 
+    :param origin: in whose numbers the changes are counted; who knows another one has to forget what it has
     :param changed: to be named by who asks for what changes later
     :param dropped: how many older attempts are not shown
     """
 
+    origin: str
     changed: int
     bars: tuple[Bar, ...]
     marks: tuple[Mark, ...]
     dropped: int
 
 
-def picture(timeline: Timeline, jobs: JobsSnapshot, status: StatusSnapshot) -> Picture:
+def picture(origin: str, timeline: Timeline, jobs: JobsSnapshot, status: StatusSnapshot) -> Picture:
     there = present(status)
     return Picture(
+        origin=origin,
         changed=timeline.changed,
         bars=tuple(_bar(_as_it_is(attempt, status, there), jobs) for attempt in timeline.attempts),
         marks=tuple(
