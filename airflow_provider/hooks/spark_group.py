@@ -20,7 +20,7 @@ from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, JobDefinition
 from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.topics.errors import NoTopicError, TopicError
-from airflow_provider.topics.rights import RETRIER, STOPPER, Needs
+from airflow_provider.topics.rights import STOPPER, Needs
 
 if TYPE_CHECKING:
     from airflow_provider.group.configuring import GroupSetting
@@ -108,12 +108,13 @@ class SparkGroupHook(BaseHook):
         :returns: which are tried again: of those that were named, the ones that had failed
         :raises TopicError: as :meth:`submit_job`
         """
+        from airflow_provider.topics import one_shot
+
         indexes = None if tasks is None else frozenset(tasks)
-
-        async def retry(topics: GroupTopics) -> list[str]:
-            return [str(task) for task in await topics.retry_failed(job, indexes)]
-
-        return self._act(group, RETRIER, retry) or []
+        try:
+            return [str(task) for task in one_shot.retry_failed(self.get_settings(), group, job, indexes)]
+        except NoTopicError:
+            return []
 
     # ---- workers
 

@@ -72,7 +72,8 @@ class PastRound:
     """A completed rebalance.
 
     :param moves: of the first tasks that moved
-    :param moved: how many tasks did
+    :param starts: how many tasks it has started somewhere
+    :param stops: how many it has had stopped
     """
 
     epoch: Epoch
@@ -82,7 +83,8 @@ class PastRound:
     because: str
     delay_ms: int
     moves: tuple[tuple[TaskId, Move], ...]
-    moved: int
+    starts: int
+    stops: int
     lessons: tuple[tuple[TaskId, Move], ...]
     learned: int
 
@@ -96,19 +98,16 @@ class PastRound:
             because=record.because,
             delay_ms=record.delay_ms,
             moves=_first(record.moves),
-            moved=_tasks_of(record.moves),
+            starts=sum(len(move.tasks) for move in record.moves if move.target is not None),
+            stops=sum(len(move.tasks) for move in record.moves if move.target is None),
             lessons=_first(record.lessons),
-            learned=_tasks_of(record.lessons),
+            learned=sum(len(lesson.tasks) for lesson in record.lessons),
         )
 
 
 def _first(moves: tuple[Move, ...]) -> tuple[tuple[TaskId, Move], ...]:
     few = islice(one_by_one(moves), MOST_MOVES)
     return tuple((task, replace(move, tasks=frozenset((task,)))) for task, move in few)
-
-
-def _tasks_of(moves: tuple[Move, ...]) -> int:
-    return sum(len(move.tasks) for move in moves)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

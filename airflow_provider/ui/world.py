@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fastapi import HTTPException, Request, status
 
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ui.airflow_log import note_in_audit_log
 from airflow_provider.ui.answers import Answers
 from airflow_provider.ui.connections import Connections
 from airflow_provider.ui.watching import WatchedGroup, Watches
@@ -14,9 +16,12 @@ from airflow_provider.ui.watching import WatchedGroup, Watches
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """:param connections: the clusters that may be shown"""
+    """:param connections: the clusters that may be shown
+    :param note: writes what was done into Airflow's audit log: its name, by whom, and the rest as JSON
+    """
 
     connections: Connections
+    note: Callable[[str, str, str], None] = note_in_audit_log
     watches: Watches = field(default_factory=Watches)
     answers: Answers = field(default_factory=Answers)
 

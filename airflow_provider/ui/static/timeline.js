@@ -119,11 +119,11 @@ class Picture {
     below.major_label_text_color = quiet;
     for (const grid of plot.center) grid.grid_line_color = line;
     const drawn = plot.hbar({ y: { field: "row" }, left: { field: "left" }, right: { field: "right" }, height: 0.8, fill_color: { field: "colour" }, line_color: null, border_radius: 2, source: this.#source });
-    const lines = plot.segment({ x0: { field: "at" }, x1: { field: "at" }, y0: -0.7, y1: height, line_color: quiet, line_dash: [4, 4], source: this.#lines });
+    const lines = plot.segment({ x0: { field: "at" }, x1: { field: "at" }, y0: -0.7, y1: height, line_color: quiet, line_dash: { value: [4, 4] }, source: this.#lines });
     const dots = plot.scatter({ x: { field: "at" }, y: -0.35, marker: "inverted_triangle", size: 10, fill_color: quiet, line_color: null, source: this.#lines });
     plot.add_tools(
       new Bokeh.HoverTool({ renderers: [drawn], point_policy: "follow_mouse", tooltips: [["task", "@task"], ["worker", "@worker"], ["attempt", "@attempt, @end"], ["took", "@took"], ["epoch", "@epoch"], ["why here", "@why"]] }),
-      new Bokeh.HoverTool({ renderers: [dots, lines], tooltips: [["epoch", "@epoch"], ["because", "@because"], ["tasks that moved", "@moved"]] }),
+      new Bokeh.HoverTool({ renderers: [dots, lines], tooltips: [["epoch", "@epoch"], ["because", "@because"], ["tasks", "@starts start, @stops stop"]] }),
     );
     this.update(bars, marks);
     plot.x_range.properties.end.change.connect(() => {
@@ -156,7 +156,7 @@ class Picture {
     };
     this.#lines.data = {
       at: marks.map((mark) => mark.at_ms + zone), epoch: marks.map((mark) => mark.epoch),
-      because: marks.map((mark) => mark.because), moved: marks.map((mark) => mark.moved),
+      because: marks.map((mark) => mark.because), starts: marks.map((mark) => mark.starts), stops: marks.map((mark) => mark.stops),
     };
     this.#look(zone, now);
   }

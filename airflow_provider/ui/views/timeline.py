@@ -39,7 +39,8 @@ class Mark:
     epoch: int
     at_ms: int
     because: str
-    moved: int
+    starts: int
+    stops: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,8 @@ def picture(origin: str, timeline: Timeline, jobs: JobsSnapshot, status: StatusS
         changed=timeline.changed,
         bars=tuple(_bar(_as_it_is(attempt, status, there), jobs) for attempt in timeline.attempts),
         marks=tuple(
-            Mark(epoch=past.epoch, at_ms=past.at_ms, because=past.because, moved=past.moved) for past in timeline.rounds
+            Mark(epoch=past.epoch, at_ms=past.at_ms, because=past.because, starts=past.starts, stops=past.stops)
+            for past in timeline.rounds
         ),
         dropped=timeline.dropped,
     )
@@ -104,7 +106,7 @@ class EpochLine:
     """A completed rebalance.
 
     :param explained: a sentence for each task that moved, as ``cospark replay --explain`` has them
-    :param more: how many more moved
+    :param more: of how many more there is nothing to read
     """
 
     epoch: int
@@ -113,7 +115,8 @@ class EpochLine:
     members: tuple[str, ...]
     because: str
     delay_ms: int
-    moved: int
+    starts: int
+    stops: int
     explained: tuple[str, ...]
     more: int
 
@@ -131,9 +134,10 @@ def _epoch(past: PastRound) -> EpochLine:
         members=past.members,
         because=past.because,
         delay_ms=past.delay_ms,
-        moved=past.moved,
+        starts=past.starts,
+        stops=past.stops,
         explained=tuple(_sentences(past)),
-        more=past.moved + past.learned - len(past.moves) - len(past.lessons),
+        more=past.starts + past.stops + past.learned - len(past.moves) - len(past.lessons),
     )
 
 
