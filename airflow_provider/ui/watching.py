@@ -127,6 +127,7 @@ class ClusterWatch:
         self._lock = threading.Lock()
         self._groups: dict[str, WatchedGroup] = {}
         self._wanted: dict[str, float] = {}
+        self._begun_at = clock()
         self._all_asked_at: float | None = None
         self._listing = Listing()
         self._admin: TopicAdmin | None = None
@@ -239,7 +240,8 @@ class ClusterWatch:
 
     def _end_if_unused(self) -> None:
         with self._lock:
-            if not self._is_listed and not self._groups and not self._wanted:
+            unused = not self._is_listed and not self._groups and not self._wanted
+            if unused and self._clock() - self._begun_at > LET_GO_S:  # who has it begin is about to ask
                 self._ended = True
 
     async def _list(self) -> None:

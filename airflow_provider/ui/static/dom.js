@@ -16,7 +16,7 @@ export function el(name, given = {}, ...children) {
 
 export const badge = (state, words = state) => el("span", { class: "badge", data: { state } }, words);
 
-export const muted = (...words) => el("span", { class: "muted" }, ...words);
+export const muted = (...words) => (words.some(Boolean) ? el("span", { class: "muted" }, ...words) : null);
 
 // A table whose cells are named, so that on a narrow screen each row can be a block of its own.
 export function table(columns, rows, { empty, onrow } = {}) {

@@ -5,7 +5,7 @@ import { actions } from "./actions.js";
 import { Poll } from "./ask.js";
 import { badge, el, muted, table } from "./dom.js";
 import { banner } from "./parts.js";
-import { clock, counting, span } from "./words.js";
+import { clock, count, counting, span } from "./words.js";
 
 const ATTEMPTS = [
   { name: "Attempt", class: "number", cell: (attempt) => attempt.number },
@@ -43,7 +43,7 @@ export function openTask({ job, index }, { about, me, again }) {
 
   function content({ line, message, traceback, result, retries, attempts }) {
     return [
-      el("p", { class: "headline" }, badge(line.state), line.worker && el("span", {}, `at ${line.worker}`), line.attempt && el("span", {}, `attempt ${line.attempt}`), muted(`${line.failures} of its attempts have failed, ${retries} are tried again`), line.state === "running" && line.started_at_ms && el("span", {}, "for ", counting(line.started_at_ms)), line.took_ms !== null && el("span", {}, `took ${span(line.took_ms)}`)),
+      el("p", { class: "headline" }, badge(line.state), line.worker && el("span", {}, `at ${line.worker}`), line.attempt && el("span", {}, `attempt ${line.attempt}`), line.failures > 0 && muted(`${count(line.failures, "failed attempt")}, ${count(retries, "retry", "retries")} allowed`), line.state === "running" && line.started_at_ms && el("span", {}, "for ", counting(line.started_at_ms)), line.took_ms !== null && el("span", {}, `took ${span(line.took_ms)}`)),
       line.progress && el("p", {}, line.progress),
       me.acts && line.state === "failed" && el("p", {}, actions.task(line, { about, again: () => { poll.now(); again(); } })),
       message && [el("h3", {}, "Error"), el("pre", { class: "wrong" }, message)],

@@ -23,9 +23,13 @@ let shown;
 
 function follow() {
   const theme = isDark() ? "dark" : "light";
-  if (theme === shown) return;
-  shown = theme;
+  const background = airflowsDocument() && parent.getComputedStyle(parent.document.body).backgroundColor;
+  if (`${theme} ${background}` === shown) return;
+  shown = `${theme} ${background}`;
   document.documentElement.dataset.theme = theme;
+  const seen = background && !/^rgba\(.*, 0\)$/.test(background); // else something lies behind it
+  if (seen) document.documentElement.style.setProperty("--bg", background);
+  else document.documentElement.style.removeProperty("--bg");
   for (const listener of listeners) listener();
 }
 
@@ -42,4 +46,12 @@ export function onTheme(listener) {
   return () => listeners.delete(listener);
 }
 
-export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const brush = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+
+// A colour of the page for those who know nothing of CSS: as six digits.
+export function colour(name) {
+  brush.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  brush.fillRect(0, 0, 1, 1);
+  const [red, green, blue] = brush.getImageData(0, 0, 1, 1).data;
+  return `#${[red, green, blue].map((part) => part.toString(16).padStart(2, "0")).join("")}`;
+}

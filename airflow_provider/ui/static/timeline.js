@@ -7,6 +7,7 @@ import { nowMs, span } from "./words.js";
 
 const ROW = 20;
 const TOP = 90;
+const ENDS = ["finished", "running", "stopped", "failed", "lost"];
 const SCRIPTS = ["bokeh.min.js", "bokeh-api.min.js"];
 
 let loading;
@@ -28,7 +29,7 @@ export function timelineView({ about, me }) {
   const canvas = el("div", { class: "drawing" });
   const note = el("p", { class: "muted" });
   const follow = el("button", { type: "button", onclick: () => picture?.followAgain() }, "Show all, and follow");
-  const legend = el("p", { class: "legend" }, ["finished", "running", "stopped", "failed", "lost"].map((end) => el("span", { data: { end } }, end)), el("span", { data: { end: "mark" } }, "a rebalance"), follow);
+  const legend = el("p", { class: "legend" }, ENDS.map((end) => el("span", { data: { end } }, end)), el("span", { data: { end: "mark" } }, "a rebalance"), follow);
   const bars = new Map();
   let marks = [], origin = "", changed = 0, picture, closed = false;
 
@@ -117,7 +118,8 @@ class Picture {
       Object.assign(one, { axis_line_color: line, major_tick_line_color: null, minor_tick_line_color: null, major_label_text_color: text, major_label_text_font_size: "12px" });
     }
     below.major_label_text_color = quiet;
-    for (const grid of plot.center) grid.grid_line_color = line;
+    below.formatter = new Bokeh.DatetimeTickFormatter({ seconds: "%H:%M:%S", minsec: "%H:%M:%S", minutes: "%H:%M", hourmin: "%H:%M", hours: "%H:%M", days: "%d %b" });
+    for (const grid of plot.center) grid.grid_line_color = grid.dimension === 0 ? line : null;
     const drawn = plot.hbar({ y: { field: "row" }, left: { field: "left" }, right: { field: "right" }, height: 0.8, fill_color: { field: "colour" }, line_color: null, border_radius: 2, source: this.#source });
     const lines = plot.segment({ x0: { field: "at" }, x1: { field: "at" }, y0: -0.7, y1: height, line_color: quiet, line_dash: { value: [4, 4] }, source: this.#lines });
     const dots = plot.scatter({ x: { field: "at" }, y: -0.35, marker: "inverted_triangle", size: 10, fill_color: quiet, line_color: null, source: this.#lines });
@@ -144,12 +146,13 @@ class Picture {
     [this.#bars, this.#marks] = [bars, marks];
     const now = nowMs();
     const column = (make) => bars.map(make);
+    const colours = Object.fromEntries(ENDS.map((end) => [end, colour(`end-${end}`)]));
     const zone = -new Date().getTimezoneOffset() * 60000;
     this.#source.data = {
       row: column((bar) => this.#rows.row(bar)),
       left: column((bar) => bar.started_at_ms + zone),
       right: column((bar) => Math.max(bar.ended_at_ms ?? now, bar.started_at_ms + 1) + zone),
-      colour: column((bar) => colour(`end-${bar.end}`)),
+      colour: column((bar) => colours[bar.end]),
       task: column((bar) => bar.task), worker: column((bar) => bar.worker), attempt: column((bar) => bar.attempt),
       end: column((bar) => bar.end), epoch: column((bar) => bar.epoch), why: column((bar) => bar.why || "not told"),
       took: column((bar) => span((bar.ended_at_ms ?? now) - bar.started_at_ms)),

@@ -23,7 +23,6 @@ class Bar:
     key: int
     worker: str
     task: str
-    planner: bool
     attempt: int
     epoch: int
     end: str
@@ -64,7 +63,11 @@ def picture(origin: str, timeline: Timeline, jobs: JobsSnapshot, status: StatusS
     return Picture(
         origin=origin,
         changed=timeline.changed,
-        bars=tuple(_bar(_as_it_is(attempt, status, there), jobs) for attempt in timeline.attempts),
+        bars=tuple(
+            _bar(_as_it_is(attempt, status, there), jobs)
+            for attempt in timeline.attempts
+            if not attempt.task.is_planner  # it takes no slot, and hardly a moment
+        ),
         marks=tuple(
             Mark(epoch=past.epoch, at_ms=past.at_ms, because=past.because, starts=past.starts, stops=past.stops)
             for past in timeline.rounds
@@ -91,7 +94,6 @@ def _bar(attempt: Attempt, jobs: JobsSnapshot) -> Bar:
         key=attempt.key,
         worker=attempt.worker,
         task=jobs.label(attempt.task),
-        planner=attempt.task.is_planner,
         attempt=attempt.number,
         epoch=attempt.epoch,
         end=attempt.end.value,
