@@ -13,18 +13,16 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 class Whereabouts:
     """A group that a task is about.
 
-    :param worker: of a worker: its name
     :param job: of a job, or of who waits for it: its name
     """
 
     conn_id: str
     group: str
-    worker: str = ""
     job: str = ""
 
 
 def whereabouts(rendered: Iterable[Mapping[str, Any]]) -> tuple[Whereabouts, ...]:
-    """Each group once; with worker or job, if only one task is about it.
+    """Each group once; with a job, if only one task is about it.
 
     :param rendered: the rendered arguments of tasks
     """
@@ -32,16 +30,12 @@ def whereabouts(rendered: Iterable[Mapping[str, Any]]) -> tuple[Whereabouts, ...
     for fields in rendered:
         group, conn_id = fields.get("group"), fields.get("kafka_conn_id", SparkGroupHook.default_conn_name)
         if isinstance(group, str) and isinstance(conn_id, str) and group:
-            one = Whereabouts(conn_id=conn_id, group=group, worker=_text(fields, "worker"), job=_text(fields, "job"))
+            job = fields.get("job")
+            one = Whereabouts(conn_id=conn_id, group=group, job=job if isinstance(job, str) else "")
             found.setdefault((conn_id, group), []).append(one)
     return tuple(
         sorted(of[0] if len(of) == 1 else Whereabouts(conn_id=conn, group=group) for (conn, group), of in found.items())
     )
-
-
-def _text(fields: Mapping[str, Any], name: str) -> str:
-    value = fields.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def rendered_fields(dag_id: str, run_id: str, task_id: str | None, map_index: int | None) -> list[Mapping[str, Any]]:

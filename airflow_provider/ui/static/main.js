@@ -27,8 +27,8 @@ async function showFound(me) {
   });
   const found = (await ask(`api/find${asked}`)).body;
   if (found.length === 1) {
-    const [{ conn_id: conn, group, worker, job }] = found;
-    address.set({ conn, group, beside: "1", view: address.get("view") || (job ? "tasks" : "workers"), job, mine: worker });
+    const [{ conn_id: conn, group, job }] = found;
+    address.set({ conn, group, beside: "1", view: address.get("view") || (job ? "tasks" : "workers"), job });
     showGroup(page, me);
     return;
   }

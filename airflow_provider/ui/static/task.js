@@ -22,7 +22,7 @@ export function openTask({ job, index }, { about, me, again }) {
   const title = el("h2", {}, `${job}:${index}`);
   const body = el("div");
   const dialog = el("dialog", { class: "task" }, el("form", { method: "dialog", class: "close" }, el("button", { ariaLabel: "Close", onclick: (event) => { event.preventDefault(); dialog.close(); } }, "✕")), title, body);
-  address.set({ task: index, job });
+  address.set({ task: `${job}:${index}` });
   document.body.append(dialog);
   dialog.showModal();
   const poll = new Poll(

@@ -55,8 +55,8 @@ export function tasksView({ about, me, again }) {
     );
   }
 
-  const index = address.get("task");
-  if (index !== "") openTask({ job: address.get("job"), index: Number(index) }, { about, me, again });
+  const [, job, index] = address.get("task").match(/^(.*):(-?\d+)$/s) ?? [];
+  if (job) openTask({ job, index: Number(index) }, { about, me, again });
   return {
     element: el("div", {}, el("div", { class: "filter" }, text, filters, chips), rows, pages),
     path: () => `api/tasks${about({ ...asked(), size: SIZE })}`,

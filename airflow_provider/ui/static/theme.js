@@ -18,17 +18,22 @@ function isDark() {
   return chosen === "dark" || (chosen !== "light" && system.matches);
 }
 
+function airflowsBackground() {
+  const airflow = airflowsDocument();
+  const behindEachOther = airflow ? [parent.document.body, airflow] : [];
+  return behindEachOther.map((each) => parent.getComputedStyle(each).backgroundColor).find((colour) => !/^rgba\(.*, 0\)$/.test(colour));
+}
+
 const listeners = new Set();
 let shown;
 
 function follow() {
   const theme = isDark() ? "dark" : "light";
-  const background = airflowsDocument() && parent.getComputedStyle(parent.document.body).backgroundColor;
+  const background = airflowsBackground();
   if (`${theme} ${background}` === shown) return;
   shown = `${theme} ${background}`;
   document.documentElement.dataset.theme = theme;
-  const seen = background && !/^rgba\(.*, 0\)$/.test(background); // else something lies behind it
-  if (seen) document.documentElement.style.setProperty("--bg", background);
+  if (background) document.documentElement.style.setProperty("--bg", background);
   else document.documentElement.style.removeProperty("--bg");
   for (const listener of listeners) listener();
 }

@@ -4,12 +4,20 @@ import { taskLink } from "./parts.js";
 import { actions } from "./actions.js";
 import { clock, count, counting } from "./words.js";
 
+// Whether it is the task beside which this page stands.
+function isMine({ url }) {
+  if (!url || !address.get("task_id")) return false;
+  const [, dag, run, task, map] = new URL(url).pathname.match(/\/dags\/([^/]+)\/runs\/([^/]+)\/tasks\/([^/]+)(?:\/mapped\/(\d+))?$/) ?? [];
+  const shown = /^\d+$/.test(address.get("map_index")) ? address.get("map_index") : undefined;
+  return [dag, run, task].every((part, place) => part && decodeURIComponent(part) === address.get(["dag_id", "run_id", "task_id"][place])) && map === shown;
+}
+
 export function workersView({ about, open, me, again }) {
   const element = el("div");
   const columns = [
     {
       name: "Worker",
-      cell: (worker) => [el("span", { class: worker.worker === address.get("mine") ? "strong mine" : "strong" }, taskLink(worker.worker, worker)), worker.leader && el("span", { class: "chip", title: "it decides who gets what" }, "leads")],
+      cell: (worker) => [el("span", { class: isMine(worker) ? "strong mine" : "strong" }, taskLink(worker.worker, worker)), worker.leader && el("span", { class: "chip", title: "it decides who gets what" }, "leads")],
     },
     { name: "State", cell: (worker) => [badge(worker.state, worker.words.length > 30 ? worker.state : worker.words), worker.words.length > 30 && el("div", { class: "muted" }, worker.words), worker.asked && el("div", { class: "muted" }, `asked to ${worker.asked}`)] },
     { name: "Where", cell: (worker) => worker.where },

@@ -95,14 +95,14 @@ class TaskPage:
 
 
 def found_tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[FoundTask, ...]:
-    """All tasks of present runs by job and index, with planners that have something to say."""
+    """All tasks of present runs by job and index, with planners that have not done their work."""
     return tuple(_found(jobs, status))
 
 
 def _found(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[FoundTask]:
     for job in sorted(jobs.jobs):
         planner = effective_status(planner_of(job), jobs, status)
-        if planner is not None:
+        if planner is not None and planner.state is not TaskState.FINISHED:
             yield FoundTask(planner.task, str(planner.task), planner.state, planner)
         plan = jobs.plan_of(job)
         for index in range(len(plan.configs) if plan else 0):
