@@ -131,7 +131,7 @@ class FollowedTopics:
         return {topic: (read[topic], end) for topic, end in self._ends.items() if read[topic] < end}
 
     @property
-    def whole(self) -> bool:
+    def caught_up(self) -> bool:
         """Whether both topics have been read to their ends once: what is known is no mere beginning."""
         feed = self._followed()
         return feed.jobs.whole and feed.status.whole

@@ -78,12 +78,12 @@ class WatchedGroup:
         missing = isinstance(problem, NoTopicError)
         words = "" if problem is None else str(problem)
         renewals = sum(topics.renewals.values())
-        version = f"{jobs.offset}.{status.offset}.{renewals}.{topics.whole:d}.{hash((words, away)) & 0xFFFFFFFF:x}"
+        version = f"{jobs.offset}.{status.offset}.{renewals}.{topics.caught_up:d}.{hash((words, away)) & 0xFFFFFFFF:x}"
         return Seen(
             group=topics.group,
             jobs=jobs,
             status=status,
-            whole=topics.whole,
+            whole=topics.caught_up,
             away=away,
             problem=words,
             missing=missing,

@@ -86,7 +86,7 @@ class Browser:
         return self.driver.find_element("css selector", "body").text
 
     def run(self, script: str) -> Any:
-        return self.driver.execute_script(script)  # type: ignore[no-untyped-call]
+        return self.driver.execute_script(script)
 
     def wait_for_drawing(self) -> None:
         """Until something has been drawn on the timeline's canvas."""
@@ -126,8 +126,8 @@ def browsing(airflow: LocalAirflow, *, dark: bool = False) -> Iterator[Browser]:
     options = Options()
     options.binary_location = shutil.which("chromium") or "chromium"
     for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1400,900"):
-        options.add_argument(f"--{argument}")  # type: ignore[no-untyped-call]
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})  # type: ignore[no-untyped-call]
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = Chrome(options=options, service=Service(shutil.which("chromedriver") or "chromedriver"))
     try:
         browser = Browser(driver, airflow)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import quote
 
@@ -11,7 +11,7 @@ import httpx
 import pytest
 from airflow_group import Group
 from browser import Browser, browsing
-from conftest import MakeFleet, MakeGroup
+from fleet import Fleet
 
 from airflow_provider.records import TaskKind
 from demo.airflow import LocalAirflow
@@ -32,7 +32,7 @@ def without_complaint(airflow: LocalAirflow, *, dark: bool = False) -> Iterator[
         assert not browser.complaints()
 
 
-def busy_group(group: Group, outside: MakeFleet) -> None:
+def busy_group(group: Group, outside: Callable[..., Fleet]) -> None:
     """Two workers, one job that has failed, one that has finished, one that runs, one without end."""
     months = [{"seconds": 0.5 + number % 4 / 2, "name": f"month-{number + 1}"} for number in range(24)]
     group.submit_planned("sales", months)
@@ -54,7 +54,7 @@ def busy_group(group: Group, outside: MakeFleet) -> None:
 
 @pytest.mark.side_by_side
 def test_each_view_of_a_group_and_what_jobs_write_stays_text(
-    airflow: LocalAirflow, group: Group, outside: MakeFleet
+    airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
 ) -> None:
     group.name = "shop"  # as the docs' pictures show it
     busy_group(group, outside)
@@ -92,7 +92,7 @@ def test_each_view_of_a_group_and_what_jobs_write_stays_text(
 
 @pytest.mark.side_by_side
 def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
-    airflow: LocalAirflow, group: Group, outside: MakeFleet
+    airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
 ) -> None:
     group.submit_planned("billing", [{"seconds": 0.1}, {"seconds": 0.1, "fail": "no such table"}])
     group.submit_planned("ledger", [{"seconds": 600}, {"seconds": 600}])
@@ -152,7 +152,9 @@ def test_beside_a_dag_run_and_a_task_is_their_own_group_dark_as_airflow_is(airfl
 
 
 @pytest.mark.side_by_side
-def test_on_a_phone_nothing_is_wider_than_the_screen(airflow: LocalAirflow, group: Group, outside: MakeFleet) -> None:
+def test_on_a_phone_nothing_is_wider_than_the_screen(
+    airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
+) -> None:
     group.submit_planned("ledger", [{"seconds": 600, "name": "a-name-that-has-no-end-" * 4}])
     fleet = outside(group)
     fleet.start("a-worker-whose-name-is-as-long-as-airflow-makes-them")
@@ -180,7 +182,7 @@ def test_without_a_login_there_is_nothing(airflow: LocalAirflow) -> None:
 
 
 def test_a_group_of_10_000_tasks_is_there_within_a_second_and_a_change_within_two(
-    airflow: LocalAirflow, groups: MakeGroup, outside: MakeFleet
+    airflow: LocalAirflow, groups: Callable[[], Group], outside: Callable[..., Fleet]
 ) -> None:
     group = groups()
     group.submit_planned("many", [{"seconds": 600, "name": f"part-{number}"} for number in range(10_000)])

@@ -35,7 +35,7 @@ class StillTopics:
     group: str = "etl"
     jobs: JobsSnapshot = field(default_factory=JobsSnapshot)
     status: StatusSnapshot = field(default_factory=StatusSnapshot)
-    whole: bool = True
+    caught_up: bool = True
     away: str | None = None
     problem: TopicError | None = None
     renewals: Mapping[str, int] = field(default_factory=dict)

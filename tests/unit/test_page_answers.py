@@ -58,7 +58,7 @@ def test_a_group_whose_reading_is_about_to_begin() -> None:
 
 
 def test_of_a_group_that_is_still_being_read_no_beginning_is_shown() -> None:
-    answer = get(page_of(whole=False), "/api/jobs")
+    answer = get(page_of(caught_up=False), "/api/jobs")
     assert (answer["head"]["reading"], answer["head"]["short"], answer["body"]) == (True, None, None)
 
 

@@ -11,7 +11,7 @@ from group_records import record_of
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId
+from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.ui.kept_tasks import KeptTasks
 from airflow_provider.ui.views.groups import GroupState, group_in_short
@@ -29,7 +29,7 @@ def worker(name: WorkerId, **more: Any) -> WorkerStatus:
 
 
 def group_of(*said: WorkerStatus, **record: Any) -> StatusSnapshot:
-    members = {one.worker: frozenset() for one in said}
+    members: dict[WorkerId, Tasks] = {one.worker: frozenset() for one in said}
     return StatusSnapshot(group=record_of(members, **record), workers={one.worker: one for one in said})
 
 
@@ -148,7 +148,7 @@ def test_a_group_of_many_tasks_is_not_looked_through_all_the_time() -> None:
 
 
 def test_the_groups_that_a_dag_run_is_about() -> None:
-    fields = [
+    fields: list[dict[str, Any]] = [
         {"group": "etl", "kafka_conn_id": "k", "worker": "w1"},
         {"group": "etl", "kafka_conn_id": "k", "job": "orders"},
         {"group": "one", "job": "only"},
