@@ -13,6 +13,7 @@ from selenium.common.exceptions import NoSuchElementException, StaleElementRefer
 from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.remote.webelement import WebElement
 
 from demo.airflow import LocalAirflow
@@ -26,6 +27,14 @@ PICTURES: Final = "COSPARK_PICTURES"
 _WAIT_S: Final = 30.0
 _PHONE: Final = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
 
+_DRAWN_WORDS: Final = """
+    const words = [];
+    const look = (root) => root.querySelectorAll("*").forEach((each) => {
+        if (each.shadowRoot) words.push(each.shadowRoot.textContent), look(each.shadowRoot);
+    });
+    look(document);
+    return words.join(" ");
+"""
 _IS_DRAWN: Final = """
     const found = [];
     const look = (root) => root.querySelectorAll("*").forEach((each) => {
@@ -91,6 +100,21 @@ class Browser:
     def wait_for_drawing(self) -> None:
         """Until something has been drawn on the timeline's canvas."""
         self._wait(lambda: self.run(_IS_DRAWN), "a drawing")
+
+    def point_at(self, css: str, *, share: float, down: int) -> None:
+        """Have the mouse stand over an element.
+
+        :param share: how far to the right, of its width
+        :param down: how many pixels below its upper edge
+        """
+        element = self.find(css)
+        width, height = element.size["width"], element.size["height"]
+        x, y = round(width * (share - 0.5)), round(down - height / 2)
+        ActionChains(self.driver).move_to_element_with_offset(element, x, y).perform()
+
+    def see_drawn(self, *words: str) -> None:
+        """Wait until all of this is to be seen in what the drawing library shows."""
+        self._wait(lambda: all(each in str(self.run(_DRAWN_WORDS)) for each in words), f"{words}")
 
     def as_phone(self) -> None:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", _PHONE)
