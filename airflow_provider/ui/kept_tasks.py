@@ -1,20 +1,14 @@
-"""All tasks of a group, ready for pages to be cut out of them. To look through 100,000 takes a second: so that is done
-not all the time, however often the group changes and however many look on.
-"""
+"""All tasks of a group, ready for pages to be cut out of them: they are looked through once for all who ask."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ui.views.tasks import FoundTask, found_tasks
-
-_REST: Final = 5
-"""Between two looks everything else has so many times as long as one takes."""
 
 
 class Kept(NamedTuple):
@@ -33,18 +27,13 @@ NOTHING_KEPT: Final = Kept("", ())
 class KeptTasks:
     """Safe for threads: of those who ask together one looks, and the others wait for that."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: Kept | None = None
-        self._look_again_at = 0.0
+        self._kept = NOTHING_KEPT
 
     def of(self, version: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Kept:
-        """As they are now, or were a moment ago."""
+        """:param version: tells the snapshots of both apart"""
         with self._lock:
-            began = self._clock()
-            if self._kept is None or (self._kept.version != version and began >= self._look_again_at):
+            if self._kept.version != version:
                 self._kept = Kept(version, found_tasks(jobs, status))
-                ended = self._clock()
-                self._look_again_at = ended + _REST * (ended - began)
             return self._kept

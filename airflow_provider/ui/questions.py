@@ -60,7 +60,7 @@ class Asked:
         delayed = seen.status.group is not None and seen.status.group.deadline_ms > now_ms
 
         def page() -> GroupPage:
-            with watched.computing:
+            with watched.working():
                 return GroupPage(
                     head=head_of(self.conn, seen, now_ms), body=make(watched, seen) if seen.whole else None
                 )

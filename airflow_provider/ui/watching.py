@@ -10,7 +10,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +35,10 @@ MOST_GROUPS: Final = 200
 _LIST_AGAIN_S: Final = 3.0
 _LIST_TIMEOUT_S: Final = 10.0
 _TICK_S: Final = 1.0
+_HOLD_S: Final = 0.5
+"""A group is looked at again after so long: a browser asks each second."""
+_REST: Final = 5
+"""Or after so many times as long as it took to show it: everything else in the API server has the time between."""
 
 Clock = Callable[[], float]
 
@@ -63,16 +68,38 @@ class WatchedGroup:
     """A group that somebody looks at.
 
     :ivar asked_at: when somebody asked last
-    :ivar computing: held while what is shown is made of it, so that many who ask together have it made once
     """
 
-    def __init__(self, topics: FollowedTopics, asked_at: float) -> None:
+    def __init__(self, topics: FollowedTopics, asked_at: float, *, clock: Clock = time.monotonic) -> None:
         self._topics = topics
         self.asked_at = asked_at
+        self._clock = clock
         self._tasks = KeptTasks()
-        self.computing = threading.Lock()
+        self._looking, self._working = threading.Lock(), threading.Lock()
+        self._seen: Seen | None = None
+        self._look_again_at = 0.0
+        self._worked_s = 0.0
 
     def seen(self) -> Seen:
+        """As it is, or was a moment ago: a group may change in every moment, and what is made of it is to be the same
+        for all who look on.
+        """
+        with self._looking:
+            if self._seen is None or not self._seen.whole or self._clock() >= self._look_again_at:
+                self._seen = self._look()
+                self._look_again_at = self._clock() + max(_HOLD_S, _REST * self._worked_s)
+                self._worked_s = 0.0
+            return self._seen
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Held while something is made of what was seen, by one at a time. The longer it takes, the longer that is seen."""
+        with self._working:
+            began = self._clock()
+            yield
+            self._worked_s += self._clock() - began
+
+    def _look(self) -> Seen:
         topics = self._topics
         jobs, status, problem, away = topics.jobs, topics.status, topics.problem, topics.away or ""
         missing = isinstance(problem, NoTopicError)
@@ -93,7 +120,10 @@ class WatchedGroup:
     def kept_tasks(self) -> Kept:
         """All of its tasks, for pages to be cut out."""
         seen = self.seen()
-        return self._tasks.of(seen.version, seen.jobs, seen.status) if seen.whole else NOTHING_KEPT
+        if not seen.whole:
+            return NOTHING_KEPT
+        with self.working():
+            return self._tasks.of(seen.version, seen.jobs, seen.status)
 
     def events(self) -> EventsFeed:
         """What has happened in it; from the first question on that is read, too."""

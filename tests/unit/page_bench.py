@@ -49,7 +49,10 @@ class StillCluster:
     """A cluster with these groups, all of which are read."""
 
     def __init__(self, *groups: StillTopics) -> None:
-        self.groups = {topics.group: WatchedGroup(cast("FollowedTopics", topics), 0.0) for topics in groups}
+        self.now = 0.0
+        self.groups = {
+            topics.group: WatchedGroup(cast("FollowedTopics", topics), 0.0, clock=lambda: self.now) for topics in groups
+        }
 
     def look(self, group: str) -> WatchedGroup | None:
         return self.groups.get(group)
@@ -73,7 +76,11 @@ class Page:
     """:ivar noted: what the audit log was told"""
 
     app: FastAPI
+    cluster: StillCluster
     noted: list[tuple[str, str, str]]
+
+    def some_time_passes(self) -> None:
+        self.cluster.now += 60.0
 
     @contextmanager
     def browser(self, role: str | None) -> Iterator[TestClient]:
@@ -100,9 +107,10 @@ class Page:
 
 def make_page(*groups: StillTopics) -> Page:
     noted: list[tuple[str, str, str]] = []
+    cluster = StillCluster(*groups)
     world = World(
         connections=Connections(lambda: ["kafka_default"], lambda _: SETTINGS),
-        watches=StillWatches(StillCluster(*groups)),
+        watches=StillWatches(cluster),
         note=lambda event, by, extra: noted.append((event, by, extra)),
     )
-    return Page(make_app(world), noted)
+    return Page(make_app(world), cluster, noted)

@@ -137,14 +137,11 @@ class TestTasks:
         assert (page.found, page.tasks) == (2, 5)
 
 
-def test_a_group_of_many_tasks_is_not_looked_through_all_the_time() -> None:
-    now = iter([0.0, 1.0, 2.0, 5.9, 6.1, 6.2])
-    kept = KeptTasks(lambda: next(now))
-    known, status = TestTasks.KNOWN, TestTasks.STATUS
-    assert kept.of("1", known, status).version == "1"  # that took a second
-    assert kept.of("2", known, status).version == "1"
-    assert kept.of("2", known, status).version == "1"
-    assert kept.of("2", known, status).version == "2"
+def test_all_tasks_are_looked_through_once_for_all_who_ask() -> None:
+    kept = KeptTasks()
+    first = kept.of("1", TestTasks.KNOWN, TestTasks.STATUS)
+    assert kept.of("1", TestTasks.KNOWN, TestTasks.STATUS) is first
+    assert kept.of("2", TestTasks.KNOWN, StatusSnapshot()).tasks != first.tasks
 
 
 def test_the_groups_that_a_dag_run_is_about() -> None:

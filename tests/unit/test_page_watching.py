@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 from page_bench import SETTINGS, StillTopics
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.followed import FollowedTopics
 from airflow_provider.ui import watching
 from airflow_provider.ui.watching import LET_GO_S, ClusterWatch, WatchedGroup, Watches
 
@@ -142,3 +144,29 @@ def test_of_many_groups_those_are_read_that_were_looked_at_last(
         cluster.now = number
         looked_at(watch, f"g{number}")
     eventually(lambda: cluster.read == {"g2", "g3"})
+
+
+def test_the_longer_it_takes_to_show_a_group_the_longer_the_same_is_shown() -> None:
+    now = 0.0
+    topics = StillTopics()
+    group = WatchedGroup(cast("FollowedTopics", topics), 0.0, clock=lambda: now)
+    assert not group.seen().away
+    topics.away = "gone"
+    assert not group.seen().away, "a moment later the same, for all who look on"
+    now = 0.6
+    with group.working():
+        now = 1.6
+    assert group.seen().away
+    topics.away = None
+    now = 6.5
+    assert group.seen().away, "showing it took a second: it is looked at again after five"
+    now = 6.7
+    assert not group.seen().away
+
+
+def test_a_group_that_is_being_read_is_looked_at_each_time() -> None:
+    topics = StillTopics(caught_up=False)
+    group = WatchedGroup(cast("FollowedTopics", topics), 0.0, clock=lambda: 0.0)
+    assert not group.seen().whole
+    topics.caught_up = True
+    assert group.seen().whole
