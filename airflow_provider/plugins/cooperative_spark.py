@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -18,19 +20,25 @@ _NAME: Final = "Spark groups"
 
 
 class _Page:
-    """The page's application, made when it is first asked for something."""
+    """The page's application, made when it is first asked for something; what it imports takes a while."""
 
     def __init__(self) -> None:
         self._app: ASGIApp | None = None
+        self._making = threading.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._app is None:
-            from airflow_provider.ui.app import make_app
-            from airflow_provider.ui.connections import of_airflow
-            from airflow_provider.ui.world import World
+        app = self._app or await asyncio.to_thread(self._make)
+        await app(scope, receive, send)
 
-            self._app = make_app(World(connections=of_airflow()))
-        await self._app(scope, receive, send)
+    def _make(self) -> ASGIApp:
+        with self._making:
+            if self._app is None:
+                from airflow_provider.ui.app import make_app
+                from airflow_provider.ui.connections import of_airflow
+                from airflow_provider.ui.world import World
+
+                self._app = make_app(World(connections=of_airflow()))
+            return self._app
 
 
 def _root() -> str:

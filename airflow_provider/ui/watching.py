@@ -93,7 +93,7 @@ class WatchedGroup:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Held while something is made of what was seen, by one at a time. The longer it takes, the longer that is seen."""
+        """Held by one at a time who makes something of what was seen. The longer it takes, the longer that is seen."""
         with self._working:
             began = self._clock()
             yield
