@@ -27,18 +27,21 @@ class _Page:
         self._making = threading.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._app or await asyncio.to_thread(self._make)
+        app = self._app
+        if app is None:
+            app = await asyncio.to_thread(self._make)
         await app(scope, receive, send)
 
     def _make(self) -> ASGIApp:
         with self._making:
-            if self._app is None:
+            app = self._app
+            if app is None:
                 from airflow_provider.ui.app import make_app
                 from airflow_provider.ui.connections import of_airflow
                 from airflow_provider.ui.world import World
 
-                self._app = make_app(World(connections=of_airflow()))
-            return self._app
+                app = self._app = make_app(World(connections=of_airflow()))
+            return app
 
 
 def _root() -> str:
