@@ -81,7 +81,7 @@ def test_each_view_of_a_group_and_what_jobs_write_stays_text(
         browser.find(".drawing .bk-Figure, .drawing > *")
         browser.see("a rebalance")
         browser.wait_for_drawing()
-        browser.point_at(".drawing", share=0.6, down=157)  # at what the second worker runs
+        browser.point_at(".drawing", share=0.9, down=157)  # at what the second worker runs
         browser.see_drawn("why here", "w1 had", "its share is")
         browser.picture("page-timeline")
         browser.click("[data-view=epochs]")
