@@ -149,6 +149,7 @@ class TimelineView:
         self._attempts: OrderedDict[int, Attempt] = OrderedDict()
         self._running: dict[TaskId, _Running] = {}
         self._rounds: deque[PastRound] = deque(maxlen=MOST_ROUNDS)
+        self._last: dict[TaskId, int] = {}
         self._starts: dict[TaskId, Move] = {}
         self._stops: dict[TaskId, Move] = {}
         self.unreadable = 0
@@ -182,6 +183,18 @@ class TimelineView:
         for move in event.record.moves:
             reasons = self._stops if move.target is None else self._starts
             reasons.update(dict.fromkeys(move.tasks, move))
+            for task in move.tasks & self._last.keys():
+                self._tell_why(self._last[task], move)
+
+    def _tell_why(self, key: int, move: Move) -> None:
+        """A worker may speak of its task before the leader has written of the round that gave or took it."""
+        attempt = self._attempts[key]
+        starts = move.target == attempt.worker and not attempt.why
+        stops = move.target is None and move.source == attempt.worker and attempt.end is AttemptEnd.STOPPED
+        if starts:
+            self._attempts[key] = replace(attempt, changed=self._changed, why=why(move))
+        elif stops and not attempt.ended_why:
+            self._attempts[key] = replace(attempt, changed=self._changed, ended_why=why(move))
 
     def _take_step(self, event: TaskEvent) -> None:
         told = event.status
@@ -210,6 +223,7 @@ class TimelineView:
         )
         self._attempts[attempt.key] = attempt
         self._running[told.task] = _Running(attempt.key, told.failures)
+        self._last[told.task] = attempt.key
         if len(self._attempts) > MOST_ATTEMPTS:
             self._drop_oldest()
         return attempt.key
@@ -217,6 +231,8 @@ class TimelineView:
     def _drop_oldest(self) -> None:
         key, oldest = self._attempts.popitem(last=False)
         self._dropped += 1
+        if self._last.get(oldest.task) == key:
+            del self._last[oldest.task]
         running = self._running.get(oldest.task)
         if running is not None and running.key == key:
             del self._running[oldest.task]

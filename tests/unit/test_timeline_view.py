@@ -70,6 +70,21 @@ def test_why_a_task_is_where_it_is() -> None:
     assert [(past.epoch, past.starts, past.stops) for past in timeline.rounds] == [(2, 0, 1), (3, 1, 0)]
 
 
+def test_a_worker_may_speak_before_the_leader_has_written() -> None:
+    away = Move(tasks=frozenset({A0, A1}), source=W1, target=None, reason=MoveReason.BALANCE, load=Load(3, 1))
+    here = Move(tasks=frozenset({A0}), source=W1, target=W2, reason=MoveReason.BALANCE, load=Load(3, 1))
+    view = view_of(step(10, STARTED), step(20, STOPPED, began=10))
+    known = view.timeline().changed
+    view.take(rebalance(2, moves=[away]))
+    (stopped,) = view.timeline(known).attempts
+    assert stopped.ended_why == "w1 has 3 tasks, its share is 1"
+    view.take(step(30, STARTED, worker=W2, attempt=2))
+    known = view.timeline().changed
+    view.take(rebalance(3, moves=[here]))
+    (started,) = view.timeline(known).attempts
+    assert (started.worker, started.why) == (W2, "w1 had 3 tasks, its share is 1")
+
+
 def test_only_what_has_changed_since() -> None:
     view = view_of(step(10, STARTED), step(11, STARTED, A1))
     known = view.timeline().changed

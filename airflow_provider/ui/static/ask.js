@@ -45,6 +45,7 @@ export class Poll {
     this.#path = path;
     this.#show = show;
     this.#fail = fail;
+    document.addEventListener("visibilitychange", this.#whenSeenAgain);
     this.now();
   }
 
@@ -57,7 +58,10 @@ export class Poll {
   stop() {
     this.#stopped = true;
     clearTimeout(this.#timer);
+    document.removeEventListener("visibilitychange", this.#whenSeenAgain);
   }
+
+  #whenSeenAgain = () => !document.hidden && this.now();
 
   async #run(turn) {
     let next = EVERY_MS;
@@ -79,5 +83,3 @@ export class Poll {
     this.#timer = setTimeout(() => this.now(), document.hidden ? HIDDEN_MS : next);
   }
 }
-
-document.addEventListener("visibilitychange", () => !document.hidden && dispatchEvent(new Event("seen-again")));

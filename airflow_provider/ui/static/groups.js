@@ -3,7 +3,7 @@
 import * as address from "./address.js";
 import { Poll } from "./ask.js";
 import { badge, el, muted, table } from "./dom.js";
-import { banner, headBanners, jobBar, stateBadge } from "./parts.js";
+import { banner, jobBar, stateBadge } from "./parts.js";
 import { clock, count } from "./words.js";
 
 export function showGroups(page) {

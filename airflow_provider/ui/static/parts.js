@@ -1,6 +1,6 @@
 // What several views show.
 
-import { badge, el, muted } from "./dom.js";
+import { badge, el } from "./dom.js";
 import * as address from "./address.js";
 import { counting } from "./words.js";
 
@@ -35,5 +35,3 @@ export function headBanners(head) {
 }
 
 export const taskLink = (text, { url }) => (url ? el("a", { href: url, onclick: address.leadOut, title: "its task and log in Airflow" }, text) : text);
-
-export { muted };
