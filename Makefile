@@ -14,7 +14,7 @@ export PIP_NO_CACHE_DIR := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help install demo test unit simulate simulate-long explore peers integration system lint format bench compare-designs coverage soak clean
+.PHONY: help install demo test unit simulate simulate-long explore peers integration system pictures lint format bench compare-designs coverage soak clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,6 +61,9 @@ integration: install  ## A real broker, a real Spark
 
 system: install  ## A real Airflow
 	$(PYTEST) tests/system
+
+pictures: install  ## The pictures of the page in docs/images, made by its tests
+	COSPARK_PICTURES=docs/images $(PYTEST) tests/system/test_page.py
 
 lint: install  ## Style, types, import rules
 	$(BIN)/ruff check .

@@ -115,6 +115,17 @@ def get_provider_info() -> dict[str, Any]:
                         "example": None,
                         "default": "10.0",
                     },
+                    "page_connections": {
+                        "description": (
+                            "The connections whose groups the page in Airflow's UI shows, with commas between them; by"
+                            " default all of type kafka that are in Airflow's database or in the environment of the API"
+                            " server. Connections in another secrets backend can't be listed: name them here."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "kafka_default,kafka_streams",
+                        "default": "",
+                    },
                     "gc_freeze": {
                         "description": (
                             "Have each triggerer call Python's gc.freeze() when it is given its first deferred"

@@ -93,6 +93,7 @@ def _access(airflow: LocalAirflow) -> str:
 def _wait_for_interrupt(airflow: LocalAirflow, broker: LocalBroker) -> None:
     print(
         f"\nAirflow: {_access(airflow)}\n"
+        f"Groups:  {airflow.url}/plugin/spark_groups, in Airflow under Browse, and beside each DAG run and task\n"
         f"Kafka:   {broker.bootstrap_servers}, for example:"
         f" cospark status flights --bootstrap-servers {broker.bootstrap_servers}\n"
         "Both stay up until Ctrl-C."

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from statistics import median_low
 from typing import Any
@@ -26,16 +25,17 @@ from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.ledger.capacity import slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import all_left, stands_back, what_was
+from airflow_provider.ledger.presence import all_left, what_was
 from airflow_provider.ledger.progress import configured, converged, effective_status, job_progress, why_idle
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
-from airflow_provider.records import TaskState, TaskStatus, WorkerPhase, WorkerStatus
-from airflow_provider.reports.group_words import how_it_is, state_in_words
+from airflow_provider.records import TaskState, TaskStatus
+from airflow_provider.reports.durations import finished_times
 from airflow_provider.reports.learners import LearnerTask, by_learner, by_owner, given_up, learners
 from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.reports.spans import span
+from airflow_provider.reports.worker_words import known_workers, waiting_for, worker_in_words
 from airflow_provider.topics.errors import NoTopicError, TopicError
 
 _STYLES = {
@@ -149,8 +149,8 @@ def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int) -> Table:
     table = Table("worker", "state", "epoch", "tasks", expand=True)
     learning = learners(status)
     of_owner, of_learner = by_owner(learning), by_learner(learning)
-    for name in sorted({*(status.group.members if status.group else {}), *status.workers}):
-        state = _state_of(name, status)
+    for name in known_workers(status):
+        state = worker_in_words(name, status)
         if state is not None:
             worker = status.workers.get(name)
             epoch = str(worker.epoch) if worker else ""
@@ -159,32 +159,6 @@ def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int) -> Table:
             tasks.append_text(_learns(of_learner.get(name, ()), jobs))
             table.add_row(*map(_text, (name, state, epoch)), tasks)
     return table
-
-
-def _state_of(name: WorkerId, status: StatusSnapshot) -> str | None:
-    """What is said of a worker; None: nothing, it is of no concern any more."""
-    worker, record = status.workers.get(name), status.group
-    if why := stands_back(status).get(name):
-        return f"stands back: {why}"
-    if record is not None and name in record.members:
-        if worker is None:
-            return "no record"
-        return _left(worker) if worker.state is WorkerPhase.LEFT else state_in_words(how_it_is(worker))
-    if worker is not None and worker.state is WorkerPhase.JOINING:
-        return "joining"
-    if not _waiting_for(name, status):
-        return None
-    return _left(worker) if worker and worker.left else "lost"
-
-
-def _left(worker: WorkerStatus) -> str:
-    return f"left ({worker.left.value})" if worker.left else "left"
-
-
-def _waiting_for(name: WorkerId, status: StatusSnapshot) -> Tasks:
-    """Lost tasks that wait for this worker to come back."""
-    record = status.group
-    return NO_TASKS if record is None else record.waiting_by_worker.get(name, NO_TASKS)
 
 
 def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfinished: Tasks, wall_ms: int) -> Text:
@@ -198,7 +172,7 @@ def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfini
     text = Text()
     for state, names in by_state.items():
         text.append_text(_text(_names(state.value, names), style=_STYLES.get(state, "")))
-    waiting = [jobs.label(task) for task in sorted(_waiting_for(name, status) & unfinished)]
+    waiting = [jobs.label(task) for task in sorted(waiting_for(name, status) & unfinished)]
     return text.append_text(_text(_names("wait for it", waiting), style="yellow"))
 
 
@@ -231,7 +205,7 @@ def _names(label: str, names: Sequence[str]) -> str:
 
 def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
     table = Table("job", "state", "tasks", "took", "errors", expand=True)
-    times = _times(jobs, status)
+    times = finished_times(jobs, status)
     for name in sorted(jobs.jobs):
         progress = job_progress(name, jobs, status)
         assert progress is not None
@@ -244,18 +218,6 @@ def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
         )
         table.add_row(*map(_text, cells))
     return table
-
-
-def _times(jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, list[tuple[int, int]]]:
-    """How long the finished tasks of each job's present run took (ms), with the index of each."""
-    times: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
-    for task, last in status.tasks.items():
-        took = last.took_ms if last.state is TaskState.FINISHED and not task.is_planner else None
-        if took is not None:
-            work = jobs.work_of(task)
-            if work is not None and last.is_of(work.definition.run_key, work.fingerprint):
-                times[task.job].append((took, task.index))
-    return times
 
 
 def _took(job: str, times: Sequence[tuple[int, int]], jobs: JobsSnapshot) -> str:

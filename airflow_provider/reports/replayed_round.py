@@ -29,7 +29,7 @@ def explain(this: Round, before: Memory, moves: Iterable[Move], after: Memory) -
     :param after: what it remembers of this one
     """
     for task, move in one_by_one(moves):
-        yield f"{_sentence(task, move)}{_why_not_back(this, before, move)}"
+        yield f"{sentence(task, move)}{_why_not_back(this, before, move)}"
     for worker, end_ms in after.awaited.items():
         tasks = len(after.assignment[worker])
         what = "1 task waits" if tasks == 1 else f"{tasks} tasks wait"
@@ -58,11 +58,17 @@ def held_back(this: Round, decided: GroupAssignment, policy: Policy) -> Iterator
     yield f"{left} more would have to stop for everybody to have its share: {it}{why}"
 
 
-def _sentence(task: TaskId, move: Move) -> str:
+def sentence(task: TaskId, move: Move) -> str:
+    """Where a task starts or stops, and why."""
     if move.target is None:
         return f"{move.source} stops {task}: {why(move)}"
     again = " again" if move.reason in _AGAIN else ""
     return f"{move.target} starts {task}{again}: {why(move)}"
+
+
+def lesson_sentence(task: TaskId, move: Move) -> str:
+    """Who learns a task, and why."""
+    return f"{move.target} learns {task}: {why(replace(move, target=None))}"  # its owner still has it
 
 
 def explain_learners(
@@ -74,9 +80,9 @@ def explain_learners(
     yield from explain(this, before.cooperative, others, decided.memory.cooperative)
     for task, move in one_by_one(late):
         had = "had not stopped it when it joined" if rule is LearnedRule.AT_REBALANCE else "did not know"
-        yield f"{_sentence(task, move)}, and {move.source} {had}"
+        yield f"{sentence(task, move)}, and {move.source} {had}"
     for task, move in one_by_one(decided.lessons):
-        yield f"{move.target} learns {task}: {why(replace(move, target=None))}"  # its owner still has it
+        yield lesson_sentence(task, move)
     for worker, lessons in sorted(this.learning.items()):
         ended = lessons.keys() - decided.learning.get(worker, NO_TASKS) - decided.target.get(worker, lessons.keys())
         for task in sorted(ended):

@@ -61,6 +61,11 @@ class TopicFeed(Generic[S]):
         return self._problem
 
     @property
+    def whole(self) -> bool:
+        """Whether the topic has been read to its end."""
+        return self._whole or self._next is not None
+
+    @property
     def offset(self) -> int:
         return self._view.offset
 

@@ -26,6 +26,7 @@ from airflow_provider.topics.errors import (
 from airflow_provider.topics.event_feed import EventFeed
 from airflow_provider.topics.feed import GroupFeed
 from airflow_provider.topics.rights import WATCHER, Needs, Operation
+from airflow_provider.topics.timeline_feed import TimelineFeed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -53,6 +54,7 @@ class FollowedTopics:
         self._settings = settings
         self._clients: clients.Clients | None = None
         self._feed: GroupFeed | None = None
+        self._timeline: TimelineFeed | None = None
         self._ends: Mapping[str, int] = {}
 
     async def __aenter__(self) -> Self:
@@ -111,7 +113,9 @@ class FollowedTopics:
         """Stop reading, when what was written is stored. May be called again."""
         if self._clients is None:
             return
-        self._clients = self._feed = None
+        if self._timeline is not None:
+            self._clients.reader.unfollow((self.names.events,))
+        self._clients = self._feed = self._timeline = None
         unused = clients.release(self._settings, self.group)
         if unused is not None:
             await asyncio.to_thread(unused.close)
@@ -157,6 +161,28 @@ class FollowedTopics:
         feed = self._followed()
         read = {self.names.jobs: feed.jobs.offset, self.names.status: feed.status.offset}
         return {topic: (read[topic], end) for topic, end in self._ends.items() if read[topic] < end}
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether both topics have been read to their ends once: what is known is no mere beginning."""
+        feed = self._followed()
+        return feed.jobs.whole and feed.status.whole
+
+    @property
+    def away(self) -> str | None:
+        """Why no broker can be reached at present; None: one can, as far as is known."""
+        outage = self._open().outage
+        refusal = outage.refusal
+        if refusal is not None:
+            return str(refusal)
+        return f"no broker of {outage.servers} can be reached ({outage.reason})" if outage.away else None
+
+    def follow_timeline(self) -> TimelineFeed:
+        """Begin to read what has happened in the group, for those who look on; until this is closed."""
+        if self._timeline is None:
+            self._timeline = TimelineFeed(self.names.events)
+            self._open().reader.follow({self.names.events: self._timeline})
+        return self._timeline
 
     @property
     def missing(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.topic_view import Unreadable, reason_of
+from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import ControlRecord, Event, JobDefinition, TopicNames, decode, event_from_json
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.complaints import Complaints
@@ -22,7 +23,7 @@ from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.topics.group_topics import GroupTopics, Submission
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.reader import Record, TopicReader
-from airflow_provider.topics.rights import STEERER, STOPPER, SUBMITTER
+from airflow_provider.topics.rights import RETRIER, STEERER, STOPPER, SUBMITTER
 
 T = TypeVar("T")
 
@@ -96,6 +97,22 @@ def remove_job(settings: KafkaSettings, group: str, job: str, *, by: str = "") -
             return await topics.remove(job, by=by)
 
     return run(remove)
+
+
+def retry_failed(
+    settings: KafkaSettings, group: str, job: str, indexes: Collection[int] | None = None, *, by: str
+) -> tuple[TaskId, ...]:
+    """As :meth:`GroupTopics.retry_failed`.
+
+    :raises NoTopicError: if there is no such group
+    """
+
+    async def retry() -> tuple[TaskId, ...]:
+        async with GroupTopics(settings, group, RETRIER) as topics:
+            await topics.catch_up()
+            return await topics.retry_failed(job, indexes, by=by)
+
+    return run(retry)
 
 
 def send_control(settings: KafkaSettings, group: str, control: ControlRecord) -> None:

@@ -1,0 +1,40 @@
+"""How each worker of a group is, in words: the same in ``cospark status`` and on the page. Pure."""
+
+from __future__ import annotations
+
+from airflow_provider.ledger.presence import stands_back
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
+from airflow_provider.records import WorkerPhase, WorkerStatus
+from airflow_provider.reports.group_words import how_it_is, state_in_words
+
+
+def known_workers(status: StatusSnapshot) -> list[WorkerId]:
+    """Who is in the group, or has said something of itself."""
+    return sorted({*(status.group.members if status.group else {}), *status.workers})
+
+
+def worker_in_words(name: WorkerId, status: StatusSnapshot) -> str | None:
+    """What is said of a worker; None: nothing, it is of no concern any more."""
+    worker, record = status.workers.get(name), status.group
+    if why := stands_back(status).get(name):
+        return f"stands back: {why}"
+    if record is not None and name in record.members:
+        if worker is None:
+            return "no record"
+        return _left(worker) if worker.state is WorkerPhase.LEFT else state_in_words(how_it_is(worker))
+    if worker is not None and worker.state is WorkerPhase.JOINING:
+        return "joining"
+    if not waiting_for(name, status):
+        return None
+    return _left(worker) if worker and worker.left else "lost"
+
+
+def _left(worker: WorkerStatus) -> str:
+    return f"left ({worker.left.value})" if worker.left else "left"
+
+
+def waiting_for(name: WorkerId, status: StatusSnapshot) -> Tasks:
+    """Lost tasks that wait for this worker to come back."""
+    record = status.group
+    return NO_TASKS if record is None else record.waiting_by_worker.get(name, NO_TASKS)

@@ -1,0 +1,32 @@
+"""The application: every route asks first whether this user may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from fastapi import Depends, FastAPI, Request, Response
+
+from airflow_provider.ui import acting, files, finding, questions
+from airflow_provider.ui.rights import may_see
+from airflow_provider.ui.world import World
+
+
+def make_app(world: World) -> FastAPI:
+    app = FastAPI(
+        title="Cooperative Spark",
+        dependencies=[Depends(may_see)],
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+    )
+    app.state.world = world
+    for router in (files.router, questions.router, finding.router, acting.router):
+        app.include_router(router)
+
+    @app.middleware("http")
+    async def with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        response = await call_next(request)
+        response.headers.update(files.HEADERS)
+        return response
+
+    return app

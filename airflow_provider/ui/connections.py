@@ -1,0 +1,98 @@
+"""Which clusters the page shows: connections of type ``kafka`` in Airflow."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from airflow.providers.common.compat.sdk import AirflowException
+
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+
+_LOOK_AGAIN_S: Final = 30.0
+_MOST: Final = 20
+_PREFIX: Final = "AIRFLOW_CONN_"
+
+
+class Connections:
+    """Looked up in Airflow now and then, not at each question.
+
+    :param names: gives the ids of those that may be shown
+    :param settings_of: gives a connection's settings
+    """
+
+    def __init__(
+        self,
+        names: Callable[[], list[str]],
+        settings_of: Callable[[str], KafkaSettings],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._names = names
+        self._settings_of = settings_of
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: Mapping[str, KafkaSettings | str] = {}
+        self._look_at = 0.0
+
+    def all(self) -> Mapping[str, KafkaSettings | str]:
+        """The settings of each, or why it can't be used."""
+        with self._lock:
+            if self._clock() >= self._look_at:
+                self._known = {name: self._look(name) for name in self._names()[:_MOST]}
+                self._look_at = self._clock() + _LOOK_AGAIN_S
+            return self._known
+
+    def _look(self, name: str) -> KafkaSettings | str:
+        try:
+            return self._settings_of(name)
+        except (SettingsError, AirflowException) as wrong:
+            return str(wrong)
+
+
+def of_airflow() -> Connections:
+    """Those that are configured to be shown (``page_connections``), or else all of type ``kafka`` in the database and
+    the environment; of other secret backends no list can be had.
+    """
+    return Connections(_names, lambda name: SparkGroupHook(name).get_settings())
+
+
+def _names() -> list[str]:
+    from airflow.configuration import conf
+
+    named: Any = conf.getlist("cooperative_spark", "page_connections", fallback=[])
+    if named:
+        return list(dict.fromkeys(named))
+    return sorted({*_in_database(), *_in_environment()})
+
+
+def _in_database() -> list[str]:
+    from airflow.models import Connection
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        query = select(Connection.conn_id).where(Connection.conn_type == SparkGroupHook.conn_type)
+        return [name for name in session.scalars(query) if name is not None]
+
+
+def _in_environment() -> list[str]:
+    found = []
+    for key, value in os.environ.items():
+        if key.startswith(_PREFIX) and _kind_of(value) == SparkGroupHook.conn_type:
+            found.append(key.removeprefix(_PREFIX).lower())
+    return found
+
+
+def _kind_of(connection: str) -> object:
+    """:param connection: as JSON, or as an address"""
+    if not connection.startswith("{"):
+        return connection.partition("://")[0]
+    try:
+        return json.loads(connection).get("conn_type")
+    except ValueError:
+        return None

@@ -1,0 +1,20 @@
+"""Where a page that stands beside a DAG run or a task instance leads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Query
+
+from airflow_provider.ui.rights import may_see_dag
+from airflow_provider.ui.whereabouts import Whereabouts, rendered_fields, whereabouts
+
+router: Final = APIRouter(prefix="/api")
+
+Id = Annotated[str, Query(min_length=1, max_length=250)]
+
+
+@router.get("/find", dependencies=[Depends(may_see_dag)])
+def find(dag_id: Id, run_id: Id, task_id: str | None = None, map_index: int | None = None) -> list[Whereabouts]:
+    """The groups that a DAG run, or one of its tasks, is about."""
+    return list(whereabouts(rendered_fields(dag_id, run_id, task_id or None, map_index)))

@@ -1,0 +1,147 @@
+"""What a page asks of the groups that it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Final, TypeVar
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.protocol.model import HIGHEST_INDEX, TaskId
+from airflow_provider.records import TaskState
+from airflow_provider.ui import drawing
+from airflow_provider.ui.kept_tasks import NOTHING_KEPT
+from airflow_provider.ui.pages import Clusters, GroupPage, begun, clusters, head_of
+from airflow_provider.ui.rights import can_act
+from airflow_provider.ui.views.jobs import job_lines
+from airflow_provider.ui.views.learners import learners_view
+from airflow_provider.ui.views.tasks import LARGEST_PAGE, TaskOrder, TaskQuery, task_detail, task_page
+from airflow_provider.ui.views.timeline import epochs, picture
+from airflow_provider.ui.views.workers import workers
+from airflow_provider.ui.watching import Seen, WatchedGroup
+from airflow_provider.ui.world import World, world_of
+
+router: Final = APIRouter(prefix="/api")
+
+V = TypeVar("V")
+
+ItsWorld = Annotated[World, Depends(world_of)]
+Text = Annotated[str, Query(max_length=500)]
+
+
+class Asked:
+    """A question about one group.
+
+    :param conn: the id of its connection
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        world: ItsWorld,
+        conn: Annotated[str, Query(min_length=1, max_length=250)],
+        group: Annotated[str, Query(min_length=1, max_length=250)],
+    ) -> None:
+        self._request = request
+        self._world = world
+        self.conn = conn
+        self.group = group
+        self.watched: WatchedGroup | None = world.group(conn, group)
+
+    def answer(self, make: Callable[[WatchedGroup, Seen], object], version: str = "") -> Response:
+        """:param make: makes what the page shows beside the group's head
+        :param version: of what else it is made of
+        """
+        watched = self.watched
+        if watched is None:
+            return self._world.answers.answer(self._request, "", lambda: begun(self.conn, self.group))
+        seen, now_ms = watched.seen(), wall_ms()
+        delayed = seen.status.group is not None and seen.status.group.deadline_ms > now_ms
+
+        def page() -> GroupPage:
+            with watched.working():
+                return GroupPage(
+                    head=head_of(self.conn, seen, now_ms), body=make(watched, seen) if seen.whole else None
+                )
+
+        return self._world.answers.answer(self._request, f"{seen.version}.{version}.{delayed:d}", page)
+
+
+About = Annotated[Asked, Depends()]
+
+
+@router.get("/me")
+def me(acts: Annotated[bool, Depends(can_act)]) -> dict[str, object]:
+    """What this user may do here, and what is missing."""
+    return {"acts": acts, "drawing": "" if drawing.script(drawing.SCRIPTS[0]) else drawing.HOW_TO_GET_IT}
+
+
+@router.get("/groups")
+def all_groups(request: Request, world: ItsWorld) -> Response:
+    """Every group of every cluster, in short."""
+    found: Clusters = clusters(world, wall_ms())
+    return world.answers.answer(request, found.version, lambda: found)
+
+
+@router.get("/workers")
+def its_workers(about: About) -> Response:
+    return about.answer(lambda _, seen: workers(seen.jobs, seen.status))
+
+
+@router.get("/jobs")
+def its_jobs(about: About) -> Response:
+    return about.answer(lambda _, seen: job_lines(seen.jobs, seen.status))
+
+
+@router.get("/learners")
+def its_learners(about: About) -> Response:
+    return about.answer(lambda _, seen: learners_view(seen.jobs, seen.status))
+
+
+@router.get("/tasks")
+def its_tasks(
+    about: About,
+    *,
+    text: Text = "",
+    state: TaskState | None = None,
+    job: Text = "",
+    worker: Text = "",
+    order: TaskOrder = TaskOrder.TASK,
+    descending: bool = False,
+    page: Annotated[int, Query(ge=0)] = 0,
+    size: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 50,
+) -> Response:
+    query = TaskQuery(
+        text=text, state=state, job=job, worker=worker, order=order, descending=descending, page=page, size=size
+    )
+    kept = about.watched.kept_tasks() if about.watched else NOTHING_KEPT
+    return about.answer(lambda _, __: task_page(kept.tasks, query), kept.version)
+
+
+@router.get("/task")
+def one_task(about: About, job: Text, index: Annotated[int, Query(ge=-1, le=HIGHEST_INDEX)]) -> Response:
+    task = TaskId(job, index)
+    attempts = about.watched.events().attempts_of(task) if about.watched else ()
+    version = ".".join(f"{attempt.changed}" for attempt in attempts[-1:])
+    return about.answer(lambda _, seen: task_detail(task, seen.jobs, seen.status, attempts), version)
+
+
+@router.get("/timeline")
+def its_timeline(about: About, since: Annotated[int, Query(ge=0)] = 0) -> Response:
+    """What has changed of the timeline since."""
+    if about.watched is None:
+        return about.answer(lambda _, __: None)
+    feed = about.watched.events()
+    timeline = feed.timeline(since)
+    return about.answer(
+        lambda _, seen: picture(feed.origin, timeline, seen.jobs, seen.status), f"{timeline.changed}.{feed.whole:d}"
+    )
+
+
+@router.get("/epochs")
+def its_epochs(about: About) -> Response:
+    if about.watched is None:
+        return about.answer(lambda _, __: None)
+    timeline = about.watched.events().timeline(HIGHEST_INDEX)
+    return about.answer(lambda _, __: epochs(timeline), f"{timeline.changed}")

@@ -1,0 +1,54 @@
+// What can be done, each with a question before it.
+
+import { act } from "./ask.js";
+import { el } from "./dom.js";
+import * as address from "./address.js";
+import { banner } from "./parts.js";
+
+const about = () => ({ conn: address.get("conn"), group: address.get("group") });
+
+// A button that asks first, and then says what was done or why not.
+function button(words, { question, consequence, path, body, danger, again }) {
+  return el("button", { type: "button", class: danger ? "danger" : "", onclick: (event) => (event.stopPropagation(), confirm()) }, words);
+
+  function confirm() {
+    const said = el("div", { "aria-live": "assertive" });
+    const cancel = el("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
+    const doIt = el("button", { type: "button", class: danger ? "danger" : "primary", onclick: run }, words);
+    const dialog = el("dialog", { class: "question", onclose: () => dialog.remove() }, el("h2", {}, question), el("p", { class: "muted" }, consequence), said, el("div", { class: "choices" }, cancel, doIt));
+    document.body.append(dialog);
+    dialog.showModal();
+    cancel.focus();
+
+    async function run() {
+      doIt.disabled = true;
+      try {
+        const { words: done } = await act(`api/act/${path}`, { ...about(), ...body });
+        said.replaceChildren(banner("good", done));
+        doIt.remove();
+        cancel.textContent = "Close";
+        again();
+      } catch (failed) {
+        said.replaceChildren(banner("bad", failed.message));
+        doIt.disabled = false;
+      }
+    }
+  }
+}
+
+const row = (...buttons) => el("div", { class: "actions" }, buttons);
+
+export const actions = {
+  worker: ({ worker }, { again }) =>
+    row(
+      button("Drain", { again, path: "ask", body: { worker, action: "drain" }, question: `Have ${worker} drain?`, consequence: "It starts nothing more, and leaves when what it runs has finished. Its Airflow task then ends with success." }),
+      button("Stop", { again, danger: true, path: "ask", body: { worker, action: "stop" }, question: `Have ${worker} stop?`, consequence: "It stops what it runs and leaves now; its tasks go to others. Its Airflow task then ends with success." }),
+    ),
+  job: ({ job, counts, state, errors }, { again }) =>
+    row(
+      (state === "failed" || counts.failed > 0 || errors.length > 0) && button("Retry failed", { again, path: "retry", body: { job }, question: `Try the failed tasks of ${job} again?`, consequence: "Those that have failed for good get all their retries once more. What runs is left alone." }),
+      button("Remove", { again, danger: true, path: "remove", body: { job }, question: `Remove ${job}?`, consequence: "Its tasks are stopped, and it is forgotten how far they were." }),
+    ),
+  task: ({ job, index, label }, { again }) =>
+    button("Try again", { again, path: "retry", body: { job, tasks: [index] }, question: `Try ${label} again?`, consequence: "It gets all its retries once more, on whatever worker it is given to." }),
+};

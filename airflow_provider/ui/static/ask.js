@@ -1,0 +1,85 @@
+// Asks the server, and asks again: what has not changed is not sent twice.
+
+import { serverSaid } from "./words.js";
+
+export class Refused extends Error {
+  constructor(status, words) {
+    super(words);
+    this.status = status;
+  }
+}
+
+async function words(answer) {
+  try {
+    const { detail } = await answer.json();
+    return typeof detail === "string" ? detail : JSON.stringify(detail);
+  } catch {
+    return `${answer.status} ${answer.statusText}`;
+  }
+}
+
+export async function ask(path, headers = {}) {
+  const answer = await fetch(path, { headers, cache: "no-store", credentials: "same-origin" });
+  serverSaid(Number(answer.headers.get("X-Cospark-Now")));
+  if (answer.status === 304) return { same: true };
+  if (!answer.ok) throw new Refused(answer.status, await words(answer));
+  return { tag: answer.headers.get("ETag"), body: await answer.json() };
+}
+
+export async function act(path, body) {
+  const headers = { "Content-Type": "application/json", "X-Cospark-Act": "1" };
+  const answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), credentials: "same-origin" });
+  if (!answer.ok) throw new Refused(answer.status, await words(answer));
+  return answer.json();
+}
+
+const EVERY_MS = 1000;
+const READING_MS = 150;
+const HIDDEN_MS = 15000;
+
+// Asks for what `path()` names until it is stopped.
+export class Poll {
+  #path; #show; #fail; #timer; #stopped = false; #tag = null; #asked = ""; #turn = 0;
+
+  constructor(path, show, fail) {
+    this.#path = path;
+    this.#show = show;
+    this.#fail = fail;
+    document.addEventListener("visibilitychange", this.#whenSeenAgain);
+    this.now();
+  }
+
+  // Ask now; an answer that is under way is of no interest any more.
+  now() {
+    clearTimeout(this.#timer);
+    this.#run(++this.#turn);
+  }
+
+  stop() {
+    this.#stopped = true;
+    clearTimeout(this.#timer);
+    document.removeEventListener("visibilitychange", this.#whenSeenAgain);
+  }
+
+  #whenSeenAgain = () => !document.hidden && this.now();
+
+  async #run(turn) {
+    let next = EVERY_MS;
+    try {
+      const path = this.#path();
+      const known = path === this.#asked && this.#tag;
+      const { same, tag, body } = await ask(path, known ? { "If-None-Match": this.#tag } : {});
+      if (this.#stopped || turn !== this.#turn) return;
+      if (!same) {
+        [this.#tag, this.#asked] = [tag, path];
+        if (this.#show(body)) next = READING_MS;
+      }
+      this.#fail(null);
+    } catch (failed) {
+      if (this.#stopped || turn !== this.#turn) return;
+      this.#fail(failed);
+      next = 3 * EVERY_MS;
+    }
+    this.#timer = setTimeout(() => this.now(), document.hidden ? HIDDEN_MS : next);
+  }
+}

@@ -1,0 +1,33 @@
+// Elements are made here and nowhere else. What jobs and workers have written goes in as text: it can't become markup.
+
+export function el(name, given = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(given)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key === "data") Object.assign(element.dataset, value);
+    else if (key === "class") element.className = value;
+    else if (key in element && key !== "list") element[key] = value;
+    else element.setAttribute(key, value);
+  }
+  element.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false && child !== ""));
+  return element;
+}
+
+export const badge = (state, words = state) => el("span", { class: "badge", data: { state } }, words);
+
+export const muted = (...words) => (words.some(Boolean) ? el("span", { class: "muted" }, ...words) : null);
+
+// A table whose cells are named, so that on a narrow screen each row can be a block of its own.
+export function table(columns, rows, { empty, onrow } = {}) {
+  const head = el("tr", {}, columns.map((column) => el("th", { class: column.class ?? "", scope: "col" }, column.head ?? column.name)));
+  const body = rows.map((row) =>
+    el(
+      "tr",
+      onrow ? { class: "clickable", tabIndex: 0, onclick: (event) => onrow(row, event), onkeydown: (event) => event.key === "Enter" && onrow(row, event) } : {},
+      columns.map((column) => el("td", { class: column.class ?? "", data: { name: column.name } }, column.cell(row))),
+    ),
+  );
+  if (!body.length) body.push(el("tr", {}, el("td", { colSpan: columns.length, class: "muted none" }, empty ?? "nothing")));
+  return el("table", {}, el("thead", {}, head), el("tbody", {}, body));
+}

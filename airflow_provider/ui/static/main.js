@@ -1,0 +1,46 @@
+// What the page shows: all groups, or one of them; beside a DAG run or a task, the groups that these are about.
+
+import * as address from "./address.js";
+import { ask } from "./ask.js";
+import { el } from "./dom.js";
+import { showGroup } from "./group.js";
+import { showGroups } from "./groups.js";
+import { followTheme } from "./theme.js";
+
+const page = document.getElementById("page");
+
+async function start() {
+  followTheme();
+  const me = (await ask("api/me")).body;
+  if (address.get("group")) showGroup(page, me);
+  else if (address.get("run_id")) await showFound(me);
+  else showGroups(page);
+}
+
+async function showFound(me) {
+  const map = address.get("map_index");
+  const asked = address.only({
+    dag_id: address.get("dag_id"),
+    run_id: address.get("run_id"),
+    task_id: address.get("task_id"),
+    map_index: /^\d+$/.test(map) ? map : "",
+  });
+  const found = (await ask(`api/find${asked}`)).body;
+  if (found.length === 1) {
+    const [{ conn_id: conn, group, job }] = found;
+    address.set({ conn, group, beside: "1", view: address.get("view") || (job ? "tasks" : "workers"), job });
+    showGroup(page, me);
+    return;
+  }
+  const what = address.get("task_id") ? "This task" : "No task of this run";
+  page.replaceChildren(
+    found.length
+      ? el("section", {}, el("h1", {}, "Groups of this run"), el("ul", { class: "plain" }, found.map(({ conn_id: conn, group }) => el("li", {}, el("a", { href: address.only({ conn, group, beside: "1" }) }, group)))))
+      : el("p", { class: "muted" }, address.get("task_id") ? `${what} is about no group of Spark workers, or it has not begun yet.` : `${what} is about a group of Spark workers, or none has begun yet.`),
+  );
+}
+
+start().catch((failed) => {
+  const again = failed.status === 401 ? "Your login has ended: reload the page." : failed.message;
+  page.replaceChildren(el("p", { class: "banner bad", role: "alert" }, again));
+});

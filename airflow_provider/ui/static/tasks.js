@@ -1,0 +1,74 @@
+// The tasks of a group, a page at a time: the server searches, sorts and cuts.
+
+import * as address from "./address.js";
+import { badge, el, muted, table } from "./dom.js";
+import { openTask } from "./task.js";
+import { clock, count, counting, span } from "./words.js";
+
+const STATES = ["unassigned", "pending", "running", "finished", "failed", "stopped"];
+const SIZE = 50;
+
+export function tasksView({ about, me, again }) {
+  const rows = el("div");
+  const pages = el("div", { class: "pages" });
+  const chips = el("div", { class: "chips" });
+  const text = el("input", { type: "search", placeholder: "Search tasks, workers, errors", value: address.get("text"), ariaLabel: "Search", oninput: later(() => change({ text: text.value })) });
+  const filters = el("div", { class: "chips" });
+  const asked = () => ({ text: address.get("text"), state: address.get("state"), job: address.get("job"), worker: address.get("worker"), order: address.get("order"), descending: address.get("down") ? "true" : "", page: address.get("page") });
+
+  function change(values) {
+    address.set({ page: "", ...values });
+    again();
+  }
+
+  function sorted(name, order) {
+    const now = (address.get("order") || "task") === order;
+    const arrow = now ? (address.get("down") ? " ↓" : " ↑") : "";
+    return el("button", { class: "link", onclick: () => change({ order: order === "task" ? "" : order, down: now && !address.get("down") ? "1" : "" }) }, name + arrow);
+  }
+
+  const columns = () => [
+    { name: "Task", head: sorted("Task", "task"), cell: (task) => el("span", { class: "strong" }, task.label) },
+    { name: "State", head: sorted("State", "state"), cell: (task) => badge(task.state) },
+    { name: "Worker", head: sorted("Worker", "worker"), cell: (task) => task.worker },
+    { name: "Attempt", head: sorted("Attempt", "attempt"), class: "number", cell: (task) => [task.attempt, task.failures > 0 && el("span", { class: "wrong" }, ` (${task.failures} failed)`)] },
+    { name: "Started", head: sorted("Started", "started"), cell: (task) => clock(task.started_at_ms) },
+    { name: "Took", head: sorted("Took", "took"), class: "number", cell: (task) => (task.state === "running" && task.started_at_ms ? counting(task.started_at_ms) : span(task.took_ms)) },
+    { name: "Says", class: "wide", cell: (task) => (task.error ? el("span", { class: "wrong" }, task.error) : muted(task.progress)) },
+  ];
+
+  function show({ lines, page, size, found, tasks, counts }) {
+    rows.replaceChildren(table(columns(), lines, { empty: tasks ? "no task is like that" : "no job has a plan yet", onrow: (task) => openTask(task, { about, me, again }) }));
+    chips.replaceChildren(
+      ...STATES.filter((state) => counts[state] || state === address.get("state")).map((state) =>
+        el("button", { class: "chip", data: { state }, ariaPressed: String(state === address.get("state")), onclick: () => change({ state: state === address.get("state") ? "" : state }) }, `${(counts[state] ?? 0).toLocaleString("en")} ${state}`),
+      ),
+    );
+    filters.replaceChildren(
+      ...["job", "worker"].filter((name) => address.get(name)).map((name) => el("button", { class: "chip", title: "show all", onclick: () => change({ [name]: "" }) }, `${name} ${address.get(name)} ✕`)),
+    );
+    const last = Math.max(0, Math.ceil(found / size) - 1);
+    const to = (number, words, off) => el("button", { type: "button", disabled: off, onclick: () => change({ page: number || "" }) }, words);
+    pages.replaceChildren(
+      muted(found ? `${(page * size + 1).toLocaleString("en")} to ${Math.min(found, (page + 1) * size).toLocaleString("en")} of ${count(found, "task")}` : ""),
+      ...(last > 0 ? [to(0, "⇤", page === 0), to(page - 1, "←", page === 0), to(page + 1, "→", page >= last), to(last, "⇥", page >= last)] : []),
+    );
+  }
+
+  const [, job, index] = address.get("task").match(/^(.*):(-?\d+)$/s) ?? [];
+  if (job) openTask({ job, index: Number(index) }, { about, me, again });
+  return {
+    element: el("div", {}, el("div", { class: "filter" }, text, filters, chips), rows, pages),
+    path: () => `api/tasks${about({ ...asked(), size: SIZE })}`,
+    show,
+    close: () => address.set({ text: "", state: "", order: "", down: "", page: "", task: "" }),
+  };
+}
+
+function later(act) {
+  let timer;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(act, 200);
+  };
+}

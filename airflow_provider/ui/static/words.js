@@ -1,0 +1,44 @@
+// Times in words. Durations that go on are counted here, by the server's clock.
+
+let ahead = 0;
+
+export function serverSaid(nowMs) {
+  if (nowMs) ahead = nowMs - Date.now();
+}
+
+export const nowMs = () => Date.now() + ahead;
+
+export function span(ms) {
+  if (ms === null || ms === undefined) return "";
+  const seconds = Math.max(0, ms) / 1000;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 120) return `${minutes} min`;
+  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  return `${Math.floor(minutes / (24 * 60))} days`;
+}
+
+export function clock(ms) {
+  if (!ms) return "";
+  const at = new Date(ms), today = new Date(nowMs());
+  const time = at.toLocaleTimeString([], { hour12: false });
+  return at.toDateString() === today.toDateString() ? time : `${at.toLocaleDateString("sv")} ${time}`;
+}
+
+export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+
+// An element that counts on from, or down to, a time.
+export function counting(ms, { down = false } = {}) {
+  const element = document.createElement("span");
+  element.dataset[down ? "until" : "since"] = ms;
+  tick(element);
+  return element;
+}
+
+function tick(element) {
+  const { since, until } = element.dataset;
+  element.textContent = span(since ? nowMs() - since : until - nowMs());
+}
+
+setInterval(() => document.querySelectorAll("[data-since], [data-until]").forEach(tick), 1000);

@@ -1,0 +1,45 @@
+import * as address from "./address.js";
+import { badge, el, muted, table } from "./dom.js";
+import { taskLink } from "./parts.js";
+import { actions } from "./actions.js";
+import { clock, count, counting } from "./words.js";
+
+// Whether it is the task beside which this page stands.
+function isMine({ url }) {
+  if (!url || !address.get("task_id")) return false;
+  const [, dag, run, task, map] = new URL(url).pathname.match(/\/dags\/([^/]+)\/runs\/([^/]+)\/tasks\/([^/]+)(?:\/mapped\/(\d+))?$/) ?? [];
+  const shown = /^\d+$/.test(address.get("map_index")) ? address.get("map_index") : undefined;
+  return [dag, run, task].every((part, place) => part && decodeURIComponent(part) === address.get(["dag_id", "run_id", "task_id"][place])) && map === shown;
+}
+
+export function workersView({ about, open, me, again }) {
+  const element = el("div");
+  const columns = [
+    {
+      name: "Worker",
+      cell: (worker) => [el("span", { class: isMine(worker) ? "strong mine" : "strong" }, taskLink(worker.worker, worker)), worker.leader && el("span", { class: "chip", title: "it decides who gets what" }, "leads")],
+    },
+    { name: "State", cell: (worker) => [badge(worker.state, worker.words.length > 30 ? worker.state : worker.words), worker.words.length > 30 && el("div", { class: "muted" }, worker.words), worker.asked && el("div", { class: "muted" }, `asked to ${worker.asked}`)] },
+    { name: "Where", cell: (worker) => worker.where },
+    { name: "Slots", class: "number", cell: (worker) => worker.slots },
+    { name: "Runs", class: "wide", cell: runs },
+    { name: "Waits", class: "number", cell: (worker) => (worker.pending ? el("span", { title: "has been given to it, and waits for a slot" }, worker.pending) : "") },
+    { name: "Epoch", class: "number", cell: (worker) => worker.epoch },
+    { name: "Heard", cell: (worker) => clock(worker.heard_ms) },
+    ...(me.acts ? [{ name: "", head: el("span", { class: "unseen" }, "Actions"), cell: (worker) => worker.may_be_asked && actions.worker(worker, { about, again }) }] : []),
+  ];
+  const runs_ = (worker) => open("tasks", { worker: worker.worker, job: "", state: "" });
+  function runs(worker) {
+    return [
+      worker.running.map((task) => el("div", { class: "task" }, task.label, " ", muted(task.since_ms ? counting(task.since_ms) : "", task.progress && ` · ${task.progress}`))),
+      worker.more_running > 0 && el("button", { class: "link", onclick: () => runs_(worker) }, `and ${count(worker.more_running, "more")}`),
+      worker.waiting > 0 && el("div", { class: "wrong" }, `${count(worker.waiting, "task")} ${worker.waiting === 1 ? "waits" : "wait"} for it to come back`),
+      worker.learning > 0 && el("div", { class: "muted" }, `makes ${count(worker.learning, "task")} ready`),
+    ];
+  }
+  return {
+    element,
+    path: () => `api/workers${about()}`,
+    show: (workers) => element.replaceChildren(table(columns, workers, { empty: "nobody is in this group" })),
+  };
+}

@@ -1,0 +1,151 @@
+"""One group in short: its state, who is in it, how far its jobs are, what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from airflow_provider.ledger.capacity import slot_shortage
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.presence import all_left, present, stands_back, what_was
+from airflow_provider.ledger.progress import JobState, converged, job_progress, why_idle
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.records import TaskState
+from airflow_provider.reports.learners import given_up
+
+_MOST_JOBS: Final = 50
+_MOST_WRONG: Final = 20
+
+
+class GroupState(str, Enum):
+    """How a group is."""
+
+    NEW = "new"
+    """No rebalance has been completed yet."""
+    EMPTY = "empty"
+    """Nobody is in it any more."""
+    WAITING = "waiting"
+    """A delay runs: lost tasks wait for their worker, or the next moves wait."""
+    REBALANCING = "rebalancing"
+    CONVERGED = "converged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobInShort:
+    """How far a job is.
+
+    :param tasks: how many its plan has; None before there is one
+    """
+
+    job: str
+    state: str
+    tasks: int | None
+    finished: int
+    running: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupInShort:
+    """A group, as its topics are read now.
+
+    :param words: its state in words
+    :param because: why it rebalanced last
+    :param until_ms: when a delay that runs is over, wall clock; 0: none runs
+    :param more_jobs: how many jobs it has beside these
+    :param wrong: what people should look at, in words
+    """
+
+    group: str
+    state: GroupState
+    words: str
+    because: str
+    until_ms: int
+    members: int
+    slots: int
+    epoch: int | None
+    leader: str
+    at_ms: int | None
+    jobs: tuple[JobInShort, ...]
+    more_jobs: int
+    wrong: tuple[str, ...]
+
+
+def group_in_short(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, now_ms: int) -> GroupInShort:
+    """:param now_ms: wall clock, by which a delay has passed or has not"""
+    record = status.group
+    state, words, until_ms = _state(jobs, status, now_ms)
+    names = sorted(jobs.jobs)
+    there = present(status)
+    return GroupInShort(
+        group=group,
+        state=state,
+        words=words,
+        because=record.because if record else "",
+        until_ms=until_ms,
+        members=len(there),
+        slots=sum(status.workers[name].slots for name in there if name in status.workers),
+        epoch=record.epoch if record else None,
+        leader=record.leader if record else "",
+        at_ms=record.at_ms if record else None,
+        jobs=tuple(job_in_short(name, jobs, status) for name in names[:_MOST_JOBS]),
+        more_jobs=max(0, len(names) - _MOST_JOBS),
+        wrong=tuple(_wrong(jobs, status))[:_MOST_WRONG],
+    )
+
+
+def job_in_short(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobInShort:
+    progress = job_progress(job, jobs, status)
+    assert progress is not None
+    return JobInShort(
+        job=job,
+        state=progress.state.value,
+        tasks=progress.planned,
+        finished=progress.counts.get(TaskState.FINISHED, 0),
+        running=progress.counts.get(TaskState.RUNNING, 0),
+        failed=progress.counts.get(TaskState.FAILED, 0),
+    )
+
+
+def _state(jobs: JobsSnapshot, status: StatusSnapshot, now_ms: int) -> tuple[GroupState, str, int]:
+    record = status.group
+    if record is None:
+        waits = "jobs wait for a worker" if jobs.jobs else "no job, and no worker yet"
+        return GroupState.NEW, waits, 0
+    if all_left(status):
+        return GroupState.EMPTY, what_was(status), 0
+    if record.deadline_ms > now_ms:
+        what = "lost tasks wait for their worker" if record.waiting else "the next moves wait"
+        return GroupState.WAITING, what, record.deadline_ms
+    if not converged(record, status.workers):
+        return GroupState.REBALANCING, "rebalancing", 0
+    idle = why_idle(jobs, status.tasks)
+    return GroupState.CONVERGED, f"converged, {idle}" if idle else "converged", 0
+
+
+def _wrong(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[str]:
+    shortage = slot_shortage(jobs, status)
+    if shortage is not None:
+        yield shortage.in_words()
+    for name in sorted(jobs.jobs):
+        progress = job_progress(name, jobs, status)
+        assert progress is not None
+        if progress.state is JobState.FAILED:
+            failed = progress.counts.get(TaskState.FAILED, 0)
+            what = {0: "its planner has failed", 1: "1 task has failed"}.get(failed, f"{failed} tasks have failed")
+            yield f"job {name}: {what}"
+    for worker, why in stands_back(status).items():
+        yield f"worker {worker} stands back: {why}"
+    for worker in sorted(present(status)):
+        said = status.workers.get(worker)
+        if said is not None and said.condition:
+            yield f"worker {worker}: {said.condition}"
+    if status.group is None and jobs.jobs:
+        yield "no worker has joined yet"
+    for one in given_up(status):
+        yield one.in_words(jobs.label)
+    unreadable = jobs.unreadable + status.unreadable
+    if unreadable:
+        yield f"{unreadable} records of its topics can't be read and are skipped: see the API server's log"

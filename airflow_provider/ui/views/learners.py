@@ -1,0 +1,51 @@
+"""What is made ready in a group before it moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.reports.learners import given_up, learners
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerLine:
+    """A task that a worker learns.
+
+    :param learned: whose it is meanwhile; empty: nobody's
+    """
+
+    label: str
+    learner: str
+    learned: str
+    state: str
+    percent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnersView:
+    """:param learns: whether the group's protocol has tasks learned before they move
+    :param given_up: what could not be made ready, in words
+    """
+
+    learns: bool
+    lines: tuple[LearnerLine, ...]
+    given_up: tuple[str, ...]
+
+
+def learners_view(jobs: JobsSnapshot, status: StatusSnapshot) -> LearnersView:
+    return LearnersView(
+        learns=status.group is not None and status.group.learns,
+        lines=tuple(
+            LearnerLine(
+                label=jobs.label(one.task),
+                learner=one.learner,
+                learned=one.learned or "",
+                state=one.state,
+                percent=100 if one.ready else one.percent,
+            )
+            for one in learners(status)
+        ),
+        given_up=tuple(one.in_words(jobs.label) for one in given_up(status)),
+    )

@@ -1,0 +1,245 @@
+"""The tasks of a group, of which a browser is sent a page at a time: there may be 100,000."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import effective_status
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.timeline_view import Attempt
+from airflow_provider.protocol.model import TaskId, planner_of
+from airflow_provider.records import TaskState, TaskStatus
+
+_LONGEST_RESULT: Final = 20_000
+LARGEST_PAGE: Final = 200
+
+
+class TaskOrder(str, Enum):
+    """By what a page of tasks is sorted."""
+
+    TASK = "task"
+    STATE = "state"
+    WORKER = "worker"
+    ATTEMPT = "attempt"
+    STARTED = "started"
+    TOOK = "took"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQuery:
+    """Which tasks a browser asks for.
+
+    :param text: a part of their label, worker or error, in whatever case; empty: all
+    :param job: of this job alone; empty: all
+    :param worker: of this worker alone; empty: all
+    """
+
+    text: str = ""
+    state: TaskState | None = None
+    job: str = ""
+    worker: str = ""
+    order: TaskOrder = TaskOrder.TASK
+    descending: bool = False
+    page: int = 0
+    size: int = 50
+
+
+class FoundTask(NamedTuple):
+    """A task of a present run."""
+
+    task: TaskId
+    label: str
+    state: TaskState
+    last: TaskStatus | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLine:
+    """A task, as one line of a table. Times are wall clock, milliseconds since 1970."""
+
+    job: str
+    index: int
+    label: str
+    state: TaskState
+    worker: str
+    attempt: int | None
+    failures: int
+    started_at_ms: int | None
+    took_ms: int | None
+    retry_at_ms: int | None
+    error: str
+    progress: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPage:
+    """What is sent of them.
+
+    :param found: how many tasks the query finds
+    :param tasks: how many there are in all
+    :param counts: of those that are found but for the state that is asked for, how many are in each state
+    """
+
+    lines: tuple[TaskLine, ...]
+    page: int
+    size: int
+    found: int
+    tasks: int
+    counts: Mapping[TaskState, int]
+
+
+def found_tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[FoundTask, ...]:
+    """All tasks of present runs by job and index, with planners that have not done their work."""
+    return tuple(_found(jobs, status))
+
+
+def _found(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[FoundTask]:
+    for job in sorted(jobs.jobs):
+        planner = effective_status(planner_of(job), jobs, status)
+        if planner is not None and planner.state is not TaskState.FINISHED:
+            yield FoundTask(planner.task, str(planner.task), planner.state, planner)
+        plan = jobs.plan_of(job)
+        for index in range(len(plan.configs) if plan else 0):
+            task = TaskId(job, index)
+            last = effective_status(task, jobs, status)
+            yield FoundTask(task, jobs.label(task), last.state if last else TaskState.UNASSIGNED, last)
+
+
+def task_page(tasks: Sequence[FoundTask], query: TaskQuery) -> TaskPage:
+    wanted = list(filter(_filter_of(query), tasks))
+    counts = Counter(found.state for found in wanted)
+    if query.state is not None:
+        wanted = [found for found in wanted if found.state is query.state]
+    if query.order is not TaskOrder.TASK:
+        wanted.sort(key=_KEYS[query.order], reverse=query.descending)
+    elif query.descending:
+        wanted.reverse()
+    size = max(1, min(query.size, LARGEST_PAGE))
+    page = max(0, min(query.page, (len(wanted) - 1) // size))
+    return TaskPage(
+        lines=tuple(map(task_line, wanted[page * size : (page + 1) * size])),
+        page=page,
+        size=size,
+        found=len(wanted),
+        tasks=len(tasks),
+        counts=counts,
+    )
+
+
+def task_line(found: FoundTask) -> TaskLine:
+    last = found.last
+    return TaskLine(
+        job=found.task.job,
+        index=found.task.index,
+        label=found.label,
+        state=found.state,
+        worker=last.worker if last else "",
+        attempt=last.attempt if last else None,
+        failures=last.failures if last else 0,
+        started_at_ms=last.started_at_ms if last else None,
+        took_ms=last.took_ms if last else None,
+        retry_at_ms=last.retry_at_ms if last and last.state is TaskState.PENDING else None,
+        error=last.error.line if last and last.error and last.state is not TaskState.FINISHED else "",
+        progress=last.progress.in_words() if last and last.progress else "",
+    )
+
+
+def _filter_of(query: TaskQuery) -> Callable[[FoundTask], bool]:
+    text = query.text.casefold()
+
+    def fits(found: FoundTask) -> bool:
+        last = found.last
+        if query.job and found.task.job != query.job:
+            return False
+        if query.worker and (last is None or last.worker != query.worker):
+            return False
+        if not text or text in found.label.casefold():
+            return True
+        return last is not None and (
+            text in last.worker.casefold() or (last.error is not None and text in last.error.message.casefold())
+        )
+
+    return fits
+
+
+_STATES: Final = {state: place for place, state in enumerate(TaskState)}
+_KEYS: Final[Mapping[TaskOrder, Callable[[FoundTask], Any]]] = {
+    TaskOrder.STATE: lambda found: _STATES[found.state],
+    TaskOrder.WORKER: lambda found: found.last.worker if found.last else "",
+    TaskOrder.ATTEMPT: lambda found: found.last.attempt if found.last else 0,
+    TaskOrder.STARTED: lambda found: (found.last and found.last.started_at_ms) or 0,
+    TaskOrder.TOOK: lambda found: (found.last and found.last.took_ms) or 0,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLine:
+    """One start of a task."""
+
+    number: int
+    worker: str
+    epoch: int
+    end: str
+    started_at_ms: int
+    ended_at_ms: int | None
+    why: str
+    ended_why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskDetail:
+    """All that is known of a task.
+
+    :param message: of its last error
+    :param result: what it returned, as JSON text
+    """
+
+    line: TaskLine
+    message: str
+    traceback: str
+    result: str
+    retries: int
+    attempts: tuple[AttemptLine, ...]
+
+
+def task_detail(
+    task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot, attempts: Iterable[Attempt]
+) -> TaskDetail | None:
+    """None: there is no such task in a present run."""
+    definition = jobs.jobs.get(task.job)
+    last = effective_status(task, jobs, status)
+    if definition is None or (last is None and jobs.work_of(task) is None):
+        return None
+    found = FoundTask(task, jobs.label(task), last.state if last else TaskState.UNASSIGNED, last)
+    error = last.error if last else None
+    return TaskDetail(
+        line=task_line(found),
+        message=error.message if error else "",
+        traceback=error.traceback if error else "",
+        result=_as_text(last.result) if last and last.state is TaskState.FINISHED else "",
+        retries=definition.retries,
+        attempts=tuple(
+            AttemptLine(
+                number=attempt.number,
+                worker=attempt.worker,
+                epoch=attempt.epoch,
+                end=attempt.end.value,
+                started_at_ms=attempt.started_at_ms,
+                ended_at_ms=attempt.ended_at_ms,
+                why=attempt.why,
+                ended_why=attempt.ended_why,
+            )
+            for attempt in attempts
+        ),
+    )
+
+
+def _as_text(result: object) -> str:
+    text = json.dumps(result, indent=1, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_RESULT else f"{text[:_LONGEST_RESULT]}\n… {len(text):,} characters in all"

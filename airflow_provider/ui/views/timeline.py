@@ -1,0 +1,150 @@
+"""Who ran what when, and the rebalances between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.presence import present
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.timeline_view import Attempt, AttemptEnd, PastRound, Timeline
+from airflow_provider.records import TaskState
+from airflow_provider.reports.replayed_round import lesson_sentence, sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """An attempt in the picture.
+
+    :param key: by which a browser that has it knows it again
+    """
+
+    key: int
+    worker: str
+    task: str
+    attempt: int
+    epoch: int
+    end: str
+    started_at_ms: int
+    ended_at_ms: int | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A rebalance in the picture."""
+
+    epoch: int
+    at_ms: int
+    because: str
+    starts: int
+    stops: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """What has changed of it.
+
+    :param origin: in whose numbers the changes are counted; who knows another one has to forget what it has
+    :param changed: to be named by who asks for what changes later
+    :param dropped: how many older attempts are not shown
+    """
+
+    origin: str
+    changed: int
+    bars: tuple[Bar, ...]
+    marks: tuple[Mark, ...]
+    dropped: int
+
+
+def picture(origin: str, timeline: Timeline, jobs: JobsSnapshot, status: StatusSnapshot) -> Picture:
+    there = present(status)
+    return Picture(
+        origin=origin,
+        changed=timeline.changed,
+        bars=tuple(
+            _bar(_as_it_is(attempt, status, there), jobs)
+            for attempt in timeline.attempts
+            if not attempt.task.is_planner  # it takes no slot, and hardly a moment
+        ),
+        marks=tuple(
+            Mark(epoch=past.epoch, at_ms=past.at_ms, because=past.because, starts=past.starts, stops=past.stops)
+            for past in timeline.rounds
+        ),
+        dropped=timeline.dropped,
+    )
+
+
+def _as_it_is(attempt: Attempt, status: StatusSnapshot, there: frozenset[str]) -> Attempt:
+    """A worker that was lost can't say how its attempts ended."""
+    last = status.tasks.get(attempt.task)
+    if attempt.end is not AttemptEnd.RUNNING:
+        return attempt
+    still = last is not None and (last.state, last.attempt) == (TaskState.RUNNING, attempt.number)
+    if still and attempt.worker in there:
+        return attempt
+    said = status.workers.get(attempt.worker)
+    heard_ms = max(attempt.started_at_ms, said.at_ms if said else 0)
+    return replace(attempt, end=AttemptEnd.LOST, ended_at_ms=heard_ms)
+
+
+def _bar(attempt: Attempt, jobs: JobsSnapshot) -> Bar:
+    return Bar(
+        key=attempt.key,
+        worker=attempt.worker,
+        task=jobs.label(attempt.task),
+        attempt=attempt.number,
+        epoch=attempt.epoch,
+        end=attempt.end.value,
+        started_at_ms=attempt.started_at_ms,
+        ended_at_ms=attempt.ended_at_ms,
+        why="; ".join(filter(None, (attempt.why, attempt.ended_why and f"stopped: {attempt.ended_why}"))),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochLine:
+    """A completed rebalance.
+
+    :param explained: a sentence for each task that moved, as ``cospark replay --explain`` has them
+    :param more: of how many more there is nothing to read
+    """
+
+    epoch: int
+    at_ms: int
+    leader: str
+    members: tuple[str, ...]
+    because: str
+    delay_ms: int
+    starts: int
+    stops: int
+    explained: tuple[str, ...]
+    more: int
+
+
+def epochs(timeline: Timeline) -> tuple[EpochLine, ...]:
+    """The newest first."""
+    return tuple(_epoch(past) for past in reversed(timeline.rounds))
+
+
+def _epoch(past: PastRound) -> EpochLine:
+    return EpochLine(
+        epoch=past.epoch,
+        at_ms=past.at_ms,
+        leader=past.leader,
+        members=past.members,
+        because=past.because,
+        delay_ms=past.delay_ms,
+        starts=past.starts,
+        stops=past.stops,
+        explained=tuple(_sentences(past)),
+        more=past.starts + past.stops + past.learned - len(past.moves) - len(past.lessons),
+    )
+
+
+def _sentences(past: PastRound) -> Iterator[str]:
+    for task, move in past.moves:
+        yield sentence(task, move)
+    for task, lesson in past.lessons:
+        yield lesson_sentence(task, lesson)

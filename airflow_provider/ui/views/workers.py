@@ -1,0 +1,130 @@
+"""The workers of a group: where each is, what it runs, what it still has to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.presence import may_be_asked
+from airflow_provider.ledger.progress import configured, effective_status
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
+from airflow_provider.records import TaskState, WorkerPhase
+from airflow_provider.reports.worker_words import known_workers, waiting_for, worker_in_words
+
+_MOST_RUNNING: Final = 12
+
+_WHERE: Final = {
+    WorkerPhase.JOINING: "task process",
+    WorkerPhase.STABLE: "task process",
+    WorkerPhase.DEFERRED: "triggerer",
+    WorkerPhase.STOPPING: "task process",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningTask:
+    """What a worker runs.
+
+    :param progress: of a stream, in words
+    """
+
+    job: str
+    index: int
+    label: str
+    attempt: int
+    since_ms: int | None
+    progress: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerLine:
+    """A worker.
+
+    :param words: its state in words
+    :param where: which process holds its membership
+    :param url: the page of its task instance, or empty
+    :param more_running: how many tasks it runs beside these
+    :param asked: what it was asked to do, and has not done yet
+    :param may_be_asked: whether it hears of a wish that it leaves
+    """
+
+    worker: str
+    state: str
+    words: str
+    where: str
+    leader: bool
+    url: str
+    epoch: int | None
+    slots: int
+    running: tuple[RunningTask, ...]
+    more_running: int
+    pending: int
+    owned: int
+    waiting: int
+    learning: int
+    asked: str
+    may_be_asked: bool
+    heard_ms: int | None
+
+
+def workers(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[WorkerLine, ...]:
+    """Those who are in the group, or of whom something is expected."""
+    unfinished = configured(jobs, status.tasks)
+    hear = may_be_asked(status)
+    lines = []
+    for name in known_workers(status):
+        words = worker_in_words(name, status)
+        if words is not None:
+            lines.append(_line(name, words, jobs, status, unfinished, hears=name in hear))
+    return tuple(lines)
+
+
+def _line(
+    name: WorkerId, words: str, jobs: JobsSnapshot, status: StatusSnapshot, unfinished: Tasks, *, hears: bool
+) -> WorkerLine:
+    said, record = status.workers.get(name), status.group
+    gone = said is None or said.state is WorkerPhase.LEFT
+    owned = (record.owned_by(name) if record and not gone else NO_TASKS) & unfinished
+    running, pending = [], 0
+    for task in sorted(owned):
+        last = effective_status(task, jobs, status)
+        if last is not None and last.state is TaskState.RUNNING:
+            running.append(
+                RunningTask(
+                    job=task.job,
+                    index=task.index,
+                    label=jobs.label(task),
+                    attempt=last.attempt,
+                    since_ms=last.started_at_ms,
+                    progress=last.progress.in_words() if last.progress else "",
+                )
+            )
+        else:
+            pending += 1
+    control = jobs.controls.get(name)
+    return WorkerLine(
+        worker=name,
+        state=said.state.value if said else "unknown",
+        words=words,
+        where=_WHERE.get(said.state, "") if said else "",
+        leader=record is not None and record.leader == name,
+        url=web_address(said.url) if said else "",
+        epoch=said.epoch if said else None,
+        slots=said.slots if said and not gone else 0,
+        running=tuple(running[:_MOST_RUNNING]),
+        more_running=max(0, len(running) - _MOST_RUNNING),
+        pending=pending,
+        owned=len(owned),
+        waiting=len(waiting_for(name, status) & unfinished),
+        learning=len(said.learning) if said and not gone else 0,
+        asked=control.action.value if control else "",
+        may_be_asked=hears,
+        heard_ms=said.at_ms or None if said else None,
+    )
+
+
+def web_address(url: str) -> str:
+    """What a link may lead to; a worker writes what it likes."""
+    return url if url.startswith(("http://", "https://")) else ""

@@ -1,0 +1,308 @@
+"""Reads the groups that somebody looks at, and lets them go when nobody does any more.
+
+A page asks again and again for what it shows. Each question only notes what is looked at, and answers with what has
+been read by then: the one thread of a cluster begins to read, lists and lets go, so that nobody waits for a broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.topics.admin import TopicAdmin
+from airflow_provider.topics.errors import NoTopicError, TopicError
+from airflow_provider.topics.followed import FollowedTopics
+from airflow_provider.topics.outage import Outage
+from airflow_provider.topics.timeline_feed import TimelineFeed
+from airflow_provider.ui.kept_tasks import NOTHING_KEPT, Kept, KeptTasks
+
+log: Final = logging.getLogger(__name__)
+
+LET_GO_S: Final = 60.0
+"""After so long without a question."""
+MOST_GROUPS: Final = 200
+"""So many groups of a cluster are read; of more, those that were looked at last."""
+
+_LIST_AGAIN_S: Final = 3.0
+_LIST_TIMEOUT_S: Final = 10.0
+_TICK_S: Final = 1.0
+_HOLD_S: Final = 0.5
+"""A group is looked at again after so long: a browser asks each second."""
+_REST: Final = 5
+"""Or after so many times as long as it took to show it: everything else in the API server has the time between."""
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A group, as far as it has been read.
+
+    :param whole: its topics have been read to their ends once
+    :param away: why no broker can be reached at present, and this grows old; empty: one can
+    :param problem: why it can't be read, and this grows old; empty: it can
+    :param missing: there is no such group
+    :param version: the same as before: nothing has changed
+    """
+
+    group: str
+    jobs: JobsSnapshot
+    status: StatusSnapshot
+    whole: bool
+    away: str
+    problem: str
+    missing: bool
+    version: str
+
+
+class WatchedGroup:
+    """A group that somebody looks at.
+
+    :ivar asked_at: when somebody asked last
+    """
+
+    def __init__(self, topics: FollowedTopics, asked_at: float, *, clock: Clock = time.monotonic) -> None:
+        self._topics = topics
+        self.asked_at = asked_at
+        self._clock = clock
+        self._tasks = KeptTasks()
+        self._looking, self._working = threading.Lock(), threading.Lock()
+        self._seen: Seen | None = None
+        self._look_again_at = 0.0
+        self._worked_s = 0.0
+
+    def seen(self) -> Seen:
+        """As it is, or was a moment ago: a group may change in every moment, and what is made of it is to be the same
+        for all who look on.
+        """
+        with self._looking:
+            if self._seen is None or not self._seen.whole or self._clock() >= self._look_again_at:
+                self._seen = self._look()
+                self._look_again_at = self._clock() + max(_HOLD_S, _REST * self._worked_s)
+                self._worked_s = 0.0
+            return self._seen
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Held by one at a time who makes something of what was seen. The longer it takes, the longer that is seen."""
+        with self._working:
+            began = self._clock()
+            yield
+            self._worked_s += self._clock() - began
+
+    def _look(self) -> Seen:
+        topics = self._topics
+        jobs, status, problem, away = topics.jobs, topics.status, topics.problem, topics.away or ""
+        missing = isinstance(problem, NoTopicError)
+        words = "" if problem is None else str(problem)
+        renewals = sum(topics.renewals.values())
+        version = f"{jobs.offset}.{status.offset}.{renewals}.{topics.caught_up:d}.{hash((words, away)) & 0xFFFFFFFF:x}"
+        return Seen(
+            group=topics.group,
+            jobs=jobs,
+            status=status,
+            whole=topics.caught_up,
+            away=away,
+            problem=words,
+            missing=missing,
+            version=version,
+        )
+
+    def kept_tasks(self) -> Kept:
+        """All of its tasks, for pages to be cut out."""
+        seen = self.seen()
+        if not seen.whole:
+            return NOTHING_KEPT
+        with self.working():
+            return self._tasks.of(seen.version, seen.jobs, seen.status)
+
+    def events(self) -> TimelineFeed:
+        """What has happened in it; from the first question on that is read, too."""
+        return self._topics.follow_timeline()
+
+    async def aclose(self) -> None:
+        await self._topics.aclose()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The groups of a cluster.
+
+    :param names: None: not known yet
+    :param problem: why they can't be listed now; empty: they can
+    """
+
+    names: tuple[str, ...] | None = None
+    problem: str = ""
+
+
+class ClusterWatch:
+    """One cluster that somebody looks at. Its thread ends when nobody does.
+
+    :param settings: how to reach it
+    """
+
+    def __init__(self, settings: KafkaSettings, *, clock: Clock = time.monotonic) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._groups: dict[str, WatchedGroup] = {}
+        self._wanted: dict[str, float] = {}
+        self._begun_at = clock()
+        self._all_asked_at: float | None = None
+        self._listing = Listing()
+        self._admin: TopicAdmin | None = None
+        self._ended = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="cospark-page", daemon=True)
+        self._thread.start()
+
+    @property
+    def ended(self) -> bool:
+        return self._ended
+
+    def look(self, group: str) -> WatchedGroup | None:
+        """A group, whose reading has begun or begins now; None: ask again."""
+        with self._lock:
+            found = self._groups.get(group)
+            if found is not None:
+                found.asked_at = self._clock()
+                return found
+            self._wanted[group] = self._clock()
+        self._tell()
+        return None
+
+    def look_at_all(self) -> tuple[Listing, list[WatchedGroup]]:
+        """All groups that can be seen, and those of them whose reading has begun."""
+        with self._lock:
+            begun = self._all_asked_at is None
+            self._all_asked_at = self._clock()
+            names = (self._listing.names or ())[:MOST_GROUPS]
+            found = [self._groups[name] for name in names if name in self._groups]
+            for group in found:
+                group.asked_at = self._clock()
+            self._wanted.update((name, self._clock()) for name in names if name not in self._groups)
+        if begun or len(found) < len(names):
+            self._tell()
+        return self._listing, found
+
+    def close(self) -> None:
+        """Let everything go; returns when that is done."""
+        with self._lock:
+            self._ended = True
+        self._tell()
+        self._thread.join()
+
+    def _tell(self) -> None:
+        loop = self._loop
+        if loop is not None:
+            try:
+                loop.call_soon_threadsafe(self._wake.set)
+            except RuntimeError:  # it has just ended
+                log.debug("the watch of %s ends", self._settings.bootstrap_servers)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._live())
+        except Exception:
+            log.exception("%s: the page reads no groups of this cluster, until somebody asks again", self._settings)
+        finally:
+            with self._lock:
+                self._ended = True
+
+    async def _live(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        listing: asyncio.Future[None] | None = None
+        try:
+            while not self._ended:
+                self._wake.clear()
+                await self._begin()
+                await self._let_go()
+                if self._is_listed and (listing is None or listing.done()):
+                    listing = asyncio.ensure_future(self._list())
+                self._end_if_unused()
+                try:
+                    await asyncio.wait_for(self._wake.wait(), _TICK_S)
+                except asyncio.TimeoutError:
+                    continue
+        finally:
+            if listing is not None:
+                listing.cancel()
+            with self._lock:
+                groups, self._groups = list(self._groups.values()), {}
+            for group in groups:
+                await group.aclose()
+
+    async def _begin(self) -> None:
+        with self._lock:
+            wanted, self._wanted = self._wanted, {}
+        for name, asked_at in wanted.items():
+            if name in self._groups:  # it was asked for again while its reading began
+                continue
+            topics = FollowedTopics(self._settings, name)
+            await asyncio.to_thread(topics.attach)
+            with self._lock:
+                self._groups[name] = WatchedGroup(topics, asked_at)
+
+    async def _let_go(self) -> None:
+        now = self._clock()
+        with self._lock:
+            by_age = sorted(self._groups, key=lambda name: self._groups[name].asked_at, reverse=True)
+            old = [name for name in by_age[:MOST_GROUPS] if now - self._groups[name].asked_at > LET_GO_S]
+            unwatched = [self._groups.pop(name) for name in (*old, *by_age[MOST_GROUPS:])]
+        for group in unwatched:
+            await group.aclose()
+
+    @property
+    def _is_listed(self) -> bool:
+        """Whether somebody looks at all groups."""
+        return self._all_asked_at is not None and self._clock() - self._all_asked_at <= LET_GO_S
+
+    def _end_if_unused(self) -> None:
+        with self._lock:
+            unused = not self._is_listed and not self._groups and not self._wanted
+            if unused and self._clock() - self._begun_at > LET_GO_S:  # who has it begin is about to ask
+                self._ended = True
+
+    async def _list(self) -> None:
+        try:
+            if self._admin is None:
+                outage = Outage(self._settings.bootstrap_servers)
+                self._admin = await asyncio.to_thread(TopicAdmin, self._settings.librdkafka(), outage)
+            names = await self._admin.groups(timeout_s=_LIST_TIMEOUT_S)
+            self._listing = Listing(names=tuple(names))
+        except TopicError as failed:
+            self._listing = Listing(names=self._listing.names, problem=str(failed))
+        await asyncio.sleep(_LIST_AGAIN_S)
+
+
+class Watches:
+    """The clusters that somebody looks at."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._clusters: dict[KafkaSettings, ClusterWatch] = {}
+
+    def of(self, settings: KafkaSettings) -> ClusterWatch:
+        with self._lock:
+            watch = self._clusters.get(settings)
+            if watch is None or watch.ended:
+                self._clusters = {key: kept for key, kept in self._clusters.items() if not kept.ended}
+                watch = self._clusters[settings] = ClusterWatch(settings)
+            return watch
+
+    def close(self) -> None:
+        with self._lock:
+            clusters, self._clusters = list(self._clusters.values()), {}
+        for watch in clusters:
+            watch.close()

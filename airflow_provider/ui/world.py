@@ -1,0 +1,48 @@
+"""What the page's routes work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from fastapi import HTTPException, Request, status
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ui.airflow_log import note_in_audit_log
+from airflow_provider.ui.answers import Answers
+from airflow_provider.ui.connections import Connections
+from airflow_provider.ui.watching import WatchedGroup, Watches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """:param connections: the clusters that may be shown
+    :param note: writes what was done into Airflow's audit log: its name, by whom, and the rest as JSON
+    """
+
+    connections: Connections
+    note: Callable[[str, str, str], None] = note_in_audit_log
+    watches: Watches = field(default_factory=Watches)
+    answers: Answers = field(default_factory=Answers)
+
+    def settings(self, conn: str) -> KafkaSettings:
+        """:raises HTTPException: for a connection that is not shown, or can't be used"""
+        settings = self.connections.all().get(conn)
+        if settings is None:
+            raise HTTPException(
+                status.HTTP_404_NOT_FOUND,
+                f"this page shows no connection {conn!r}: it shows those of type kafka in Airflow, or those that"
+                " page_connections in the section [cooperative_spark] of Airflow's configuration names",
+            )
+        if isinstance(settings, str):
+            raise HTTPException(status.HTTP_409_CONFLICT, settings)
+        return settings
+
+    def group(self, conn: str, group: str) -> WatchedGroup | None:
+        """A group; None: its reading is about to begin."""
+        return self.watches.of(self.settings(conn)).look(group)
+
+
+def world_of(request: Request) -> World:
+    world: World = request.app.state.world
+    return world

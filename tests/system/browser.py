@@ -1,0 +1,163 @@
+"""A headless Chromium that has logged in to an Airflow."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.webdriver import Chrome
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.remote.webelement import WebElement
+
+from demo.airflow import LocalAirflow
+from demo.airflow_api import wait_until
+
+T = TypeVar("T")
+
+PICTURES: Final = "COSPARK_PICTURES"
+"""The folder that pictures of the page are written to, if this is set."""
+
+_WAIT_S: Final = 30.0
+_PHONE: Final = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+
+_DRAWN_WORDS: Final = """
+    const words = [];
+    const look = (root) => root.querySelectorAll("*").forEach((each) => {
+        if (each.shadowRoot) words.push(each.shadowRoot.textContent), look(each.shadowRoot);
+    });
+    look(document);
+    return words.join(" ");
+"""
+_IS_DRAWN: Final = """
+    const found = [];
+    const look = (root) => root.querySelectorAll("*").forEach((each) => {
+        if (each instanceof HTMLCanvasElement) found.push(each);
+        if (each.shadowRoot) look(each.shadowRoot);
+    });
+    look(document);
+    return found.some((each) => each.width && each.getContext("2d")?.getImageData(0, 0, each.width, each.height)
+        .data.some((part) => part));
+"""
+
+
+class Browser:
+    """What a test does with it waits until it can be done.
+
+    :param airflow: to which it has logged in
+    """
+
+    def __init__(self, driver: Chrome, airflow: LocalAirflow) -> None:
+        self.driver = driver
+        self._airflow = airflow
+
+    def open(self, path: str) -> None:
+        self.driver.get(f"{self._airflow.url}{path}")
+
+    def in_frame(self) -> None:
+        """Go on in the frame that Airflow shows."""
+        self.driver.switch_to.frame(self._wait(lambda: self.driver.find_element("css selector", "iframe"), "a frame"))
+
+    def find(self, css: str, text: str = "") -> WebElement:
+        """The first element that there is, with this in its text."""
+
+        def look() -> WebElement | None:
+            found = self.driver.find_elements("css selector", css)
+            return next((each for each in found if text in each.text), None)
+
+        return self._wait(look, f"{css} with {text!r}")
+
+    def click(self, css: str, text: str = "") -> None:
+        def click() -> bool:
+            self.find(css, text).click()
+            return True
+
+        self._wait(click, f"{css} with {text!r} can be clicked")
+
+    def see(self, *words: str) -> None:
+        """Wait until all of this is to be seen."""
+        self._wait(lambda: all(each in self.text for each in words), f"{words}")
+
+    def see_no_more(self, css: str, text: str) -> None:
+        def gone() -> bool:
+            return not any(text in each.text for each in self.driver.find_elements("css selector", css))
+
+        self._wait(gone, f"no {css} with {text!r} any more")
+
+    @property
+    def text(self) -> str:
+        return self.driver.find_element("css selector", "body").text
+
+    def run(self, script: str) -> Any:
+        return self.driver.execute_script(script)
+
+    def wait_for_drawing(self) -> None:
+        """Until something has been drawn on the timeline's canvas."""
+        self._wait(lambda: self.run(_IS_DRAWN), "a drawing")
+
+    def point_at(self, css: str, *, share: float, down: int) -> None:
+        """Have the mouse stand over an element.
+
+        :param share: how far to the right, of its width
+        :param down: how many pixels below its upper edge
+        """
+        element = self.find(css)
+        width, height = element.size["width"], element.size["height"]
+        x, y = round(width * (share - 0.5)), round(down - height / 2)
+        ActionChains(self.driver).move_to_element_with_offset(element, x, y).perform()
+
+    def see_drawn(self, *words: str) -> None:
+        """Wait until all of this is to be seen in what the drawing library shows."""
+        self._wait(lambda: all(each in str(self.run(_DRAWN_WORDS)) for each in words), f"{words}")
+
+    def as_phone(self) -> None:
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", _PHONE)
+
+    def is_too_wide(self) -> bool:
+        """Whether one would have to scroll sideways."""
+        return bool(self.run("return document.documentElement.scrollWidth > innerWidth"))
+
+    def complaints(self) -> list[str]:
+        """What has gone wrong in scripts, or was refused, since this was asked last."""
+        entries: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+        return [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
+
+    def picture(self, name: str) -> None:
+        """For the docs, if somebody makes them."""
+        if folder := os.environ.get(PICTURES):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            self.driver.save_screenshot(f"{folder}/{name}.png")
+
+    def _wait(self, look: Callable[[], T | None], what: str) -> T:
+        def again() -> T | None:
+            try:
+                return look()
+            except (NoSuchElementException, StaleElementReferenceException):  # the page has changed just now
+                return None
+
+        return wait_until(again, timeout_s=_WAIT_S, what=lambda: f"not to be seen: {what}: {self.text[:2000]}")
+
+
+@contextmanager
+def browsing(airflow: LocalAirflow, *, dark: bool = False) -> Iterator[Browser]:
+    """:param dark: whether the user has chosen Airflow's dark mode"""
+    options = Options()
+    options.binary_location = shutil.which("chromium") or "chromium"
+    for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1400,900"):
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = Chrome(options=options, service=Service(shutil.which("chromedriver") or "chromedriver"))
+    try:
+        browser = Browser(driver, airflow)
+        browser.open("/static/pin_32.png")
+        driver.add_cookie({"name": "_token", "value": airflow.api.token, "path": "/"})
+        browser.run(f"localStorage.setItem('theme', '{'dark' if dark else 'light'}')")
+        yield browser
+    finally:
+        driver.quit()

@@ -1,0 +1,116 @@
+"""The page's application for tests: groups without a broker, and users that Airflow's auth manager knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from airflow.api_fastapi.app import create_auth_manager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.followed import FollowedTopics
+from airflow_provider.topics.timeline_feed import TimelineFeed
+from airflow_provider.ui.app import make_app
+from airflow_provider.ui.connections import Connections
+from airflow_provider.ui.watching import Listing, WatchedGroup, Watches
+from airflow_provider.ui.world import World
+
+SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker.example:9092"}, conn_id="kafka_default")
+
+
+@dataclass
+class StillTopics:
+    """The topics of a group, of which everything has been read."""
+
+    group: str = "etl"
+    jobs: JobsSnapshot = field(default_factory=JobsSnapshot)
+    status: StatusSnapshot = field(default_factory=StatusSnapshot)
+    caught_up: bool = True
+    away: str | None = None
+    problem: TopicError | None = None
+    renewals: Mapping[str, int] = field(default_factory=dict)
+    events: TimelineFeed = field(default_factory=lambda: TimelineFeed("etl.events"))
+
+    def follow_timeline(self) -> TimelineFeed:
+        return self.events
+
+
+class StillCluster:
+    """A cluster with these groups, all of which are read."""
+
+    def __init__(self, *groups: StillTopics) -> None:
+        self.now = 0.0
+        self.groups = {
+            topics.group: WatchedGroup(cast("FollowedTopics", topics), 0.0, clock=lambda: self.now) for topics in groups
+        }
+
+    def look(self, group: str) -> WatchedGroup | None:
+        return self.groups.get(group)
+
+    def look_at_all(self) -> tuple[Listing, list[WatchedGroup]]:
+        return Listing(names=tuple(self.groups)), list(self.groups.values())
+
+
+class StillWatches(Watches):
+    def __init__(self, cluster: StillCluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+
+    def of(self, settings: KafkaSettings) -> Any:
+        assert settings == SETTINGS
+        return self._cluster
+
+
+@dataclass
+class Page:
+    """:ivar noted: what the audit log was told"""
+
+    app: FastAPI
+    cluster: StillCluster
+    noted: list[tuple[str, str, str]]
+
+    def some_time_passes(self) -> None:
+        self.cluster.now += 60.0
+
+    @contextmanager
+    def browser(self, role: str | None) -> Iterator[TestClient]:
+        """:param role: of Airflow's simple auth manager, empty for a user without one; None: nobody has logged in"""
+        create_auth_manager()
+        if role is not None:
+            user = SimpleAuthManagerUser(username="ann", role=role or None)
+            self.app.dependency_overrides[get_user] = lambda: user
+        try:
+            yield TestClient(self.app, raise_server_exceptions=False)
+        finally:
+            self.app.dependency_overrides.clear()
+
+    @property
+    def routes(self) -> list[tuple[str, str]]:
+        """Method and path of each, with something in the place of its parameters."""
+        return [
+            (method, route.path.replace("{name}", "main.js"))
+            for route in self.app.routes
+            if isinstance(route, APIRoute)
+            for method in sorted(route.methods)
+        ]
+
+
+def make_page(*groups: StillTopics) -> Page:
+    noted: list[tuple[str, str, str]] = []
+    cluster = StillCluster(*groups)
+    world = World(
+        connections=Connections(lambda: ["kafka_default"], lambda _: SETTINGS),
+        watches=StillWatches(cluster),
+        note=lambda event, by, extra: noted.append((event, by, extra)),
+    )
+    return Page(make_app(world), cluster, noted)

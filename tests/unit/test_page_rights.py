@@ -1,0 +1,118 @@
+"""Who may see the page, and who may act on it. Each route is tried."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from airflow_values import job, jobs_snapshot, status_snapshot
+from page_bench import Page, StillTopics, make_page
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import TaskState
+from airflow_provider.topics import one_shot
+from airflow_provider.ui.rights import ACTING_HEADER
+
+GROUP = {"conn": "kafka_default", "group": "etl"}
+RETRY = {**GROUP, "job": "job"}
+OURS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture
+def page() -> Page:
+    known = jobs_snapshot(job(), tasks=2)
+    return make_page(StillTopics(jobs=known, status=status_snapshot(known, "job", TaskState.FAILED)))
+
+
+@pytest.fixture
+def retried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The jobs of which something was tried again."""
+    seen: list[str] = []
+
+    def retry(settings: KafkaSettings, group: str, job: str, indexes: Any = None) -> tuple[TaskId, ...]:
+        seen.append(job)
+        return (TaskId(job, 0),)
+
+    monkeypatch.setattr(one_shot, "retry_failed", retry)
+    return seen
+
+
+def test_every_route_refuses_who_has_not_logged_in(page: Page) -> None:
+    assert len(page.routes) > 10
+    with page.browser(None) as browser:
+        answers = {(method, path): browser.request(method, path) for method, path in page.routes}
+    assert {route: answer.status_code for route, answer in answers.items()} == dict.fromkeys(page.routes, 401)
+    assert all("etl" not in answer.text for answer in answers.values())
+
+
+def test_every_route_refuses_who_may_not_see_task_instances(page: Page) -> None:
+    with page.browser("") as browser:
+        assert {browser.request(method, path).status_code for method, path in page.routes} == {403}
+
+
+def test_whatever_changes_something_is_refused_to_who_may_only_see(page: Page, retried: list[str]) -> None:
+    acts = [path for method, path in page.routes if method != "GET"]
+    assert acts
+    with page.browser("VIEWER") as browser:
+        assert {browser.post(path, json=RETRY, headers=OURS).status_code for path in acts} == {403}
+        assert browser.get("/api/jobs", params=GROUP).status_code == 200
+        assert browser.get("/api/me").json()["acts"] is False
+    assert not retried
+    assert not page.noted
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {ACTING_HEADER: "1", "Sec-Fetch-Site": "cross-site"},
+        {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-site"},
+        {ACTING_HEADER: "1", "Origin": "https://evil.example"},
+        {"Sec-Fetch-Site": "same-origin"},
+    ],
+)
+def test_what_comes_from_another_site_does_nothing(page: Page, retried: list[str], headers: dict[str, str]) -> None:
+    with page.browser("USER") as browser:
+        assert browser.post("/api/act/retry", json=RETRY, headers=headers).status_code == 403
+    assert not retried
+
+
+def test_a_form_can_not_be_what_acts(page: Page, retried: list[str]) -> None:
+    with page.browser("USER") as browser:
+        answer = browser.post("/api/act/retry", data=RETRY, headers=OURS)
+    assert answer.status_code == 422
+    assert not retried
+
+
+def test_who_may_edit_task_instances_acts_and_the_audit_log_has_the_name(page: Page, retried: list[str]) -> None:
+    with page.browser("USER") as browser:
+        assert browser.get("/api/me").json()["acts"] is True
+        answer = browser.post("/api/act/retry", json=RETRY, headers=OURS)
+    assert answer.json() == {"words": "1 failed task of job job is tried again: job:0"}
+    assert retried == ["job"]
+    ((event, by, extra),) = page.noted
+    assert (event, by) == ("cospark_retry", "ann")
+    assert json.loads(extra) == {**RETRY, "tasks": None}
+
+
+def test_a_worker_that_is_not_there_is_asked_nothing(page: Page) -> None:
+    with page.browser("USER") as browser:
+        answer = browser.post("/api/act/ask", json={**GROUP, "worker": "w9", "action": "stop"}, headers=OURS)
+    assert answer.status_code == 409
+    assert "no worker 'w9'" in answer.json()["detail"]
+
+
+def test_no_connection_but_those_that_are_shown_is_used(page: Page) -> None:
+    with page.browser("ADMIN") as browser:
+        answer = browser.get("/api/jobs", params={**GROUP, "conn": "postgres_default"})
+    assert answer.status_code == 404
+    assert "no connection 'postgres_default'" in answer.json()["detail"]
+
+
+def test_a_browser_is_told_to_run_no_script_but_the_pages_own(page: Page) -> None:
+    with page.browser("VIEWER") as browser:
+        answers = [browser.get(path) for method, path in page.routes if method == "GET"]
+    assert {"script-src 'self';" in answer.headers["Content-Security-Policy"] for answer in answers} == {True}
+    assert {answer.headers["X-Content-Type-Options"] for answer in answers} == {"nosniff"}
