@@ -157,7 +157,7 @@ class TimelineView:
     def take(self, event: Event) -> None:
         if isinstance(event, RebalanceEvent):
             self._take_round(event)
-        else:
+        elif isinstance(event, TaskEvent):
             self._take_step(event)
 
     def timeline(self, since: int = 0) -> Timeline:
