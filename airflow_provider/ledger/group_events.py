@@ -58,7 +58,7 @@ class GroupEvent:
     about: Mapping[str, Any]
 
     def to_json(self, group: str) -> dict[str, Any]:
-        return {"event": self.kind.value, "group": group, "id": self.id, "at_ms": self.at_ms, **self.about}
+        return {"event": self.kind.value, "group": group, "id": f"{group}/{self.id}", "at_ms": self.at_ms, **self.about}
 
 
 @dataclass(slots=True)

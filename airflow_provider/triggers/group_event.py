@@ -25,7 +25,7 @@ _STORED_AFTER_S: Final = 10.0
 
 
 class GroupEventTrigger(BaseEventTrigger):
-    """Fires for each event of a group, for the asset watcher that it is given to; see ``docs/scheduling.md``.
+    """Fires for events of a group, for the asset watcher that it is given to; see ``docs/scheduling.md``.
 
     However many watchers there are, a triggerer reads with one consumer for each connection.
 

@@ -63,7 +63,7 @@ def test_a_job_has_finished_with_the_last_of_its_tasks() -> None:
     assert over.to_json("g") == {
         "event": "job_finished",
         "group": "g",
-        "id": "job_finished/job:1/r1/1/101",
+        "id": "g/job_finished/job:1/r1/1/101",
         "at_ms": 7,
         "job": "job",
         "run_key": "r1",
@@ -109,6 +109,12 @@ def test_nothing_is_told_twice_though_it_lies_in_the_topic_twice() -> None:
 
 def test_a_task_that_was_stopped_has_not_ended() -> None:
     assert kinds(planned(1), task(0, STOPPED), task(0, RUNNING, attempt=2)) == []
+
+
+def test_what_happens_to_two_groups_in_the_same_moment_has_two_ids() -> None:
+    """One DAG may be started by both."""
+    (event,) = told(planned(0))
+    assert event.to_json("g")["id"] != event.to_json("h")["id"]
 
 
 def test_runs_are_apart() -> None:
@@ -161,7 +167,7 @@ def test_a_rebalance_says_who_came_and_went() -> None:
     assert [event.kind.value for event in events] == ["rebalanced", "worker_lost", "rebalanced"]
     lost, after = (event.to_json("g") for event in events[1:])
     assert (lost["worker"], lost["epoch"], lost["members"]) == ("w1", 2, ["w2"])
-    assert lost["id"] == "worker_lost/w1/w1-x"
+    assert lost["id"] == "g/worker_lost/w1/w1-x"
     assert (after["joined"], after["gone"], after["lost"], after["moved"]) == (["w2"], ["w1"], ["w1"], 1)
     assert after["reason"] == "w1 got lost"
 
