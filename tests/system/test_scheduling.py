@@ -148,7 +148,7 @@ def test_no_event_is_lost_or_doubled_when_one_of_two_triggerers_dies(
         (watching, *_) = (name for name in triggerers if f"group {groups[0]} begins" in log_of(airflow, name))
         airflow.kill_triggerer(watching)
         known = len(events())
-        api.wait_until(lambda: len(events()) > known + 4 or None, timeout_s=60, what=lambda: "nobody took over")
+        api.wait_until(lambda: len(events()) > known + 4 or None, timeout_s=120, what=lambda: "nobody took over")
     everything = Counter(event for group in groups for event in failed[group])
     first_told = {group: min(i for i, each in enumerate(failed[group]) if each in set(events())) for group in groups}
     expected = {event for group in groups for event in failed[group][first_told[group] :]}
