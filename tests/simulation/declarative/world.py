@@ -147,7 +147,7 @@ class World:
 
     def _process(self, worker: str) -> Process:
         name = f"{worker}.{next(self._numbers)}"
-        is_slow = self.rng.random() < self.slow
+        is_slow = self.rng.random() < self.slow and not self.at_peace
         process = Process(self, self.settings_of(worker), name, stop_ms=SLOW_MS if is_slow else QUICK_MS)
         process.touched = is_slow
         self.processes[process.reader] = self.live[worker] = process
