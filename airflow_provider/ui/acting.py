@@ -141,7 +141,7 @@ def scale_group(act: ScaleGroup, by: By, world: ItsWorld) -> Done:
     def scale(settings: KafkaSettings) -> str:
         plan = one_shot.scale_down(settings, act.group, count(act.workers), by=by)
         more = ", ..." if len(plan.asked) > _MOST_NAMED else ""
-        return f"{plan.in_words}; asked to leave: {', '.join(plan.asked[:_MOST_NAMED])}{more}: {plan.what_follows}"
+        return f"asked to leave: {', '.join(plan.asked[:_MOST_NAMED])}{more} ({plan.in_words}); {plan.what_follows}"
 
     return _done("scale", act, by, world, scale)
 

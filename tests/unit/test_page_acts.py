@@ -116,7 +116,7 @@ def test_a_task_that_there_is_not(page: Page) -> None:
 def test_a_group_gets_smaller_by_those_who_have_least_to_move(page: Page, broker: Broker) -> None:
     status, words = do(page, "scale", **GROUP, workers=1)
     assert (status, broker.left) == (200, [(W2, "ann"), (W3, "ann")])
-    assert words.startswith("2 of 3 workers, 1 stays; asked to leave: w2, w3: ")
+    assert words.startswith("asked to leave: w2, w3 (2 of 3 workers, 1 stays); ")
     assert [noted[:2] for noted in page.noted] == [("cospark_scale", "ann")]
 
 
