@@ -82,12 +82,6 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "extra-links": ["airflow_provider.common.links.SparkGroupLink"],
-        "plugins": [
-            {
-                "name": "cooperative_spark",
-                "plugin-class": "airflow_provider.plugins.cooperative_spark.CooperativeSparkPlugin",
-            }
-        ],
         "config": {
             "cooperative_spark": {
                 "description": "Workers of groups that share Spark tasks",

@@ -1,4 +1,5 @@
-"""What the last events of a group add up to: which attempt of which task ran where, and which rebalances there were.
+"""What the last events of a group add up to: which attempt of which task ran where, which rebalances there were, who
+asked for what.
 
 Only so many are kept: the topic may hold a week of a busy group.
 """
@@ -15,10 +16,11 @@ from airflow_provider.assignors.model import Move, one_by_one
 from airflow_provider.assignors.move_reasons import why
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import Event, RebalanceEvent, TaskEvent, TaskState, TaskStatus
+from airflow_provider.records import ActionEvent, Event, RebalanceEvent, TaskEvent, TaskState, TaskStatus
 
 MOST_ATTEMPTS: Final = 10_000
 MOST_ROUNDS: Final = 300
+MOST_ACTIONS: Final = 20
 MOST_MOVES: Final = 200
 """So many of the tasks that move in a round are kept by name."""
 _MOST_REASONS: Final = 100_000
@@ -122,6 +124,7 @@ class Timeline:
     changed: int
     attempts: tuple[Attempt, ...]
     rounds: tuple[PastRound, ...]
+    actions: tuple[ActionEvent, ...]
     dropped: int
     unreadable: int = 0
 
@@ -149,6 +152,7 @@ class TimelineView:
         self._attempts: OrderedDict[int, Attempt] = OrderedDict()
         self._running: dict[TaskId, _Running] = {}
         self._rounds: deque[PastRound] = deque(maxlen=MOST_ROUNDS)
+        self._actions: deque[ActionEvent] = deque(maxlen=MOST_ACTIONS)
         self._last: dict[TaskId, int] = {}
         self._starts: dict[TaskId, Move] = {}
         self._stops: dict[TaskId, Move] = {}
@@ -159,6 +163,9 @@ class TimelineView:
             self._take_round(event)
         elif isinstance(event, TaskEvent):
             self._take_step(event)
+        else:
+            self._changed += 1
+            self._actions.append(event)
 
     def timeline(self, since: int = 0) -> Timeline:
         """:param since: the number of the last change that is known to who asks"""
@@ -167,6 +174,7 @@ class TimelineView:
             changed=self._changed,
             attempts=attempts,
             rounds=tuple(self._rounds),
+            actions=tuple(self._actions),
             dropped=self._dropped,
             unreadable=self.unreadable,
         )

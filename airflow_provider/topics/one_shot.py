@@ -12,8 +12,10 @@ from anyio.from_thread import start_blocking_portal
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.scaling import Goal, ScaleDown
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.topic_view import Unreadable, reason_of
+from airflow_provider.operations.operations import JobOperation, Outcome
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import ControlRecord, Event, JobDefinition, TopicNames, decode, event_from_json
 from airflow_provider.topics.admin import TopicAdmin
@@ -113,6 +115,32 @@ def retry_failed(
             return await topics.retry_failed(job, indexes, by=by)
 
     return run(retry)
+
+
+def carry_out(settings: KafkaSettings, group: str, operation: JobOperation, *, by: str) -> Outcome:
+    """As :meth:`GroupTopics.carry_out`.
+
+    :raises NoTopicError: if there is no such group
+    """
+
+    async def act() -> Outcome:
+        async with GroupTopics(settings, group, STEERER) as topics:
+            return await topics.carry_out(operation, by=by)
+
+    return run(act)
+
+
+def scale_down(settings: KafkaSettings, group: str, goal: Goal, *, by: str) -> ScaleDown:
+    """As :meth:`GroupTopics.scale_down`.
+
+    :raises NoTopicError: if there is no such group
+    """
+
+    async def ask() -> ScaleDown:
+        async with GroupTopics(settings, group, STOPPER) as topics:
+            return await topics.scale_down(goal, by=by)
+
+    return run(ask)
 
 
 def send_control(settings: KafkaSettings, group: str, control: ControlRecord) -> None:

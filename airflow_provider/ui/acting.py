@@ -14,12 +14,17 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.presence import may_be_asked
 from airflow_provider.ledger.retrying import retried_in_words
+from airflow_provider.ledger.scaling import ScaleError, count
+from airflow_provider.operations.operations import HaltJob, JobOperation, OperationError, RestartJob, ResumeJob
+from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import ControlAction, ControlRecord
+from airflow_provider.records import ControlAction, ControlRecord, Halt
 from airflow_provider.topics import one_shot
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.ui.rights import may_act
 from airflow_provider.ui.world import World, world_of
+
+_MOST_NAMED: Final = 10
 
 log: Final = logging.getLogger(__name__)
 
@@ -30,20 +35,24 @@ ItsWorld = Annotated[World, Depends(world_of)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryFailed:
-    """:param tasks: the indexes of some; None: all that have failed"""
+class ToJob:
+    conn: str
+    group: str
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToTasks:
+    """:param tasks: the indexes of some; None: all that it is about"""
 
     conn: str
     group: str
     job: str
     tasks: list[int] | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveJob:
-    conn: str
-    group: str
-    job: str
+    @property
+    def indexes(self) -> frozenset[int] | None:
+        return None if self.tasks is None else frozenset(self.tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,26 +64,54 @@ class AskWorker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleGroup:
+    """:param workers: so many stay"""
+
+    conn: str
+    group: str
+    workers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """:param words: what has been done, for people"""
 
     words: str
 
 
-Act = RetryFailed | RemoveJob | AskWorker
+Act = ToJob | ToTasks | AskWorker | ScaleGroup
+
+
+@router.post("/pause")
+def pause_job(act: ToJob, by: By, world: ItsWorld) -> Done:
+    return _steer("pause", act, by, world, HaltJob(job=act.job, halt=Halt.PAUSED))
+
+
+@router.post("/stop")
+def stop_job(act: ToJob, by: By, world: ItsWorld) -> Done:
+    return _steer("stop", act, by, world, HaltJob(job=act.job, halt=Halt.STOPPED))
+
+
+@router.post("/resume")
+def resume_job(act: ToJob, by: By, world: ItsWorld) -> Done:
+    return _steer("resume", act, by, world, ResumeJob(job=act.job))
+
+
+@router.post("/restart")
+def restart_job(act: ToTasks, by: By, world: ItsWorld) -> Done:
+    return _steer("restart", act, by, world, RestartJob(job=act.job, tasks=act.indexes))
 
 
 @router.post("/retry")
-def retry_failed(act: RetryFailed, by: By, world: ItsWorld) -> Done:
+def retry_failed(act: ToTasks, by: By, world: ItsWorld) -> Done:
     def retry(settings: KafkaSettings) -> str:
-        indexes = None if act.tasks is None else frozenset(act.tasks)
-        return retried_in_words(act.job, one_shot.retry_failed(settings, act.group, act.job, indexes, by=by))
+        return retried_in_words(act.job, one_shot.retry_failed(settings, act.group, act.job, act.indexes, by=by))
 
     return _done("retry", act, by, world, retry)
 
 
 @router.post("/remove")
-def remove_job(act: RemoveJob, by: By, world: ItsWorld) -> Done:
+def remove_job(act: ToJob, by: By, world: ItsWorld) -> Done:
     def remove(settings: KafkaSettings) -> str:
         known = one_shot.remove_job(settings, act.group, act.job, by=by)
         return f"job {act.job} is removed" if known else f"there is no job {act.job} any more"
@@ -99,11 +136,32 @@ def ask_worker(act: AskWorker, by: By, world: ItsWorld) -> Done:
     return _done("ask", act, by, world, ask)
 
 
+@router.post("/scale")
+def scale_group(act: ScaleGroup, by: By, world: ItsWorld) -> Done:
+    def scale(settings: KafkaSettings) -> str:
+        plan = one_shot.scale_down(settings, act.group, count(act.workers), by=by)
+        more = ", ..." if len(plan.asked) > _MOST_NAMED else ""
+        return f"asked to leave: {', '.join(plan.asked[:_MOST_NAMED])}{more} ({plan.in_words}); {plan.what_follows}"
+
+    return _done("scale", act, by, world, scale)
+
+
+def _steer(name: str, act: ToJob | ToTasks, by: str, world: World, operation: JobOperation) -> Done:
+    def steer(settings: KafkaSettings) -> str:
+        return outcome_in_words(operation, one_shot.carry_out(settings, act.group, operation, by=by))
+
+    return _done(name, act, by, world, steer)
+
+
 def _done(name: str, act: Act, by: str, world: World, do: Callable[[KafkaSettings], str]) -> Done:
     settings = world.settings(act.conn)
     world.note(f"cospark_{name}", by, json.dumps(asdict(act)))  # first: nothing is done that nobody can look up
     try:
         words = do(settings)
+    except OperationError as refused:
+        raise HTTPException(status.HTTP_409_CONFLICT, str(refused)) from refused
+    except ScaleError as refused:
+        raise HTTPException(status.HTTP_409_CONFLICT, f"group {act.group!r}: {refused}") from refused
     except TopicError as failed:
         raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(failed)) from failed
     log.info("%s on the page of groups: %s (group %r)", by, words, act.group)

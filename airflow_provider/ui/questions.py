@@ -17,7 +17,7 @@ from airflow_provider.ui.rights import can_act
 from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.learners import learners_view
 from airflow_provider.ui.views.tasks import LARGEST_PAGE, TaskOrder, TaskQuery, task_detail, task_page
-from airflow_provider.ui.views.timeline import epochs, picture
+from airflow_provider.ui.views.timeline import history, picture
 from airflow_provider.ui.views.workers import workers
 from airflow_provider.ui.watching import Seen, WatchedGroup
 from airflow_provider.ui.world import World, world_of
@@ -144,4 +144,4 @@ def its_epochs(about: About) -> Response:
     if about.watched is None:
         return about.answer(lambda _, __: None)
     timeline = about.watched.events().timeline(HIGHEST_INDEX)
-    return about.answer(lambda _, __: epochs(timeline), f"{timeline.changed}")
+    return about.answer(lambda _, __: history(timeline), f"{timeline.changed}")

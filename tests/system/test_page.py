@@ -114,6 +114,19 @@ def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
         browser.see("job billing is removed")
         browser.click("dialog button", "Close")
         browser.see_no_more("td", "billing")
+        browser.click("tr button", "Pause")
+        browser.click("dialog .primary", "Pause")
+        browser.see("job ledger: paused")
+        browser.click("dialog button", "Close")
+        browser.find("td .badge[data-state=paused]")
+        browser.see(f"paused by {airflow.username}")
+        browser.click("tr button", "Resume")
+        browser.click("dialog .primary", "Resume")
+        browser.see("job ledger: resumed")
+        browser.click("dialog button", "Close")
+        browser.find("td .badge[data-state=running]")
+        browser.click("[data-view=epochs]")
+        browser.see("Who asked for what", airflow.username, "pause ledger", "resume ledger", "remove billing")
         browser.click("[data-view=workers]")
         browser.click("tr:last-child button", "Stop")
         browser.picture("page-question")
@@ -123,7 +136,7 @@ def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
     seen = group.read()
     assert seen is not None
     assert list(seen.jobs.jobs) == ["ledger"]
-    for act in ("retry", "remove", "ask"):
+    for act in ("retry", "remove", "pause", "resume", "ask"):
         notes = airflow.api.request("GET", "/eventLogs", params={"event": f"cospark_{act}"})["event_logs"]
         assert (airflow.username, True) in {(note["owner"], group.name in note["extra"]) for note in notes}
 

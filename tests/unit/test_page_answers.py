@@ -12,7 +12,7 @@ from demo_history import rebalance
 from page_bench import Page, StillTopics, make_page
 
 import airflow_provider.ui
-from airflow_provider.records import TaskState, encode
+from airflow_provider.records import ActionEvent, TaskState, encode
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.reader import Record
 from airflow_provider.ui import drawing
@@ -114,7 +114,23 @@ def test_the_timeline_is_sent_from_where_the_browser_is() -> None:
     first = get(page, "/api/timeline")["body"]
     assert [mark["epoch"] for mark in first["marks"]] == [1]
     assert get(page, "/api/timeline", since=first["changed"])["body"]["origin"] == first["origin"]
-    assert [line["epoch"] for line in get(page, "/api/epochs")["body"]] == [1]
+    assert [line["epoch"] for line in get(page, "/api/epochs")["body"]["epochs"]] == [1]
+
+
+def test_who_asked_for_what_the_last_first() -> None:
+    topics = StillTopics()
+    asked = [
+        ActionEvent(action=action, subject="job", by="ann", at_ms=at_ms)
+        for at_ms, action in enumerate(("pause", "resume"))
+    ]
+    page = make_page(topics)
+    assert get(page, "/api/epochs")["body"]["actions"] == []
+    topics.events.take([Record(b"", encode(event.to_json()), offset) for offset, event in enumerate(asked)])
+    actions = get(page, "/api/epochs")["body"]["actions"]
+    assert [(line["action"], line["subject"], line["by"]) for line in actions] == [
+        ("resume", "job", "ann"),
+        ("pause", "job", "ann"),
+    ]
 
 
 def test_the_files_of_the_page() -> None:

@@ -31,7 +31,7 @@ def retried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The jobs of which something was tried again."""
     seen: list[str] = []
 
-    def retry(settings: KafkaSettings, group: str, job: str, indexes: Any = None) -> tuple[TaskId, ...]:
+    def retry(settings: KafkaSettings, group: str, job: str, indexes: Any = None, *, by: str) -> tuple[TaskId, ...]:
         seen.append(job)
         return (TaskId(job, 0),)
 

@@ -9,10 +9,10 @@ import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 from group_records import record_of
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.jobs_view import JobsSnapshot, Placed
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.records import TaskKind, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.records import Halt, HaltRecord, TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.ui.kept_tasks import KeptTasks
 from airflow_provider.ui.views.groups import GroupState, group_in_short
 from airflow_provider.ui.views.jobs import job_lines
@@ -93,6 +93,14 @@ class TestJobs:
         (line,) = job_lines(known, replace(group_of(worker(W1)), tasks=tasks))
         assert (line.took_ms, line.longest_ms, line.longest) == (1_000, 2_000, "job:1")
         assert line.remaining_ms == 3_000, "five tasks, two at a time"
+
+    def test_by_whom_one_was_paused(self) -> None:
+        known = jobs_snapshot(job(), tasks=1)
+        (line,) = job_lines(known, group_of(worker(W1)))
+        assert (line.state, line.halt) == ("running", None)
+        halt = HaltRecord(job="job", halt=Halt.PAUSED, by="ann", at_ms=7)
+        (line,) = job_lines(replace(known, halts={"job": Placed(halt, 3)}), group_of(worker(W1)))
+        assert (line.state, line.halt) == ("paused", halt)
 
     def test_of_a_stream_nobody_can_tell(self) -> None:
         known = jobs_snapshot(job(kind=TaskKind.STREAMING), tasks=1)

@@ -90,10 +90,18 @@ def test_every_class_and_function_that_it_names_is_there() -> None:
     assert connection["hook-name"] == SparkGroupHook.hook_name
     (link,) = INFO["extra-links"]
     assert issubclass(named(link), BaseOperatorLink)
-    (plugin,) = INFO["plugins"]
-    assert named(plugin["plugin-class"]).name == plugin["name"]
     (commands,) = INFO["cli"]
     assert named(commands) is get_commands
+
+
+def test_its_plugin_is_registered_once_and_where_airflow_always_looks() -> None:
+    """Airflow takes what this information names as plugins only if it does not discover providers lazily, which is its
+    default; and if both name it, it warns.
+    """
+    entry = 'cooperative_spark = "airflow_provider.plugins.cooperative_spark:CooperativeSparkPlugin"'
+    project = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    assert f'[project.entry-points."airflow.plugins"]\n{entry}\n' in project
+    assert "plugins" not in INFO
 
 
 def test_the_connections_form_asks_for_librdkafkas_own_names() -> None:

@@ -9,7 +9,7 @@ from airflow_provider.assignors.model import Load, Move, MoveReason
 from airflow_provider.ledger import timeline_view
 from airflow_provider.ledger.timeline_view import AttemptEnd, Timeline, TimelineView
 from airflow_provider.protocol.model import planner_of
-from airflow_provider.records import Event
+from airflow_provider.records import ActionEvent, Event
 
 
 def view_of(*events: Event) -> TimelineView:
@@ -93,6 +93,17 @@ def test_only_what_has_changed_since() -> None:
     (changed,) = view.timeline(known).attempts
     assert (changed.task, changed.end) == (A0, AttemptEnd.FINISHED)
     assert [attempt.task for attempt in view.timeline().attempts] == [A0, A1]
+
+
+def test_who_asked_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline_view, "MOST_ACTIONS", 2)
+    asked = [ActionEvent(action="pause", subject=f"job-{at_ms}", by="ann", at_ms=at_ms) for at_ms in (1, 2, 3)]
+    view = view_of(*asked[:2])
+    known = view.timeline().changed
+    view.take(asked[2])
+    timeline = view.timeline(known)
+    assert timeline.changed > known, "or nobody is told"
+    assert timeline.actions == tuple(asked[1:])
 
 
 def test_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

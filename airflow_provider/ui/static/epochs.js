@@ -1,8 +1,15 @@
-import { el, muted } from "./dom.js";
+import { el, muted, table } from "./dom.js";
 import { clock, count, span } from "./words.js";
 
 const moved = ({ starts, stops }) =>
   [starts && `${count(starts, "task starts", "tasks start")}`, stops && `${count(stops, "task stops", "tasks stop")}`].filter(Boolean).join(", ") || "nothing moves";
+
+const ACTIONS = [
+  { name: "When", cell: (action) => clock(action.at_ms) },
+  { name: "Who", cell: (action) => action.by || muted("somebody") },
+  { name: "What", cell: (action) => `${action.action} ${action.subject}` },
+  { name: "Details", class: "wide", cell: (action) => muted(action.details) },
+];
 
 export function epochsView({ about }) {
   const element = el("div");
@@ -22,6 +29,10 @@ export function epochsView({ about }) {
   return {
     element,
     path: () => `api/epochs${about()}`,
-    show: (epochs) => element.replaceChildren(...(epochs.length ? epochs.map((epoch, place) => one(epoch, place === 0)) : [muted("no rebalance has been completed yet, or its record is kept no more")])),
+    show: ({ actions, epochs }) =>
+      element.replaceChildren(
+        ...(actions.length ? [el("h3", {}, "Who asked for what"), table(ACTIONS, actions), el("h3", {}, "Rebalances")] : []),
+        ...(epochs.length ? epochs.map((epoch, place) => one(epoch, place === 0)) : [muted("no rebalance has been completed yet, or its record is kept no more")]),
+      ),
   };
 }

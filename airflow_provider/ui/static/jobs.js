@@ -8,7 +8,7 @@ export function jobsView({ about, open, me, again }) {
   const tasksOf = (job, state = "") => open("tasks", { job, state, worker: "" });
   const columns = [
     { name: "Job", cell: (job) => [el("button", { class: "link strong", onclick: () => tasksOf(job.job) }, job.job), el("div", { class: "muted" }, job.entry_point)] },
-    { name: "State", cell: (job) => [badge(job.state), job.complete && job.state === "failed" && el("div", { class: "muted" }, "nothing is left to run")] },
+    { name: "State", cell: (job) => [badge(job.state), job.halt && !job.complete && el("div", { class: "muted" }, `${job.halt.halt} by ${job.halt.by || "somebody"}, ${clock(job.halt.at_ms)}`), job.complete && job.state === "failed" && el("div", { class: "muted" }, "nothing is left to run")] },
     { name: "Progress", class: "wide", cell: (job) => [jobBar({ ...job, job: "", finished: job.counts.finished ?? 0, running: job.counts.running ?? 0, failed: job.counts.failed ?? 0 }), counts(job)] },
     { name: "A task takes", cell: (job) => job.took_ms !== null && [span(job.took_ms), el("div", { class: "muted" }, `at most ${span(job.longest_ms)} (${job.longest})`)] },
     { name: "Left", cell: (job) => (job.complete ? "" : job.remaining_ms !== null ? `about ${span(job.remaining_ms)}` : job.bounded ? "" : muted("without end")) },

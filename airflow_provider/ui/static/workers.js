@@ -40,6 +40,10 @@ export function workersView({ about, open, me, again }) {
   return {
     element,
     path: () => `api/workers${about()}`,
-    show: (workers) => element.replaceChildren(table(columns, workers, { empty: "nobody is in this group" })),
+    show(workers) {
+      const hear = workers.filter((worker) => worker.may_be_asked).length;
+      const below = me.acts && hear > 1 ? [el("div", { class: "actions below" }, actions.group(hear, { about, again }))] : [];
+      element.replaceChildren(table(columns, workers, { empty: "nobody is in this group" }), ...below);
+    },
   };
 }

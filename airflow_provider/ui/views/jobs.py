@@ -13,7 +13,7 @@ from airflow_provider.ledger.presence import present
 from airflow_provider.ledger.progress import JobProgress, job_progress
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, labelled
-from airflow_provider.records import TaskState
+from airflow_provider.records import HaltRecord, TaskState
 from airflow_provider.reports.durations import finished_times
 
 _MOST_ERRORS: Final = 5
@@ -32,6 +32,7 @@ class JobError:
 class JobLine:
     """A job's present run.
 
+    :param halt: by whom it was paused or stopped, and when; None: it runs
     :param tasks: how many its plan has; None before there is one
     :param counts: how many tasks are in each state
     :param more_errors: how many errors there are beside these
@@ -46,6 +47,7 @@ class JobLine:
     entry_point: str
     state: str
     complete: bool
+    halt: HaltRecord | None
     bounded: bool
     tasks: int | None
     counts: Mapping[str, int]
@@ -82,6 +84,7 @@ def _line(
         entry_point=definition.entry_point,
         state=progress.state.value,
         complete=progress.complete,
+        halt=jobs.halt_of(job),
         bounded=definition.bounded,
         tasks=progress.planned,
         counts={state.value: count for state, count in progress.counts.items()},

@@ -9,7 +9,7 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import present
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.timeline_view import Attempt, AttemptEnd, PastRound, Timeline
-from airflow_provider.records import TaskState
+from airflow_provider.records import ActionEvent, TaskState
 from airflow_provider.reports.replayed_round import lesson_sentence, sentence
 
 
@@ -123,9 +123,21 @@ class EpochLine:
     more: int
 
 
-def epochs(timeline: Timeline) -> tuple[EpochLine, ...]:
-    """The newest first."""
-    return tuple(_epoch(past) for past in reversed(timeline.rounds))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What has happened to a group; the newest first.
+
+    :param actions: who asked for what
+    """
+
+    actions: tuple[ActionEvent, ...]
+    epochs: tuple[EpochLine, ...]
+
+
+def history(timeline: Timeline) -> History:
+    return History(
+        actions=tuple(reversed(timeline.actions)), epochs=tuple(_epoch(past) for past in reversed(timeline.rounds))
+    )
 
 
 def _epoch(past: PastRound) -> EpochLine:

@@ -1,0 +1,153 @@
+"""What can be done on the page: what each route does, as whom, and what it says."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from airflow_values import job, jobs_snapshot, status_snapshot
+from group_records import record_of
+from page_bench import Page, StillTopics, make_page
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.scaling import Goal, ScaleDown
+from airflow_provider.ledger.scaling import scale_down as who_is_asked
+from airflow_provider.operations.deciding import decide
+from airflow_provider.operations.operations import JobOperation, Outcome
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import ActionEvent, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.topics import one_shot
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.ui.rights import ACTING_HEADER
+
+GROUP = {"conn": "kafka_default", "group": "etl"}
+JOB = {**GROUP, "job": "job"}
+OURS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin"}
+W1, W2, W3 = map(WorkerId, ("w1", "w2", "w3"))
+
+
+def topics() -> StillTopics:
+    """Three workers, of which one runs a task; another task has failed, and one has not begun."""
+    known = replace(jobs_snapshot(job(), tasks=3), defined_at={"job": 0})
+    record = record_of({W1: frozenset({TaskId("job", 0)}), W2: frozenset(), W3: frozenset()})
+    status = status_snapshot(known, "job", TaskState.RUNNING, TaskState.FAILED, record=record, worker="w1")
+    said = {name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=Epoch(5), slots=1) for name in (W1, W2, W3)}
+    return StillTopics(jobs=known, status=replace(status, workers=said))
+
+
+@dataclass
+class Broker:
+    """Decides as the topics' writer does, and keeps what it would write."""
+
+    topics: StillTopics
+    events: list[ActionEvent] = field(default_factory=list)
+    left: list[tuple[WorkerId, str]] = field(default_factory=list)
+
+    def carry_out(self, settings: KafkaSettings, group: str, operation: JobOperation, *, by: str) -> Outcome:
+        assert group == "etl"
+        decision = decide(operation, self.topics.jobs, self.topics.status, by=by, at_ms=7)
+        self.events += [] if decision.event is None else [decision.event]
+        return decision.outcome
+
+    def scale_down(self, settings: KafkaSettings, group: str, goal: Goal, *, by: str) -> ScaleDown:
+        plan = who_is_asked(goal, self.topics.jobs, self.topics.status)
+        self.left += [(worker, by) for worker in plan.asked]
+        return plan
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    broker = Broker(topics())
+    monkeypatch.setattr(one_shot, "carry_out", broker.carry_out)
+    monkeypatch.setattr(one_shot, "scale_down", broker.scale_down)
+    return broker
+
+
+@pytest.fixture
+def page(broker: Broker) -> Page:
+    return make_page(broker.topics)
+
+
+def do(page: Page, act: str, **body: Any) -> tuple[int, str]:
+    with page.browser("USER") as browser:
+        answer = browser.post(f"/api/act/{act}", json=body, headers=OURS)
+    said = answer.json()
+    return answer.status_code, said.get("words") or said["detail"]
+
+
+@pytest.mark.parametrize(
+    ("act", "more", "words", "action"),
+    [
+        ("pause", {}, "job job: paused", "pause"),
+        ("stop", {}, "job job: stopped", "stop"),
+        ("restart", {}, "job job: 1 started anew: job:0; 1 tried again: job:1", "restart"),
+        ("restart", {"tasks": [0]}, "job job: 1 started anew: job:0", "restart"),
+    ],
+)
+def test_what_is_done_to_a_job_is_written_with_the_users_name(
+    page: Page, broker: Broker, act: str, more: dict[str, Any], words: str, action: str
+) -> None:
+    assert do(page, act, **JOB, **more) == (200, words)
+    ((event),) = broker.events
+    assert (event.action, event.subject, event.by) == (action, "job", "ann")
+    ((noted, by, extra),) = page.noted
+    assert (noted, by) == (f"cospark_{act}", "ann")
+    assert {**JOB, **more}.items() <= json.loads(extra).items()
+
+
+def test_what_is_so_already_is_said(page: Page, broker: Broker) -> None:
+    assert do(page, "resume", **JOB) == (200, "job job: neither paused nor stopped")
+    assert not broker.events
+
+
+@pytest.mark.parametrize("act", ["pause", "stop", "resume", "restart"])
+def test_what_can_not_be_done_is_refused_in_the_operations_own_words(page: Page, broker: Broker, act: str) -> None:
+    assert do(page, act, **{**JOB, "job": "gone"}) == (409, "the group has no job 'gone'")
+    assert not broker.events
+
+
+def test_a_task_that_there_is_not(page: Page) -> None:
+    refused = "job 'job' has 3 tasks, from 0 on; there is none of index 8"
+    assert do(page, "restart", **JOB, tasks=[8]) == (409, refused)
+
+
+def test_a_group_gets_smaller_by_those_who_have_least_to_move(page: Page, broker: Broker) -> None:
+    status, words = do(page, "scale", **GROUP, workers=1)
+    assert (status, broker.left) == (200, [(W2, "ann"), (W3, "ann")])
+    assert words.startswith("asked to leave: w2, w3 (2 of 3 workers, 1 stays); ")
+    assert [noted[:2] for noted in page.noted] == [("cospark_scale", "ann")]
+
+
+@pytest.mark.parametrize(
+    ("workers", "why"), [(0, "0 would leave no worker"), (3, "nobody is left to be asked"), (4, "4 would be more")]
+)
+def test_a_group_that_can_not_get_so_small(page: Page, broker: Broker, workers: int, why: str) -> None:
+    status, words = do(page, "scale", **GROUP, workers=workers)
+    assert (status, broker.left) == (409, [])
+    assert words.startswith("group 'etl': ")
+    assert why in words
+
+
+def test_a_broker_that_is_away_is_no_mistake_of_the_user(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    def carry_out(settings: KafkaSettings, group: str, operation: JobOperation, *, by: str) -> Outcome:
+        raise TopicError("no broker can be reached")
+
+    monkeypatch.setattr(one_shot, "carry_out", carry_out)
+    assert do(page, "pause", **JOB) == (502, "no broker can be reached")
+
+
+def test_no_act_is_done_for_another_site_or_for_who_may_only_see(page: Page, broker: Broker) -> None:
+    acts = [path for method, path in page.routes if method == "POST"]
+    assert {path.rpartition("/")[2] for path in acts} == {
+        *("ask", "pause", "remove", "restart", "resume", "retry", "scale", "stop")
+    }
+    body = {**JOB, "workers": 1, "worker": "w1", "action": "stop"}
+    with page.browser("USER") as browser:
+        assert {browser.post(path, json=body).status_code for path in acts} == {403}
+        elsewhere = {**OURS, "Sec-Fetch-Site": "cross-site"}
+        assert {browser.post(path, json=body, headers=elsewhere).status_code for path in acts} == {403}
+    with page.browser("VIEWER") as browser:
+        assert {browser.post(path, json=body, headers=OURS).status_code for path in acts} == {403}
+    assert (page.noted, broker.events, broker.left) == ([], [], [])
