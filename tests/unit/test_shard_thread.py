@@ -1,0 +1,223 @@
+"""The thread of one shard, with a machine that echoes and a log in memory."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from echo_machine import HEARTBEAT_MS, HELD, RAISES, EchoMachine
+from shard_log import MemoryLog, raw
+
+from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.shards import resting
+from airflow_provider.shards import shard as shard_module
+from airflow_provider.shards.errors import FencedError, ShardError
+from airflow_provider.shards.inbox import Inbox
+from airflow_provider.shards.requests import RawRequest
+from airflow_provider.shards.settings import Layout
+from airflow_provider.shards.shard import Shard
+
+ONE = Layout(shards=1, replies=2)
+IN_TIME_S = 10.0
+
+
+class Lived:
+    """A shard with its thread."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self.log = log
+        self.clock_ms = 1_000
+        self.loaded, self.fenced = threading.Event(), threading.Event()
+        self.groups: list[frozenset[str]] = []
+        self.shard = Shard(
+            0,
+            ONE,
+            machine=EchoMachine,
+            open_log=lambda: log,
+            now_ms=lambda: self.clock_ms,
+            when_loaded=self.loaded.set,
+            when_fenced=self.fenced.set,
+            when_groups_change=self.groups.append,
+        )
+
+    def put(self, *requests: RawRequest) -> None:
+        self.log.ends_at = requests[-1].offset + 1
+        self.shard.inbox.put(requests)
+
+
+def until(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + IN_TIME_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def lived(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[MemoryLog], Lived]]:
+    """Lets a shard live, which rests but for a moment."""
+    monkeypatch.setattr(shard_module, "_FIRST_REST_S", 0.001)
+    monkeypatch.setattr(resting, "_LONGEST_S", 0.001)
+    alive: list[Lived] = []
+
+    def begin(log: MemoryLog) -> Lived:
+        alive.append(Lived(log))
+        alive[-1].shard.start()
+        return alive[-1]
+
+    yield begin
+    for each in alive:
+        each.shard.end()
+        assert each.shard.join(IN_TIME_S)
+
+
+Live = Callable[[MemoryLog], Lived]
+
+
+def test_a_shard_handles_what_comes(lived: Live) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    shard.put(raw(0), raw(1))
+    shard.put(raw(2))
+    until(lambda: log.answers == {0: (0, 1), 1: (0, 2), 2: (0, 3)})
+    assert shard.groups == [frozenset({"etl"})]
+    assert log.committed[-1][1] == 3
+
+
+def test_after_a_fault_all_is_handled_that_was_not(lived: Live) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    shard.put(raw(0), raw(1, RAISES), raw(2))
+    until(lambda: len(log.answers) == 3)
+    assert log.answers == {0: (0, 1), 1: (KafkaErrorCode.UNKNOWN_SERVER_ERROR, 0), 2: (0, 2)}
+    log.errors = [ShardError("nobody knows"), ShardError("again")]
+    shard.put(raw(3))
+    until(lambda: 3 in log.answers)
+    assert log.answers[3] == (0, 3)
+
+
+def test_what_a_transaction_has_handled_of_which_nobody_knew_is_not_handled_again(lived: Live) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    log.errors = [ShardError("nobody knows")]
+    log.unknown = list(log.errors)
+    shard.put(raw(0))
+    until(lambda: log.opened == 2)
+    shard.put(raw(1, "other"))
+    until(lambda: 1 in log.answers)
+    assert [reply.header.correlation_id for reply in log.replies] == [0, 1]
+
+
+def test_who_is_fenced_writes_nothing_more(lived: Live) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    log.errors = [FencedError("somebody else")]
+    shard.put(raw(0))
+    assert shard.fenced.wait(IN_TIME_S)
+    assert shard.shard.join(IN_TIME_S)
+    shard.put(raw(1))
+    assert log.committed == []
+
+
+def test_nobody_is_taken_for_silent_whose_heartbeat_lies_in_the_topic(
+    lived: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    shard.put(raw(0, HELD))
+    until(lambda: log.committed)
+    log.ends_at = 2  # another request, which has not come yet
+    shard.clock_ms += HEARTBEAT_MS + 1
+    until(lambda: log.asked_for_end >= 1)
+    assert log.answers == {}
+    shard.put(raw(1, "m"))
+    until(lambda: 0 in log.answers)
+    assert list(log.answers) == [1, 0]
+
+
+def test_who_stood_still_begins_anew(lived: Live) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    shard.put(raw(0, HELD))
+    until(lambda: log.committed)
+    shard.clock_ms += 60_000
+    until(lambda: log.opened == 2)
+    until(lambda: log.answers == {0: (KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)})
+
+
+def test_a_shard_that_is_taken_away_tells_those_who_wait(lived: Live) -> None:
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    shard.put(raw(0, HELD))
+    until(lambda: log.committed)
+    shard.shard.end()
+    assert shard.shard.join(IN_TIME_S)
+    assert log.answers == {0: (KafkaErrorCode.NOT_COORDINATOR, 0)}
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The first words of each line, without numbers that vary."""
+    return [record.message.split(": loaded")[0] for record in caplog.records if record.levelno >= logging.INFO]
+
+
+def test_that_a_shard_is_not_served_is_said_once_and_once_that_it_is(
+    lived: Live, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(IN_TIME_S)
+    log.errors = [ShardError("nobody knows")]
+    log.fails_to_load = [ShardError("nobody knows"), ShardError("nobody knows"), ShardError("nobody may know")]
+    shard.put(raw(0))
+    until(lambda: 0 in log.answers)
+    again = "shard 0 is served again when it could be loaded"
+    assert said(caplog) == [
+        "serving shard 0",
+        f"nobody knows; {again}",
+        f"nobody may know; {again}",
+        "serving shard 0",
+    ]
+    assert shard.shard.spoken_of
+
+
+def test_nothing_is_said_of_a_shard_that_is_given_away_before_it_was_served(
+    lived: Live, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    log = MemoryLog()
+    log.fails_to_load = [FencedError("somebody else serves it")]
+    shard = lived(log)
+    assert shard.fenced.wait(IN_TIME_S)
+    assert said(caplog) == []
+    assert not shard.shard.spoken_of
+
+
+class TestInbox:
+    def test_what_is_put_back_comes_first(self) -> None:
+        inbox = Inbox()
+        inbox.put([raw(0), raw(1)])
+        inbox.put_jobs("etl", frozenset({TaskId("old", 0)}))
+        taken = inbox.take(0)
+        inbox.put([raw(2)])
+        inbox.put_jobs("etl", frozenset({TaskId("new", 0)}))
+        inbox.put_back(taken)
+        again = inbox.take(0)
+        assert [request.offset for request in again.requests] == [0, 1, 2]
+        assert again.jobs == {"etl": frozenset({TaskId("new", 0)})}
+
+    def test_a_batch_is_bounded_and_says_how_far_it_goes(self) -> None:
+        inbox = Inbox()
+        inbox.put([raw(offset) for offset in range(1_500)])
+        inbox.reached(1_600)
+        assert (len(inbox.take(0).requests), inbox.take(0).read_to) == (1_000, 1_600)
