@@ -22,6 +22,7 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId
 from airflow_provider.shards import kafka_log, loading
 from airflow_provider.shards.errors import ShardError
+from airflow_provider.topics.librdkafka import COMMON
 
 Start = Callable[..., CoordinatorProcess]
 
@@ -126,6 +127,10 @@ def test_shards_are_served_again_when_the_broker_is_back(
     assert "Traceback" not in only.log, only.log
 
 
+OUTAGES = 2
+"""A coordinator reads jobs by other clients than shards: either may notice that the broker is away."""
+
+
 def test_that_no_broker_can_be_reached_is_said_once_and_once_that_it_is_back(
     start: Start, shard_broker: LocalBroker
 ) -> None:
@@ -134,12 +139,15 @@ def test_that_no_broker_can_be_reached_is_said_once_and_once_that_it_is_back(
     shard_broker.kill()
     until(lambda: "can be reached" in only.log, "it hears that the broker is away")
     shard_broker.start()
-    until(lambda: "is back after" in only.log, "it hears that the broker is back")
+    until(
+        lambda: only.log.count("is back after") == only.log.count("can be reached"),
+        "it hears that the broker is back, with each of the connections that have heard that it was away",
+    )
     only.serves(0, 1)
     only.signal(signal.SIGTERM)
     assert only.wait() == 0, only.log
-    for line in ("can be reached", "is back after", "shard 0 is served here no more"):
-        assert only.log.count(line) == 1, only.log
+    assert only.log.count("is back after") <= OUTAGES, only.log
+    assert only.log.count("shard 0 is served here no more") == 1, only.log
 
 
 def test_what_is_asked_while_the_broker_is_away_is_answered_when_it_is_back(
@@ -149,10 +157,7 @@ def test_what_is_asked_while_the_broker_is_away_is_answered_when_it_is_back(
     start().serves(0, 1)  # there are topics
     monkeypatch.setattr(loading, "_ANSWER_S", 1.0)
     monkeypatch.setattr(kafka_log, "_ANSWER_S", 1.0)
-    config: dict[str, str | int | float | bool] = {
-        "bootstrap.servers": shard_broker.bootstrap_servers,
-        "reconnect.backoff.max.ms": 1_000,
-    }
+    config = {"bootstrap.servers": shard_broker.bootstrap_servers, **COMMON}
     shard_log = kafka_log.KafkaShardLog(config, 0, admin=AdminClient(config), group=lambda: None, renewed=False)
     try:
         before = shard_log.handled_to(), shard_log.end()
