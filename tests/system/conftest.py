@@ -15,6 +15,7 @@ import pytest
 from airflow_group import EXAMPLE_GROUP, Group
 from fleet import Fleet
 from left_open import pytest_runtest_protocol as pytest_runtest_protocol
+from mailbox_statsd import Mailbox
 from proxied import Network, proxied_broker
 from quick_spark import have_spark_start_quickly
 from side_by_side import Bodies, is_side_by_side, running
@@ -91,6 +92,7 @@ def bodies(
     request: pytest.FixtureRequest,
     airflow: LocalAirflow,
     network: Network,
+    statsd: Mailbox,
     example_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Bodies]:
@@ -105,6 +107,7 @@ def bodies(
                 "example_folder": example_folder,
                 "group": groups(),
                 "outside": outside,
+                "statsd": statsd,
                 "way": way,
             }
 
@@ -171,7 +174,15 @@ def example_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def airflow(network: Network, example_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
+def statsd() -> Iterator[Mailbox]:
+    with Mailbox() as mailbox:
+        yield mailbox
+
+
+@pytest.fixture(scope="session")
+def airflow(
+    network: Network, statsd: Mailbox, example_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalAirflow]:
     """An Airflow with all DAGs of these tests, for all of them; a test leaves a scheduler and a triggerer behind."""
     modules, examples = tmp_path_factory.mktemp("modules"), tmp_path_factory.mktemp("dags") / "cospark_examples"
     (modules / "cospark_system_jobs.py").write_text(textwrap.dedent(_JOBS))
@@ -184,6 +195,11 @@ def airflow(network: Network, example_folder: Path, tmp_path_factory: pytest.Tem
         env={
             "PYTHONPATH": os.pathsep.join(map(str, (modules, _HERE.parents[1]))),
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "900",  # no file changes
+            "AIRFLOW__METRICS__STATSD_ON": "True",
+            "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
+            "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
+            "AIRFLOW__COOPERATIVE_SPARK__METRICS_INTERVAL": "2",
             "COSPARK_EXAMPLE_CONN_ID": "broker",
             "COSPARK_EXAMPLE_GROUP": EXAMPLE_GROUP,
             "COSPARK_EXAMPLE_FOLDER": str(example_folder),

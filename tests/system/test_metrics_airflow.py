@@ -2,65 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
 import pytest
 from airflow_group import Group
+from mailbox_statsd import Mailbox
 from statsd_server import Line
 
-from airflow_provider.broker.local_broker import LocalBroker
-from demo.airflow import LocalAirflow
-
-HERE = Path(__file__).parent
-
-
-class Mailbox:
-    """A UDP socket whose datagrams wait in the kernel until somebody looks."""
-
-    def __init__(self, listening: socket.socket) -> None:
-        self._socket = listening
-        self._lines: list[Line] = []
-        self.port: int = listening.getsockname()[1]
-
-    def named(self, name: str) -> list[Line]:
-        while True:
-            try:
-                data, sender = self._socket.recvfrom(65_536)
-            except BlockingIOError:
-                return [line for line in self._lines if line.name == name]
-            self._lines.extend(Line.of(line, sender[1]) for line in data.decode().splitlines())
-
-
-@pytest.fixture
-def statsd() -> Iterator[Mailbox]:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_000_000)
-        listening.bind(("127.0.0.1", 0))
-        listening.setblocking(False)
-        yield Mailbox(listening)
+pytestmark = pytest.mark.side_by_side
 
 
 def test_the_triggerer_speaks_while_the_worker_is_deferred_and_its_task_while_it_runs(
-    start_airflow: Callable[..., LocalAirflow], broker: LocalBroker, statsd: Mailbox
+    group: Group, statsd: Mailbox
 ) -> None:
-    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
-    airflow = start_airflow(
-        [HERE / "worker_dags"],
-        connections={"broker": json.dumps(connection)},
-        env={
-            "PYTHONPATH": str(HERE.parents[1]) + os.pathsep + os.environ.get("PYTHONPATH", ""),
-            "AIRFLOW__METRICS__STATSD_ON": "True",
-            "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
-            "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
-            "AIRFLOW__COOPERATIVE_SPARK__METRICS_INTERVAL": "1",
-        },
-    )
-    group = Group(airflow, broker.bootstrap_servers)
-
     def heard(metric: str, *tags: str) -> list[Line]:
         return statsd.named(".".join(("airflow", metric, group.name, *tags)))
 
