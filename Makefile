@@ -14,7 +14,7 @@ export PIP_NO_CACHE_DIR := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help install demo test unit simulate simulate-long explore peers integration system pictures lint format bench compare-designs coverage soak clean
+.PHONY: help install demo test thorough unit simulate simulate-long explore peers integration system pictures lint format bench compare-designs coverage soak clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -40,6 +40,9 @@ demo: install  ## The main job: Spark work on real data over several Airflow wor
 
 test: install  ## Everything that CI runs
 	@$(BIN)/python scripts/run-tests
+
+thorough: install  ## What takes too long for each run of CI: a broker, Airflow, a browser and Spark under more load and faults
+	$(PYTEST) -m thorough tests/integration tests/system
 
 unit: install  ## Fast tests: values in, values out
 	$(PYTEST) tests/unit

@@ -68,6 +68,7 @@ def assert_well(group: Fleet, topic: str) -> None:
         assert f"'{topic}'" in log, log
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("topic", [REQUESTS_TOPIC, REPLIES_TOPIC])
 async def test_nothing_stops_while_what_is_asked_and_answered_is_made_anew(
     own_broker: LocalBroker, topics_there: Topics, group_id: str, tmp_path: Path, topic: str

@@ -15,6 +15,7 @@ from airflow_provider.records import TaskState
 TASKS = 1_000
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("group_protocol", ["connect", "classic"])
 async def test_each_end_is_told_once_though_the_epoch_grows_while_it_is_written(

@@ -17,6 +17,8 @@ from statsd_server import statsd_server
 
 from airflow_provider.metrics.declared import DECLARED, Kind
 
+pytestmark = pytest.mark.thorough
+
 SAY_EACH = """
 import asyncio
 from airflow_provider.common.airflow_stats import of_process

@@ -33,6 +33,7 @@ def broker() -> Iterator[LocalBroker]:
         yield running
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(180)
 async def test_a_coordinator_is_killed_in_the_middle_of_a_rolling_change(fleet: MakeFleet) -> None:
     """Another one serves the group and takes its bridge over: nothing runs twice, and no epoch goes back."""

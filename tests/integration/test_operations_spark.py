@@ -15,7 +15,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskState
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]
 SAYS = "attempt 1 of chatty goes on"
 
 

@@ -196,6 +196,7 @@ def test_without_a_login_there_is_nothing(airflow: LocalAirflow) -> None:
     assert httpx.post(f"{airflow.url}/cospark/api/act/remove", json={}).status_code == 401
 
 
+@pytest.mark.thorough
 def test_a_group_of_10_000_tasks_is_there_within_a_second_and_a_change_within_two(
     airflow: LocalAirflow, groups: Callable[[], Group], outside: Callable[..., Fleet]
 ) -> None:

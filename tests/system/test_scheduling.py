@@ -120,6 +120,7 @@ def failing(broker: LocalBroker, group: str, told: list[str]) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.thorough
 def test_no_event_is_lost_or_doubled_when_one_of_two_triggerers_dies(
     airflow: LocalAirflow, broker: LocalBroker
 ) -> None:
