@@ -128,7 +128,9 @@ def test_shards_are_served_again_when_the_broker_is_back(
 
 
 OUTAGES = 2
-"""A coordinator reads jobs by other clients than shards: either may notice that the broker is away."""
+"""A coordinator has other clients for jobs than for shards. Either may notice that the broker is away; that of the jobs
+hears that it is back when it is next needed.
+"""
 
 
 def test_that_no_broker_can_be_reached_is_said_once_and_once_that_it_is_back(
@@ -139,14 +141,11 @@ def test_that_no_broker_can_be_reached_is_said_once_and_once_that_it_is_back(
     shard_broker.kill()
     until(lambda: "can be reached" in only.log, "it hears that the broker is away")
     shard_broker.start()
-    until(
-        lambda: only.log.count("is back after") == only.log.count("can be reached"),
-        "it hears that the broker is back, with each of the connections that have heard that it was away",
-    )
+    until(lambda: "is back after" in only.log, "it hears that the broker is back")
     only.serves(0, 1)
     only.signal(signal.SIGTERM)
     assert only.wait() == 0, only.log
-    assert only.log.count("is back after") <= OUTAGES, only.log
+    assert only.log.count("is back after") <= only.log.count("can be reached") <= OUTAGES, only.log
     assert only.log.count("shard 0 is served here no more") == 1, only.log
 
 
