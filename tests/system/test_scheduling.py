@@ -27,7 +27,7 @@ from airflow_provider.topics.rights import WORKER
 from demo.airflow import LocalAirflow
 from demo.airflow_api import AirflowApi
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 
 def asset_events(airflow: LocalAirflow, asset: str) -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ def test_a_job_that_ends_and_a_worker_that_is_lost_start_the_example_dags(
     for watcher in ("troubles", "counted"):
         api.wait_until(
             lambda: bookmark(workers.settings, group.name, watcher),  # noqa: B023
-            timeout_s=60,
+            timeout_s=120,
             what=lambda: f"the watcher {watcher} has not begun",  # noqa: B023
         )
     group.submit("count", tasks=3, entry_point="jobs:Nap", kind=TaskKind.BATCH, seconds=0.2)
