@@ -57,6 +57,7 @@ class Heard:
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_who_watches_statsd_sees_what_a_group_goes_through(
