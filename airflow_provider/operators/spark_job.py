@@ -22,6 +22,7 @@ from airflow_provider.common.parameters import (
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.retrying import retried_in_words
+from airflow_provider.operators.one_job import OneJobOperator
 from airflow_provider.records import JobDefinition, JobError, TaskKind
 from airflow_provider.reports.report import JobReport
 from airflow_provider.spark.config_schema import ConfigError, SchemaError, check_config_here
@@ -297,7 +298,7 @@ class SparkJobOperator(BaseOperator):
         return {**report[0].to_json(), "changed": changed}
 
 
-class RemoveSparkJobOperator(BaseOperator):
+class RemoveSparkJobOperator(OneJobOperator):
     """Asks a group to run a job no more: its tasks are stopped, and it is forgotten how far they were.
 
     :param group: the group
@@ -306,21 +307,6 @@ class RemoveSparkJobOperator(BaseOperator):
 
     Returns ``job`` and ``removed``: whether there was such a job.
     """
-
-    template_fields: Sequence[str] = ("group", "job", "kafka_conn_id")
-    ui_color = "#f7e3b5"
-
-    def __init__(
-        self, *, group: str, job: str, kafka_conn_id: str = SparkGroupHook.default_conn_name, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.group = group
-        self.job = job
-        self.kafka_conn_id = kafka_conn_id
-        if not is_template(group):
-            group_name(group)
-        if not is_template(job):
-            job_name(job)
 
     def execute(self, context: Context) -> dict[str, Any]:
         group, job, ti = group_name(self.group), job_name(self.job), context["ti"]
