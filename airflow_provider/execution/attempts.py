@@ -59,7 +59,7 @@ def on_time_over(x: Execution, task: TaskId, _event: TimerFired) -> None:
 def on_finished(x: Execution, task: TaskId, event: AttemptFinished) -> None:
     run = x.runs[task]
     if not task.is_planner:
-        x.close(run, TaskState.FINISHED, event.result)
+        x.close(run, TaskState.FINISHED, event.result, event.wrote)
     elif run.state is RunState.STOPPING and run.plans_again:
         on_stopped(x, task, event)  # the next worker makes the same plan
     else:

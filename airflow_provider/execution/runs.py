@@ -18,6 +18,7 @@ from airflow_provider.records import (
     TaskState,
     TaskStatus,
     TaskWork,
+    WrittenAsset,
     task_name,
 )
 
@@ -61,6 +62,7 @@ class End:
     state: TaskState
     at_ms: int
     result: Any = None
+    wrote: tuple[WrittenAsset, ...] = ()
     cut_short: bool = False
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator, conf
 
+from airflow_provider.common.asset_events import tell_assets
 from airflow_provider.common.leaving import RESUMED_TO_FAIL, leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
@@ -75,8 +76,11 @@ class SparkJobOperator(BaseOperator):
     All times are timedeltas, or seconds.
 
     Returns a summary: ``job``, ``run_key``, ``state``, ``complete``, ``tasks``, ``counts`` by state, ``errors``,
-    ``results``, ``names``, ``learners`` and ``runs`` by task; and ``changed``: whether it was not known already. Fails,
-    with the errors of the Spark tasks, if it waits and the job fails.
+    ``results``, ``names``, ``learners`` and ``runs`` by task, ``assets`` that were written; and ``changed``: whether it
+    was not known already. Fails, with the errors of the Spark tasks, if it waits and the job fails.
+
+    With ``outlets``, one that has waited for a job to finish has Airflow store asset events of what its tasks say they
+    have written (:meth:`~airflow_provider.spark.job.TaskContext.wrote`).
     """
 
     template_fields: Sequence[str] = (
@@ -278,6 +282,7 @@ class SparkJobOperator(BaseOperator):
         if answer["problem"]:
             leave_report(self, context, report)
             raise AirflowException(answer["problem"])
+        tell_assets(self, context, group_name(self.group), report)
         return report
 
     def _leave_present_report(self, context: Context) -> None:

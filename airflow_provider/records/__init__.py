@@ -45,6 +45,7 @@ from airflow_provider.records.status import (
 )
 from airflow_provider.records.steering import Halt, HaltRecord, RestartRecord
 from airflow_provider.records.stream_progress import StreamProgress
+from airflow_provider.records.written import WrittenAsset
 
 __all__ = [
     "ALL_WORKERS",
@@ -82,6 +83,7 @@ __all__ = [
     "WarmUpDeaths",
     "WorkerPhase",
     "WorkerStatus",
+    "WrittenAsset",
     "control_key",
     "decode",
     "encode",

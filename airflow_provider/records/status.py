@@ -25,12 +25,13 @@ from airflow_provider.records.checks import check_job_name
 from airflow_provider.records.envelope import COUNT, TEXT, check_depth, encode_step
 from airflow_provider.records.jobs import TaskKind
 from airflow_provider.records.stream_progress import StreamProgress
+from airflow_provider.records.written import WrittenAsset
 
 _LONGEST_SESSION_MS: Final = 2**31 - 1
 """On the wire a session timeout is an int32."""
 _TRACEBACK_TAIL: Final = 4_000
 _MESSAGE_LENGTH: Final = 500
-_FREE: Final = ("handle", "progress", "result")
+_FREE: Final = ("handle", "progress", "result", "wrote")
 """The fields of a task's record with values in them that are not texts and whole numbers of this package's own."""
 
 
@@ -143,6 +144,7 @@ class TaskStatus:
     :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value
     :param claim: of the checkpoint that this attempt has, None where the task's index names it
     :param progress: of a stream: the last batch of this attempt that it has reported
+    :param wrote: of what finished: the assets that it says it has written
     """
 
     task: TaskId
@@ -163,6 +165,7 @@ class TaskStatus:
     handle: Any = None
     claim: CheckpointClaim | None = None
     progress: StreamProgress | None = None
+    wrote: tuple[WrittenAsset, ...] = ()
 
     @property
     def standing_claim(self) -> CheckpointClaim | None:
@@ -230,6 +233,7 @@ class TaskStatus:
             "handle": self.handle,
             "claim": self.claim.to_json() if self.claim else None,
             **({"progress": self.progress.to_json()} if self.progress else {}),
+            **({"wrote": [asset.to_json() for asset in self.wrote]} if self.wrote else {}),
         }
 
     def encoded(self, **more: str | int) -> bytes:

@@ -118,7 +118,7 @@ def run_attempt(
     try:
         try:
             job = job or load_job(order.entry_point, allowed)
-            result = _result_of(order, guard, session, job, emit)
+            finished = _run(order, guard, session, job, emit)
         finally:
             session.close()
     except BaseException as error:  # the top of the attempt's thread: sys.exit() in a job ends here, too
@@ -129,7 +129,7 @@ def run_attempt(
         return _failure(order, session, error, mask)
     if guard.stopping:
         return TaskStopped(order=order, reason=guard.reason)
-    return TaskFinished(order=order, result=result, stateful=is_stateful(job) if order.task.is_planner else None)
+    return finished
 
 
 def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask: Mask) -> LastEvent:
@@ -165,15 +165,21 @@ def _lease_over(guard: AttemptGuard) -> str | None:
     return None
 
 
-def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job: SparkJob, emit: OnEvent) -> Any:
+def _run(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job: SparkJob, emit: OnEvent) -> TaskFinished:
     if order.task.is_planner:
         guard.begin()
         emit(TaskStarted(order=order))
-        return make_plan(job, _job_context(order, session.open))
+        plan = make_plan(job, _job_context(order, session.open))
+        return TaskFinished(order=order, result=plan, stateful=is_stateful(job))
     spark = session.open()
     guard.begin()
     emit(TaskStarted(order=order))
-    value = job.run(spark, task_context(order, guard, session))
+    task = task_context(order, guard, session)
+    result = _result_of(order, session, job.run(spark, task), emit)
+    return TaskFinished(order=order, result=result, wrote=task.writes.told)
+
+
+def _result_of(order: TaskOrder, session: TaskSession, value: Any, emit: OnEvent) -> Any:
     left = session.left_running(value) if order.bounded else None
     if left is not None:
         raise UnboundedError(left)

@@ -46,8 +46,9 @@ import functools
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsIndex, TypeAlias, overload
 
+from airflow_provider.spark.asset_writes import AssetWrites
 from airflow_provider.spark.rehearsing import Rehearsal
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ class TaskContext:
     guard: TaskGuard = field(default=_Unguarded(), repr=False)
     share: Share = field(default=_make_for_oneself, repr=False)
     rehearsing: Rehearse = field(default=rehearse_nothing, repr=False)
+    writes: AssetWrites = field(default_factory=AssetWrites, repr=False, compare=False)
 
     @property
     def stopping(self) -> bool:
@@ -218,6 +220,19 @@ class TaskContext:
             self.guard.check_lease()
 
         return fenced
+
+    def wrote(self, asset: str, rows: SupportsIndex | None = None, *, uri: str | None = None) -> None:
+        """Say that the task has written an asset of Airflow's; what its attempts before have said counts no more.
+
+        Who waits for the job in a DAG makes an asset event of it, with the rows of all tasks together. Said several
+        times of one asset, the rows add up.
+
+        :param asset: its name, or its URI where it is named by that, as in ``Asset("s3://lake/orders")``
+        :param rows: how many; None: not known, and so is the sum
+        :param uri: of an asset that has both
+        :raises ValueError: for what is no name or no number, and for more than a hundred assets
+        """
+        self.writes.add(asset, asset if uri is None else uri, rows)
 
     def __reduce__(self) -> Any:
         raise TypeError(

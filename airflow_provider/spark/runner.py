@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, labelled
+from airflow_provider.spark.asset_writes import AssetWrite
 from airflow_provider.spark.job import Config
 from airflow_provider.spark.query_progress import QueryProgress
 
@@ -86,6 +87,8 @@ class TaskFinished:
     number of its last batch."""
     stateful: bool | None = None
     """Of a planner: whether the job's tasks have something to warm up; None: its code leaves that to its kind."""
+    wrote: tuple[AssetWrite, ...] = ()
+    """The assets that this attempt says it has written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_provider.execution import events
 from airflow_provider.execution.runs import TaskRun
-from airflow_provider.records import StreamProgress, TaskFailure, TaskKind, task_name
+from airflow_provider.records import StreamProgress, TaskFailure, TaskKind, WrittenAsset, task_name
 from airflow_provider.spark.checkpoints import checkpoint_location, checkpoint_root
 from airflow_provider.spark.runner import (
     NoSparkToWarmUp,
@@ -57,8 +57,14 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
         case TaskStarted():
             return events.AttemptBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
         case TaskFinished():
-            result, stateful = event.result, event.stateful
-            return events.AttemptFinished(now_ms=now_ms, wall_ms=wall_ms, task=task, result=result, stateful=stateful)
+            return events.AttemptFinished(
+                now_ms=now_ms,
+                wall_ms=wall_ms,
+                task=task,
+                result=event.result,
+                stateful=event.stateful,
+                wrote=tuple(WrittenAsset(name=name, uri=uri, rows=rows) for name, uri, rows in event.wrote),
+            )
         case QueryStarted():
             return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
         case QueryProgressed(progress=query):

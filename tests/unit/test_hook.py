@@ -142,6 +142,7 @@ def test_reports_on_jobs_and_groups(connection: None, monkeypatch: pytest.Monkey
         "results": {"0": {"rows": 0}},
         "names": {},
         "learners": [],
+        "assets": [],
         "runs": {
             index: {"state": state, "worker": "w", "attempt": 1, "started_at": None, "seconds": None}
             for index, state in (("0", "finished"), ("1", "failed"), ("2", "pending"))

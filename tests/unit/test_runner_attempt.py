@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.driver.application import SparkGoneError, SparkStartError
 from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
+from airflow_provider.spark.asset_writes import AssetWrite
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import describe
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
@@ -73,6 +74,12 @@ class FakeSession:
 @spark_job(plan=lambda job: [{"n": n} for n in range(job.config["tasks"])])
 def add(spark: SparkSession, task: TaskContext) -> object:
     return {"session": spark, "sum": sum(task.config["numbers"]), "attempt": task.attempt, "run": task.run_key}
+
+
+@spark_job
+def write(spark: SparkSession, task: TaskContext) -> object:
+    task.wrote("orders", 7, uri="s3://lake/orders")
+    return 1 / task.config["divide_by"]
 
 
 @spark_job
@@ -149,6 +156,13 @@ def test_a_task_starts_and_finishes() -> None:
     assert attempt.events == [TaskStarted(order=attempt.order)]
     result = {"session": "the session", "sum": 3, "attempt": 2, "run": "monday"}
     assert attempt.last == TaskFinished(order=attempt.order, result=result)
+
+
+def test_with_its_end_it_is_told_what_the_task_has_written() -> None:
+    last = Attempt(order("write", divide_by=1)).last
+    assert isinstance(last, TaskFinished)
+    assert last.wrote == (AssetWrite("orders", "s3://lake/orders", 7),)
+    assert isinstance(Attempt(order("write", divide_by=0)).last, TaskFailed), "which says nothing of it"
 
 
 def test_while_a_task_runs_it_rehearses_nothing() -> None:
