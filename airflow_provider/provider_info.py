@@ -27,6 +27,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             _modules(
                 "airflow_provider.operators.retry_spark_job",
+                "airflow_provider.operators.rebalance_spark_group",
                 "airflow_provider.operators.scale_spark_group",
                 "airflow_provider.operators.spark_coordinator",
                 "airflow_provider.operators.spark_job",

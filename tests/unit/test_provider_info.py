@@ -63,6 +63,7 @@ def test_it_is_found_under_the_distributions_name() -> None:
             {
                 "AlterSparkJobOperator",
                 "PauseSparkJobOperator",
+                "RebalanceSparkGroupOperator",
                 "RestartSparkJobOperator",
                 "ResumeSparkJobOperator",
                 "StopSparkJobOperator",
