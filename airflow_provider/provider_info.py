@@ -121,6 +121,17 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "kafka_default,kafka_streams",
                         "default": "",
                     },
+                    "page_entry_points": {
+                        "description": (
+                            "The import prefixes of jobs that the API server may import, with commas between them: for"
+                            " forms made of what a job declares of its config, on the page in Airflow's UI, and to"
+                            " refuse there what is not so. By default it imports none, and a config is written as JSON."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "my_jobs",
+                        "default": "",
+                    },
                     "gc_freeze": {
                         "description": (
                             "Have each triggerer call Python's gc.freeze() when it is given its first deferred"

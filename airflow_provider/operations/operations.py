@@ -54,8 +54,8 @@ class StopTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartJob:
-    """Have what runs of it start anew where it is, what has failed tried again, with all retries (KIP-745), and run again
-    what was stopped task by task.
+    """Have what runs of it start anew where it is, what has failed tried again, with all retries (KIP-745), and single
+    tasks that were stopped go on.
 
     :param tasks: the indexes of some tasks, -1 for the planner; None: all, and the planner
     :param only_failed: leave alone what has not failed
