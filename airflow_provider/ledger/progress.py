@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain
+from typing import Final
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -22,23 +23,28 @@ from airflow_provider.records import (
     TaskKind,
     TaskState,
     TaskStatus,
+    TaskWork,
     WorkerStatus,
 )
 
 Statuses = Mapping[TaskId, TaskStatus]
+
+_NOBODY: Final = WorkerId("")
+_WAITS: Final = frozenset({TaskState.UNASSIGNED, TaskState.PENDING})
 
 
 def configured(jobs: JobsSnapshot, statuses: Statuses) -> Tasks:
     """The planners and tasks that should be running: what an assignor deals out.
 
     A planner as long as its job's present run has no plan, and for ever if it is to plan again and again, unless it
-    failed for good. A task as long as it has neither finished nor failed for good in the present run. Of a job that is
-    stopped nothing.
+    failed for good. A task as long as it has neither finished nor failed for good in the present run. Not what
+    somebody has stopped: a job, or a task by itself.
     """
     return jobs.configured.get(statuses, lambda: frozenset(_unfinished(jobs, statuses)))
 
 
 def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
+    stopped = jobs.stopped_tasks()
     for name, definition in jobs.jobs.items():
         if jobs.is_stopped(name):
             continue
@@ -47,6 +53,8 @@ def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
             yield planner_of(name)
         if plan is not None:
             for task, status in _tasks_of(definition, plan, statuses):
+                if stopped and task in stopped:
+                    continue
                 if status is None:
                     yield task
                 elif not status.state.final:
@@ -84,6 +92,8 @@ def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -
     if work is None:
         return None
     last, owner = _status_of(task, work.definition, work.fingerprint, status.tasks), _owner(task, jobs, status)
+    if jobs.halt_of_task(task) is not None:
+        return _as_stopped(work, last, status)
     if owner is None or _effective_state(last, owner, status) is not TaskState.PENDING:
         return last
     if last is not None and (last.state, last.worker) == (TaskState.PENDING, owner):
@@ -91,24 +101,36 @@ def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -
     assert status.group is not None  # it names the owner
     epoch = status.group.epoch
     if last is None:
-        return TaskStatus(
-            task=task,
-            state=TaskState.PENDING,
-            epoch=epoch,
-            worker=owner,
-            run_key=work.definition.run_key,
-            kind=work.definition.kind,
-            fingerprint=work.fingerprint,
-        )
+        return _first_word(work, TaskState.PENDING, epoch, owner)
     attempt = last.attempt + (last.started_at_ms is not None)
     return replace(last, state=TaskState.PENDING, epoch=epoch, worker=owner, attempt=attempt, started_at_ms=None)
 
 
+def _as_stopped(work: TaskWork, last: TaskStatus | None, status: StatusSnapshot) -> TaskStatus:
+    """Of a task that was stopped by itself: what has not begun has nobody who says that it has stopped."""
+    if last is None:
+        epoch = status.group.epoch if status.group is not None else Epoch(0)
+        return _first_word(work, TaskState.STOPPED, epoch, _NOBODY)
+    return last if last.state not in _WAITS else replace(last, state=TaskState.STOPPED)
+
+
+def _first_word(work: TaskWork, state: TaskState, epoch: Epoch, worker: WorkerId) -> TaskStatus:
+    return TaskStatus(
+        task=work.task,
+        state=state,
+        epoch=epoch,
+        worker=worker,
+        run_key=work.definition.run_key,
+        kind=work.definition.kind,
+        fingerprint=work.fingerprint,
+    )
+
+
 def _owner(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> WorkerId | None:
-    """Who has been given the task, as the job is defined now: of a later definition the last round knew nothing. Of a
-    job that is stopped nobody has any.
+    """Who has been given the task, as the job is defined now: of a later definition the last round knew nothing. What
+    is stopped nobody has.
     """
-    if jobs.is_stopped(task.job):
+    if jobs.is_given_up(task):
         return None
     defined_at = jobs.defined_at.get(task.job, -1)
     return status.owner_of(task) if status.group is not None and defined_at < status.group.config_offset else None
@@ -199,10 +221,12 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
         return None
     plan = jobs.plan_of(job)
     planner = _status_of(planner_of(job), definition, definition.fingerprint, statuses)
+    stopped = jobs.stopped_tasks()
     counts: Counter[TaskState] = Counter()
     errors = {} if planner is None or planner.error is None else {planner.task: planner.error}
     for task, last in _tasks_of(definition, plan, statuses) if plan else ():
-        counts[_effective_state(last, _owner(task, jobs, status), status)] += 1
+        state = _effective_state(last, _owner(task, jobs, status), status)
+        counts[TaskState.STOPPED if task in stopped and state in _WAITS else state] += 1
         if last and last.error and last.state is not TaskState.FINISHED:
             errors[task] = last.error
     one_job = JobsSnapshot(jobs={job: definition}, plans={job: plan} if plan else {})
@@ -231,16 +255,22 @@ def _job_state(*, failed: bool, planned: bool, complete: bool, halt: HaltRecord 
 
 
 def group_drained(jobs: JobsSnapshot, statuses: Statuses, *, since: int | None = None) -> bool:
-    """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left. A job
-    that is stopped may be resumed.
+    """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left. What
+    is stopped may be resumed or restarted.
 
     :param since: an offset of the jobs topic: where there is no job, it will do that one was removed since
     """
-    if _something_left(jobs, statuses):
+    if _something_left(jobs, statuses) or any(_is_left(task, statuses) for task in jobs.stopped_tasks()):
         return False
     if not jobs.jobs:
         return since is not None and any(removed_at >= since for removed_at in jobs.removed_at.values())
     return all(definition.bounded and not jobs.is_stopped(name) for name, definition in jobs.jobs.items())
+
+
+def _is_left(stopped: TaskId, statuses: Statuses) -> bool:
+    """Whether a task that was stopped by itself has not ended in spite of that, as it was told."""
+    last = statuses.get(stopped)
+    return last is None or not last.state.final
 
 
 def why_idle(jobs: JobsSnapshot, statuses: Statuses) -> str | None:

@@ -16,11 +16,13 @@ from airflow_provider.records.jobs import (
 )
 from airflow_provider.records.keys import (
     GROUP_KEY,
+    REBALANCE_KEY,
     Key,
     KeyKind,
     TopicNames,
     control_key,
     halt_key,
+    halt_task_key,
     job_key,
     levels_key,
     parse_key,
@@ -43,7 +45,7 @@ from airflow_provider.records.status import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.records.steering import Halt, HaltRecord, RestartRecord
+from airflow_provider.records.steering import Halt, HaltRecord, RebalanceRecord, RestartRecord, TaskHaltRecord
 from airflow_provider.records.stream_progress import StreamProgress
 from airflow_provider.records.written import WrittenAsset
 
@@ -51,6 +53,7 @@ __all__ = [
     "ALL_WORKERS",
     "CHECKPOINT_KEY",
     "GROUP_KEY",
+    "REBALANCE_KEY",
     "REMOVED",
     "ActionEvent",
     "CheckpointClaim",
@@ -69,11 +72,13 @@ __all__ = [
     "LogLevel",
     "PlanRecord",
     "RebalanceEvent",
+    "RebalanceRecord",
     "Removal",
     "RestartRecord",
     "StreamProgress",
     "TaskEvent",
     "TaskFailure",
+    "TaskHaltRecord",
     "TaskKind",
     "TaskState",
     "TaskStatus",
@@ -89,6 +94,7 @@ __all__ = [
     "encode",
     "event_from_json",
     "halt_key",
+    "halt_task_key",
     "job_key",
     "levels_key",
     "parse_key",

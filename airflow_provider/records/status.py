@@ -53,7 +53,9 @@ class TaskState(str, Enum):
     FAILED = "failed"
     """Failed for good: its retries are used up. Not assigned again in this run."""
     STOPPED = "stopped"
-    """Stopped by its worker, because it moves, the worker leaves or the lease ended. Will be assigned again."""
+    """Stopped by its worker, because it moves, the worker leaves or the lease ended, and will be assigned again; or
+    because somebody has stopped it, and is assigned again when somebody has it go on.
+    """
 
     @property
     def final(self) -> bool:

@@ -73,6 +73,8 @@ def test_a_dag_pauses_stops_and_resumes_a_job_and_it_is_written_down(topics: Mem
         "changed": True,
         "restarted": [],
         "retried": [],
+        "resumed": [],
+        "stopped": [],
         "finished": [],
     }
     done = [event for event in topics.events if isinstance(event, ActionEvent)][1:]
@@ -84,6 +86,12 @@ def test_a_dag_restarts_a_job_some_tasks_or_what_has_failed(topics: MemoryTopics
     told = run(RestartSparkJobOperator, only_failed=True)
     assert (told["restarted"], told["retried"]) == ([], ["job:1"])
     assert run(RestartSparkJobOperator)["restarted"] == ["job:0"], "nobody has the other one yet"
+
+
+def test_a_dag_stops_single_tasks(topics: MemoryTopics) -> None:
+    assert run(StopSparkJobOperator, tasks=["0"])["stopped"] == ["job:0"]
+    assert not topics.jobs.is_stopped("job")
+    assert run(RestartSparkJobOperator, tasks=[0])["resumed"] == ["job:0"]
 
 
 def test_a_dag_alters_a_job(topics: MemoryTopics) -> None:

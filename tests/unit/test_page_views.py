@@ -9,7 +9,8 @@ import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 from group_records import record_of
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot, Placed
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.placed import Placed
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.records import Halt, HaltRecord, TaskKind, TaskState, WorkerPhase, WorkerStatus

@@ -14,7 +14,7 @@ from airflow_provider.ledger.progress import effective_status
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.timeline_view import Attempt
 from airflow_provider.protocol.model import TaskId, planner_of
-from airflow_provider.records import TaskState, TaskStatus
+from airflow_provider.records import TaskHaltRecord, TaskState, TaskStatus
 
 _LONGEST_RESULT: Final = 20_000
 LARGEST_PAGE: Final = 200
@@ -198,6 +198,7 @@ class TaskDetail:
 
     :param message: of its last error
     :param result: what it returned, as JSON text
+    :param halt: by whom it was stopped by itself, and when
     """
 
     line: TaskLine
@@ -205,6 +206,7 @@ class TaskDetail:
     traceback: str
     result: str
     retries: int
+    halt: TaskHaltRecord | None
     attempts: tuple[AttemptLine, ...]
 
 
@@ -224,6 +226,7 @@ def task_detail(
         traceback=error.traceback if error else "",
         result=_as_text(last.result) if last and last.state is TaskState.FINISHED else "",
         retries=definition.retries,
+        halt=jobs.halt_of_task(task),
         attempts=tuple(
             AttemptLine(
                 number=attempt.number,

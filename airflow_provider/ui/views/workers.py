@@ -10,7 +10,7 @@ from airflow_provider.ledger.presence import may_be_asked
 from airflow_provider.ledger.progress import configured, effective_status
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
-from airflow_provider.records import TaskState, WorkerPhase
+from airflow_provider.records import ALL_WORKERS, LogLevel, TaskState, WorkerPhase
 from airflow_provider.reports.worker_words import known_workers, waiting_for, worker_in_words
 
 _MOST_RUNNING: Final = 12
@@ -67,6 +67,39 @@ class WorkerLine:
     asked: str
     may_be_asked: bool
     heard_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelLine:
+    """From which level on a logger writes.
+
+    :param worker: where; empty: in all workers
+    """
+
+    logger: str
+    level: LogLevel
+    worker: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersView:
+    """The workers, and what was set for the code that they run."""
+
+    workers: tuple[WorkerLine, ...]
+    levels: tuple[LevelLine, ...]
+
+
+def workers_view(jobs: JobsSnapshot, status: StatusSnapshot) -> WorkersView:
+    levels = (
+        LevelLine(
+            logger=logger, level=level, worker="" if record.worker == ALL_WORKERS else record.worker, by=record.by
+        )
+        for record in jobs.levels.values()
+        for logger, level in record.levels.items()
+    )
+    by_logger = sorted(levels, key=lambda line: (line.logger, line.worker))
+    return WorkersView(workers=workers(jobs, status), levels=tuple(by_logger))
 
 
 def workers(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[WorkerLine, ...]:
