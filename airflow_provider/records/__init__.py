@@ -32,6 +32,7 @@ from airflow_provider.records.keys import (
 from airflow_provider.records.log_levels import ALL_WORKERS, LevelsRecord, LogLevel
 from airflow_provider.records.names import CHECKPOINT_KEY, task_name
 from airflow_provider.records.removal import REMOVED, Removal
+from airflow_provider.records.spark_work import SparkWork
 from airflow_provider.records.status import (
     CheckpointClaim,
     FailedWarmUp,
@@ -70,6 +71,7 @@ __all__ = [
     "RebalanceEvent",
     "Removal",
     "RestartRecord",
+    "SparkWork",
     "StreamProgress",
     "TaskEvent",
     "TaskFailure",

@@ -14,7 +14,7 @@ from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import FencedError, TaskContext, TaskGuard, spark_job
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
-    QueryProgressed,
+    TaskProgressed,
     QueryStarted,
     RunnerEvent,
     SparkAbsent,
@@ -193,7 +193,7 @@ def test_a_streaming_task_tells_its_query() -> None:
     assert attempt.events == [
         TaskStarted(order=attempt.order),
         QueryStarted(order=attempt.order, query_id="query-1"),
-        QueryProgressed(order=attempt.order, progress=progress),
+        TaskProgressed(order=attempt.order, progress=progress),
     ]
     assert attempt.last == TaskFinished(order=attempt.order, result={"last_batch": 9})
 
