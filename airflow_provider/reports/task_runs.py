@@ -25,7 +25,8 @@ def run_to_json(status: TaskStatus, now_ms: int) -> dict[str, Any]:
     """
     ms = status.running_ms(now_ms) if status.took_ms is None else status.took_ms
     far = status.progress or status.work
-    last = {} if far is None else {name: said for name, said in far.to_json().items() if name != "at_ms"}
+    last = {} if far is None else {**far.to_json(), "progress": far.in_words()}
+    last.pop("at_ms", None)
     return {
         "state": status.state.value,
         "worker": status.worker,

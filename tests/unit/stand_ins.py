@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.group.membership import Ended
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
@@ -27,7 +28,6 @@ from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
     OnEvent,
-    TaskProgressed,
     QueryStarted,
     RunnerClosedError,
     SparkAbsent,
@@ -36,6 +36,7 @@ from airflow_provider.spark.runner import (
     TaskFailed,
     TaskFinished,
     TaskOrder,
+    TaskProgressed,
     TaskStarted,
     TaskStopped,
     WarmUpFailed,

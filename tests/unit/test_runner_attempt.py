@@ -14,7 +14,6 @@ from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import FencedError, TaskContext, TaskGuard, spark_job
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
-    TaskProgressed,
     QueryStarted,
     RunnerEvent,
     SparkAbsent,
@@ -22,6 +21,7 @@ from airflow_provider.spark.runner import (
     TaskFailed,
     TaskFinished,
     TaskOrder,
+    TaskProgressed,
     TaskStarted,
     TaskStopped,
 )
