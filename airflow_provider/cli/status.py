@@ -194,7 +194,7 @@ def _how_far(last: TaskStatus | None, wall_ms: int) -> str:
     since = last.running_ms(wall_ms) if last else None
     if last is None or since is None:
         return ""
-    return f" ({span(since)}{f', {last.progress.in_words()}' if last.progress else ''})"
+    return f" ({', '.join(filter(None, (span(since), last.how_far)))})"
 
 
 def _names(label: str, names: Sequence[str]) -> str:

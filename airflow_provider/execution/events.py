@@ -12,7 +12,7 @@ from typing import Any
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
-from airflow_provider.records import StreamProgress, TaskFailure, WrittenAsset
+from airflow_provider.records import SparkWork, StreamProgress, TaskFailure, WrittenAsset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,10 +192,10 @@ class StreamBegan(AttemptEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamProgressed(AttemptEvent):
-    """The stream has done another batch; not each is reported."""
+class AttemptProgressed(AttemptEvent):
+    """The attempt is so far; not each step is reported."""
 
-    progress: StreamProgress
+    progress: StreamProgress | SparkWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

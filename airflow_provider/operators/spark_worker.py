@@ -43,7 +43,7 @@ from airflow_provider.reports.narration import names_in_words
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import WORK_IS_OVER, Ending
-from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
+from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, DEFAULT_PROGRESS_S, Equipment
 from airflow_provider.worker.settings import Until
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ class SparkWorkerOperator(BaseOperator):
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
         it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files
     :param max_spark_deaths: a Spark task under which Spark has ended so often fails, and is not tried again
+    :param progress_interval: how often the progress of each Spark task is told at most: in the log, in the group's
+        topics, on the page
     :param linger: how long to keep the process when there is nothing to run: from when its last task has ended or
         moved away, or from when it has joined the group
     :param idle_timeout: fail when nobody in the group has had anything to run for so long: it has no jobs (its name is
@@ -157,6 +159,7 @@ class SparkWorkerOperator(BaseOperator):
         spark_conf: Mapping[str, Any] | None = None,
         checkpoint_root: str | None = None,
         max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS,
+        progress_interval: TimeSpan = timedelta(seconds=DEFAULT_PROGRESS_S),
         linger: TimeSpan = timedelta(seconds=5),
         idle_timeout: TimeSpan | None = None,
         session_timeout: TimeSpan = timedelta(seconds=60),
@@ -188,6 +191,7 @@ class SparkWorkerOperator(BaseOperator):
         self.spark_conf = spark_conf or {}
         self.checkpoint_root = checkpoint_root
         self.max_spark_deaths = max_spark_deaths
+        self.progress_interval = progress_interval
         self.linger = linger
         self.idle_timeout = idle_timeout
         self.session_timeout = session_timeout
@@ -230,6 +234,7 @@ class SparkWorkerOperator(BaseOperator):
             raise ValueError(f"runner: {self.runner!r} must be one of {', '.join(RUNNERS)}")
         choice("until", self.until, Until)
         milliseconds("linger", self.linger)
+        milliseconds("progress_interval", self.progress_interval, least_ms=1_000)
         whole_number("max_spark_deaths", self.max_spark_deaths, least=1)
         self._idle_timeout_ms()
         member = self._member(group="group", worker="worker", url="")
@@ -313,6 +318,7 @@ class SparkWorkerOperator(BaseOperator):
             spark_master=text("spark_master", self.spark_master),
             spark_conf=text_mapping("spark_conf", self.spark_conf),
             max_spark_deaths=whole_number("max_spark_deaths", self.max_spark_deaths, least=1),
+            progress_s=milliseconds("progress_interval", self.progress_interval, least_ms=1_000) / 1000,
             linger_s=milliseconds("linger", self.linger) / 1000,
         )
 

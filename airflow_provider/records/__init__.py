@@ -34,6 +34,7 @@ from airflow_provider.records.keys import (
 from airflow_provider.records.log_levels import ALL_WORKERS, LevelsRecord, LogLevel
 from airflow_provider.records.names import CHECKPOINT_KEY, task_name
 from airflow_provider.records.removal import REMOVED, Removal
+from airflow_provider.records.spark_work import SparkWork
 from airflow_provider.records.status import (
     CheckpointClaim,
     FailedWarmUp,
@@ -75,6 +76,7 @@ __all__ = [
     "RebalanceRecord",
     "Removal",
     "RestartRecord",
+    "SparkWork",
     "StreamProgress",
     "TaskEvent",
     "TaskFailure",

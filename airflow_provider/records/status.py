@@ -24,6 +24,7 @@ from airflow_provider.protocol.model import (
 from airflow_provider.records.checks import check_job_name
 from airflow_provider.records.envelope import COUNT, TEXT, check_depth, encode_step
 from airflow_provider.records.jobs import TaskKind
+from airflow_provider.records.spark_work import SparkWork
 from airflow_provider.records.stream_progress import StreamProgress
 from airflow_provider.records.written import WrittenAsset
 
@@ -147,6 +148,7 @@ class TaskStatus:
     :param claim: of the checkpoint that this attempt has, None where the task's index names it
     :param progress: of a stream: the last batch of this attempt that it has reported
     :param wrote: of what finished: the assets that it says it has written
+    :param work: of anything else that runs: how far it is, as last reported
     """
 
     task: TaskId
@@ -168,6 +170,13 @@ class TaskStatus:
     claim: CheckpointClaim | None = None
     progress: StreamProgress | None = None
     wrote: tuple[WrittenAsset, ...] = ()
+    work: SparkWork | None = None
+
+    @property
+    def how_far(self) -> str:
+        """In words; empty if nothing was reported."""
+        far = self.progress or self.work
+        return far.in_words() if far is not None else ""
 
     @property
     def standing_claim(self) -> CheckpointClaim | None:
@@ -236,6 +245,7 @@ class TaskStatus:
             "claim": self.claim.to_json() if self.claim else None,
             **({"progress": self.progress.to_json()} if self.progress else {}),
             **({"wrote": [asset.to_json() for asset in self.wrote]} if self.wrote else {}),
+            **({"work": self.work.to_json()} if self.work else {}),
         }
 
     def encoded(self, **more: str | int) -> bytes:
@@ -335,6 +345,7 @@ class WorkerStatus:
         drains because its group learns nothing
     :param failed_warm_ups: why it learns some tasks no further, as long as nothing else has become of them there
     :param warm_up_deaths: for the next process under this name, as long as nothing else has become of these tasks there
+    :param spark_ui: the address of its Spark's own page, as Spark says it; empty: there is none
     """
 
     worker: Annotated[WorkerId, TEXT]
@@ -354,6 +365,7 @@ class WorkerStatus:
     leaves_soon: bool = False
     failed_warm_ups: tuple[FailedWarmUp, ...] = ()
     warm_up_deaths: tuple[WarmUpDeaths, ...] = ()
+    spark_ui: Annotated[str, TEXT] = ""
 
     @property
     def drains(self) -> bool:
@@ -383,6 +395,7 @@ class WorkerStatus:
             "leaves_soon": self.leaves_soon,
             "failed_warm_ups": [[list(failed.task), failed.error] for failed in self.failed_warm_ups],
             "warm_up_deaths": [[list(died.task), died.times] for died in self.warm_up_deaths],
+            "spark_ui": self.spark_ui,
         }
 
     @classmethod

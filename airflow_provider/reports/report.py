@@ -170,6 +170,7 @@ class GroupReport:
                     "slots": worker.slots,
                     "running": tasks_to_json(worker.running),
                     "url": worker.url,
+                    "spark_ui": worker.spark_ui,
                     "condition": worker.condition,
                     "drains": worker.drains,
                     "leaves_soon": worker.leaves_soon,

@@ -24,8 +24,9 @@ def run_to_json(status: TaskStatus, now_ms: int) -> dict[str, Any]:
     :param now_ms: wall clock; another host's may differ, so it counts for what still runs only
     """
     ms = status.running_ms(now_ms) if status.took_ms is None else status.took_ms
-    progress = status.progress
-    last = {} if progress is None else {"batch": progress.batch, "rows_per_second": progress.rows_per_second}
+    far = status.progress or status.work
+    last = {} if far is None else {**far.to_json(), "progress": far.in_words()}
+    last.pop("at_ms", None)
     return {
         "state": status.state.value,
         "worker": status.worker,

@@ -34,13 +34,13 @@ from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
     OnEvent,
-    QueryProgressed,
     QueryStarted,
     SparkAbsent,
     SparkLost,
     TaskFailed,
     TaskFinished,
     TaskOrder,
+    TaskProgressed,
     TaskStarted,
     TaskStopped,
 )
@@ -186,7 +186,7 @@ def _result_of(order: TaskOrder, session: TaskSession, value: Any, emit: OnEvent
     query_id = session.query_id(value)
     if query_id is not None:
         emit(QueryStarted(order=order, query_id=query_id))
-        return session.await_query(value, lambda progress: emit(QueryProgressed(order=order, progress=progress)))
+        return session.await_query(value, lambda progress: emit(TaskProgressed(order=order, progress=progress)))
     try:
         return to_small_json_value(value, MAX_RESULT_BYTES)
     except NotJsonError as error:

@@ -40,7 +40,7 @@ class NoopRunner:
     :param on_event: hears what becomes of the tasks
     """
 
-    condition = ""
+    condition = spark_ui = ""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event

@@ -15,7 +15,6 @@ from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import FencedError, TaskContext, TaskGuard, spark_job
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
-    QueryProgressed,
     QueryStarted,
     RunnerEvent,
     SparkAbsent,
@@ -23,6 +22,7 @@ from airflow_provider.spark.runner import (
     TaskFailed,
     TaskFinished,
     TaskOrder,
+    TaskProgressed,
     TaskStarted,
     TaskStopped,
 )
@@ -207,7 +207,7 @@ def test_a_streaming_task_tells_its_query() -> None:
     assert attempt.events == [
         TaskStarted(order=attempt.order),
         QueryStarted(order=attempt.order, query_id="query-1"),
-        QueryProgressed(order=attempt.order, progress=progress),
+        TaskProgressed(order=attempt.order, progress=progress),
     ]
     assert attempt.last == TaskFinished(order=attempt.order, result={"last_batch": 9})
 

@@ -27,6 +27,6 @@ export function leadOut(event) {
   event.preventDefault();
   event.stopPropagation();
   const outside = parent.document.createElement("a");
-  outside.href = link.href;
+  Object.assign(outside, { href: link.href, target: link.target, rel: link.rel });
   outside.click();
 }

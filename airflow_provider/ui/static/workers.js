@@ -28,7 +28,7 @@ export function workersView({ about, open, me, again }) {
       cell: (worker) => [el("span", { class: isMine(worker) ? "strong mine" : "strong" }, taskLink(worker.worker, worker)), worker.leader && el("span", { class: "chip", title: "it decides who gets what" }, "leads")],
     },
     { name: "State", cell: (worker) => [badge(worker.state, worker.words.length > 30 ? worker.state : worker.words), worker.words.length > 30 && el("div", { class: "muted" }, worker.words), worker.asked && el("div", { class: "muted" }, `asked to ${worker.asked}`)] },
-    { name: "Where", cell: (worker) => worker.where },
+    { name: "Where", cell: (worker) => [worker.where, worker.spark_ui && el("div", {}, el("a", { href: worker.spark_ui, target: "_blank", rel: "noopener", onclick: address.leadOut, title: "Spark's own page of what this worker runs" }, "Spark UI"))] },
     { name: "Slots", class: "number", cell: (worker) => worker.slots },
     { name: "Runs", class: "wide", cell: runs },
     { name: "Waits", class: "number", cell: (worker) => (worker.pending ? el("span", { title: "has been given to it, and waits for a slot" }, worker.pending) : "") },

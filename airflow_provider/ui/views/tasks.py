@@ -146,7 +146,7 @@ def task_line(found: FoundTask) -> TaskLine:
         took_ms=last.took_ms if last else None,
         retry_at_ms=last.retry_at_ms if last and last.state is TaskState.PENDING else None,
         error=last.error.line if last and last.error and last.state is not TaskState.FINISHED else "",
-        progress=last.progress.in_words() if last and last.progress else "",
+        progress=last.how_far if last else "",
     )
 
 

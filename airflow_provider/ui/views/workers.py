@@ -27,7 +27,7 @@ _WHERE: Final = {
 class RunningTask:
     """What a worker runs.
 
-    :param progress: of a stream, in words
+    :param progress: how far it is, in words
     """
 
     job: str
@@ -45,6 +45,7 @@ class WorkerLine:
     :param words: its state in words
     :param where: which process holds its membership
     :param url: the page of its task instance, or empty
+    :param spark_ui: Spark's own page, or empty
     :param more_running: how many tasks it runs beside these
     :param asked: what it was asked to do, and has not done yet
     :param may_be_asked: whether it hears of a wish that it leaves
@@ -56,6 +57,7 @@ class WorkerLine:
     where: str
     leader: bool
     url: str
+    spark_ui: str
     epoch: int | None
     slots: int
     running: tuple[RunningTask, ...]
@@ -131,7 +133,7 @@ def _line(
                     label=jobs.label(task),
                     attempt=last.attempt,
                     since_ms=last.started_at_ms,
-                    progress=last.progress.in_words() if last.progress else "",
+                    progress=last.how_far,
                 )
             )
         else:
@@ -144,6 +146,7 @@ def _line(
         where=_WHERE.get(said.state, "") if said else "",
         leader=record is not None and record.leader == name,
         url=web_address(said.url) if said else "",
+        spark_ui=web_address(said.spark_ui) if said and not gone else "",
         epoch=said.epoch if said else None,
         slots=said.slots if said and not gone else 0,
         running=tuple(running[:_MOST_RUNNING]),
