@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +27,8 @@ EXAMPLES = (
 class Combination:
     """Versions that are tested together.
 
-    :param released: the day after this Airflow's release. Airflow's constraints have the newest of everything on the day
-        of the release; where they can't be had, what was there by then stands in for them.
+    :param released: the day after this Airflow's release. Airflow's constraints have the newest of everything as of a
+        release; where they can't be had, what was there by this day stands in for them.
     """
 
     python: str
@@ -78,7 +78,7 @@ def interpreter(version: str) -> Path:
     ]
     check = f"import sys, ssl, sqlite3, venv; sys.exit(sys.version_info[:2] != {tuple(map(int, version.split('.')))})"
     for candidate in candidates:
-        if subprocess.run([candidate, "-c", check], check=False, capture_output=True).returncode == 0:
+        if subprocess.run([candidate, "-c", check], check=False, capture_output=True).returncode == 0:  # noqa: S603
             return candidate
     raise MissingError(version, f"no Python {version} is on the PATH (as python{version}), in pyenv or in uv")
 
@@ -92,7 +92,7 @@ def constraints(combination: Combination, folder: Path) -> Path:
     if not kept.exists():
         address = combination.constraints_address
         try:
-            with urllib.request.urlopen(address, timeout=DOWNLOAD_S) as answer:
+            with urllib.request.urlopen(address, timeout=DOWNLOAD_S) as answer:  # noqa: S310
                 text = answer.read()
         except OSError as failed:
             what = f"Airflow's constraints can't be had: {address}: {failed}. Put them into {kept}"
@@ -107,9 +107,9 @@ def digest(*parts: object) -> str:
 
 
 def state_of_tree(root: Path) -> str:
-    """Changes when anything in the checkout does that is not ignored."""
+    """Changes with anything in the checkout that is not ignored."""
     listed = ("git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    names = subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split("\0")
+    names = subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split("\0")  # noqa: S603
     files = [root / name for name in sorted({*names} - {""})]
     return digest(*(f"{file}:{hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files if file.is_file()))
 
@@ -188,20 +188,17 @@ class Workshop:
 
 
 class Passed:
-    """Which steps have passed in which state, kept from run to run."""
+    """Which steps have passed in which state of what they depend on, kept from run to run."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._states: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
 
-    @property
-    def states(self) -> Mapping[str, str]:
-        return self._states
+    def __contains__(self, step_and_state: tuple[str, str]) -> bool:
+        step, state = step_and_state
+        return self._states.get(step) == state
 
-    def note(self, step: Step, state: str) -> None:
-        self._states[step.name] = state
+    def note(self, step: str, state: str | None) -> None:
+        """``state`` is None if it has not passed."""
+        self._states[step] = state or ""
         self._file.write_text(json.dumps(self._states, indent=1))
-
-    def forget(self, step: Step) -> None:
-        if self._states.pop(step.name, None):
-            self._file.write_text(json.dumps(self._states, indent=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.sdk import BaseOperator
 
 from airflow_provider.common.parameters import group_name, is_template, job_name, task_indexes
 from airflow_provider.common.task_instance import who_acts
@@ -13,7 +13,7 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.ledger.retrying import retried_in_words
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
 
 class RetrySparkJobOperator(BaseOperator):

@@ -6,8 +6,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+from airflow.sdk import BaseOperator
 
+from airflow_provider.common.airflow_names import AirflowFailException
 from airflow_provider.common.parameters import group_name, is_template, job_name
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -16,7 +17,7 @@ from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.records import JobError
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
 
 class SteerSparkJob(BaseOperator):
