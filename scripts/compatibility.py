@@ -8,8 +8,8 @@ import os
 import shutil
 import subprocess
 import urllib.request
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from steps import NICE, Step
@@ -17,6 +17,8 @@ from steps import NICE, Step
 CONSTRAINTS = "https://raw.githubusercontent.com/apache/airflow/constraints-{airflow}/constraints-{python}.txt"
 """Airflow's own for a release, as its installation guide names them."""
 DOWNLOAD_S = 30.0
+PROJECT = "airflow-provider-cooperative-spark"
+SHARING_DEPENDENCIES = ("apache-airflow-providers-apache-kafka", "apache-airflow-providers-apache-spark")
 EXAMPLES = (
     "tests/system/test_example_dags.py",
     "tests/system/test_scheduling.py::test_a_job_that_ends_and_a_worker_that_is_lost_start_the_example_dags",
@@ -28,7 +30,8 @@ class Combination:
     """Versions that are tested together.
 
     :param released: the day after this Airflow's release. Airflow's constraints have the newest of everything as of a
-        release; where they can't be had, what was there by this day stands in for them.
+        release; where they can't be had, what Airflow and the providers that share dependencies with this package would
+        have got by this day stands in for them.
     """
 
     python: str
@@ -114,12 +117,31 @@ def state_of_tree(root: Path) -> str:
     return digest(*(f"{file}:{hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files if file.is_file()))
 
 
-def pins(report: Path) -> str:
-    """What pip would install, as constraints for the environment of the tests. PySpark's version is given there."""
+def pins(report: Path, *, without: Collection[str] = ()) -> str:
+    """What pip would install, as constraints.
+
+    :param without: names in lower case
+    """
     installed = (each["metadata"] for each in json.loads(report.read_text())["install"])
-    named = sorted(f"{metadata['name']}=={metadata['version']}" for metadata in installed)
-    left_out = ("pyspark==", "py4j==", "airflow-provider-cooperative-spark==")
-    return "".join(f"{pin}\n" for pin in named if not pin.lower().startswith(left_out))
+    named = {metadata["name"]: metadata["version"] for metadata in installed}
+    return "".join(f"{name}=={named[name]}\n" for name in sorted(named) if name.lower() not in {*without, PROJECT})
+
+
+def _nothing() -> None:
+    """Nothing more is to be done."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A step of testing a combination.
+
+    :param tests: it tests the whole checkout, and the next step does not stand on it
+    :param keep: what is to be done when it has passed
+    """
+
+    step: Step
+    tests: bool = False
+    keep: Callable[[], object] = _nothing
 
 
 @dataclass(frozen=True)
@@ -129,6 +151,7 @@ class Workshop:
     :param root: the checkout
     :param folder: what is kept of the combination: its environment, its wheels, and which steps have passed
     :param shared_wheels: where wheels may lie already
+    :param constraints: Airflow's own; None: the versions of the day stand in for them
     """
 
     combination: Combination
@@ -136,55 +159,62 @@ class Workshop:
     root: Path
     folder: Path
     shared_wheels: Path
+    constraints: Path | None
 
-    @property
-    def _bin(self) -> str:
-        return str(self.folder / "venv" / "bin" / "python")
-
-    @property
-    def pins(self) -> Path:
-        return self.folder / "pins.txt"
-
-    @property
-    def report(self) -> Path:
-        return self.folder / "report.json"
-
-    def installing(self, limited: Sequence[str]) -> Sequence[Step]:
-        """What makes its environment. Only the last needs no network.
-
-        :param limited: pip's option for which versions may be chosen
-        """
-        wheels, asked = str(self.folder / "wheels"), f"apache-airflow=={self.combination.airflow}"
-        environment = ("setuptools>=77", asked, f"pyspark=={self.combination.pyspark}", "-c", str(self.pins))
-        dry_run = ("install", "--dry-run", "--ignore-installed", "--quiet", "--report", str(self.report), *limited)
-        found = ("--find-links", wheels, "--find-links", str(self.shared_wheels))
-        offline = ("--no-index", "--find-links", wheels)
+    def parts(self) -> Sequence[Part]:
+        """Only the first ones, up to the wheels, need a network."""
+        asked = f"apache-airflow=={self.combination.airflow}"
+        day = ("--uploaded-prior-to", f"{self.combination.released}T00:00:00Z", asked, *SHARING_DEPENDENCIES)
+        found = ("--find-links", self._wheels, "--find-links", str(self.shared_wheels))
+        offline = ("--no-index", "--find-links", self._wheels)
+        versions = (asked, f"pyspark=={self.combination.pyspark}", "-c", str(self._file("resolve.txt")))
+        environment = ("--quiet", "setuptools>=77", *versions)
+        own = self.constraints or self._file("day.txt")
         return (
-            self._step("venv", 300, (str(self.python), "-m", "venv", "--clear", "--upgrade-deps", self._venv)),
-            self._pip("resolve", 600, *dry_run, asked, "."),
-            self._pip("wheels", 1800, "wheel", "--quiet", "-w", wheels, *found, *environment, ".[dev]"),
-            self._pip("install", 900, "install", "--quiet", *offline, *environment, "-e", ".[dev]"),
-        )
-
-    def testing(self) -> Sequence[Step]:
-        return (
-            self._step("unit tests", 2400, (*NICE, *self._pytest("tests/unit"))),
-            self._step("examples", 1800, (*NICE, *self._pytest(*EXAMPLES))),
+            self._part("venv", 300, str(self.python), "-m", "venv", "--clear", "--upgrade-deps", self._venv),
+            *(() if self.constraints else (self._resolving("day", (), *day),)),
+            self._resolving("resolve", ("pyspark", "py4j"), asked, ".", "-c", str(own)),
+            self._part("wheels", 1800, *self._pip("wheel", "-w", self._wheels, *found, *environment, ".[dev]")),
+            self._part("install", 900, *self._pip("install", *offline, *environment, "-e", ".[dev]")),
+            self._tests("unit tests", 2400, "tests/unit"),
+            self._tests("examples", 1800, *EXAMPLES),
         )
 
     @property
     def _venv(self) -> str:
-        return str(self.folder / "venv")
+        return str(self._file("venv"))
 
-    def _pytest(self, *tests: str) -> Sequence[str]:
-        cache = f"cache_dir={self.folder / 'pytest'}"
-        return (self._bin, "-m", "pytest", "-q", "-m", "not thorough", "-o", cache, *tests)
+    @property
+    def _wheels(self) -> str:
+        return str(self._file("wheels"))
 
-    def _pip(self, name: str, limit_s: float, *arguments: str) -> Step:
-        return self._step(name, limit_s, (self._bin, "-m", "pip", *arguments))
+    @property
+    def _bin(self) -> str:
+        return str(self._file("venv") / "bin" / "python")
 
-    def _step(self, name: str, limit_s: float, command: Sequence[str]) -> Step:
-        return Step(f"{self.combination.python}, {name}", limit_s, 1, command)
+    def _file(self, name: str) -> Path:
+        return self.folder / name
+
+    def _pip(self, *arguments: str) -> Sequence[str]:
+        return (self._bin, "-m", "pip", *arguments)
+
+    def _resolving(self, name: str, without: Collection[str], *asked: str) -> Part:
+        """Pip says what it would install; that is kept as constraints."""
+        report = self._file(f"{name}.json")
+        said = ("install", "--dry-run", "--ignore-installed", "--quiet", "--report", str(report), *asked)
+
+        def keep() -> None:
+            report.with_suffix(".txt").write_text(pins(report, without=without))
+
+        return replace(self._part(name, 600, *self._pip(*said)), keep=keep)
+
+    def _tests(self, name: str, limit_s: float, *tests: str) -> Part:
+        cache = f"cache_dir={self._file('pytest')}"
+        pytest = (self._bin, "-m", "pytest", "-q", "-m", "not thorough", "-o", cache, *tests)
+        return replace(self._part(name, limit_s, *NICE, *pytest), tests=True)
+
+    def _part(self, name: str, limit_s: float, *command: str) -> Part:
+        return Part(Step(f"{self.combination.python}, {name}", limit_s, 1, command))
 
 
 class Passed:
