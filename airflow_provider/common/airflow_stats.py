@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from airflow.providers.common.compat.sdk import conf
-
+from airflow_provider.common.airflow_names import conf
 from airflow_provider.common.outlet import Outlet
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.metrics.declared import Kind
@@ -97,7 +96,10 @@ def _interval_s() -> float:
 
 
 def _stats() -> Any:
-    from airflow.providers.common.compat.sdk import Stats
+    try:
+        from airflow.sdk.observability.stats import Stats
+    except ImportError:  # before Airflow 3.2
+        from airflow.stats import Stats
 
     return Stats
 

@@ -9,7 +9,7 @@ from airflow_provider.ledger.progress import JobState
 from airflow_provider.reports.assets import AssetReport
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Asset, BaseOperator, Context
+    from airflow.sdk import Asset, BaseOperator, Context
 
 
 def tell_assets(operator: BaseOperator, context: Context, group: str, report: Mapping[str, Any]) -> None:
@@ -44,7 +44,7 @@ def _extra_of(written: AssetReport) -> dict[str, Any]:
 
 def _asset_of(operator: BaseOperator, written: AssetReport) -> Asset | None:
     """What was written is written, so that its name will not do is no reason to fail."""
-    from airflow.providers.common.compat.sdk import Asset
+    from airflow.sdk import Asset
 
     try:
         return Asset(name=written.name, uri=written.uri)
@@ -55,7 +55,7 @@ def _asset_of(operator: BaseOperator, written: AssetReport) -> Asset | None:
 
 def _declared_as(operator: BaseOperator, asset: Asset) -> int | None:
     """Which of the operator's outlets it is, by its name or its URI; None: none of them."""
-    from airflow.providers.common.compat.sdk import AssetAlias
+    from airflow.sdk import AssetAlias
 
     for place, outlet in enumerate(operator.outlets):
         named = getattr(outlet, "name", None) == asset.name or getattr(outlet, "uri", None) == asset.uri
@@ -66,7 +66,7 @@ def _declared_as(operator: BaseOperator, asset: Asset) -> int | None:
 
 def _tell_by_alias(operator: BaseOperator, context: Context, asset: Asset, extra: dict[str, Any]) -> None:
     """By each alias: Airflow makes one event of them."""
-    from airflow.providers.common.compat.sdk import AssetAlias
+    from airflow.sdk import AssetAlias
 
     aliases = [outlet for outlet in operator.outlets if isinstance(outlet, AssetAlias)]
     for alias in aliases:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
-from airflow.providers.common.compat.sdk import BaseHook
+from airflow.sdk import BaseHook
 
 from airflow_provider.common.parameters import choice, milliseconds, scale_goal
 from airflow_provider.kafka.clock import wall_ms

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
+from airflow.sdk import BaseOperator
 
+from airflow_provider.common.airflow_names import AirflowFailException
 from airflow_provider.common.parameters import group_name, is_template
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operations.operations import OperationError
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
 
 class RebalanceSparkGroupOperator(BaseOperator):

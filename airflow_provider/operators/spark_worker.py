@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator, conf
+from airflow.sdk import BaseOperator
 
 from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, LearnedRule
 from airflow_provider.assignors.policy import Policy, PolicyName
+from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
 from airflow_provider.common.claims import is_of
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
 from airflow_provider.common.linking import FollowedLink
@@ -47,7 +48,7 @@ from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, DEFAULT_
 from airflow_provider.worker.settings import Until
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
     from airflow_provider.ledger.status_view import StatusSnapshot
 

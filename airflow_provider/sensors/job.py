@@ -11,7 +11,7 @@ from airflow_provider.sensors.base import SparkGroupSensor
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
 
 class JobSensor(SparkGroupSensor):

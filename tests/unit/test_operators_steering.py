@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_values import context
 from operator_bench import SETTINGS
 from stand_ins import MemoryTopics
 
+from airflow_provider.common.airflow_names import AirflowFailException
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.steer_spark_job import (
