@@ -1,5 +1,5 @@
 """What is in ``golden/bytes-0.1.3.json``, in its order: what a coordinator keeps of its groups, and in it what workers
-say of themselves and what their assignors remember.
+say of themselves and what their assignors remember; and what the workers of a classic group send each other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from airflow_provider.declarative.wire.metadata_values import (
 )
 from airflow_provider.declarative.wire.parts import Assignor, ConnectorsAndTasks
 from airflow_provider.declarative.wire.records import Record
-from airflow_provider.protocol.model import MemberId, TaskId
+from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState, learning
+from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId
+from airflow_provider.protocol.packed_tasks import PackedTasks
 
 M1, M2 = MemberId("m1"), MemberId("m2")
 _SOME: Final = (ConnectorsAndTasks(connectors=("flights",), tasks=(TaskId("flights", 0), TaskId("flights", 3))),)
@@ -91,4 +93,32 @@ REMEMBERED: Final = Remembered(
     awaited=True,
     instance_id="w1",
     former=frozenset({TaskId("flights", -1), TaskId("flights", 3)}),
+)
+_LEARNING, _PROGRESS = learning({TaskId("orders", 7): 0.5, TaskId("orders", 8): 1.0})
+SAID: Final = ExtensibleState(
+    url="http://airflow.example/w1",
+    config_offset=ConfigOffset(41),
+    owned=PackedTasks.of({TaskId("flights", -1), TaskId("flights", 3)}),
+    learning=_LEARNING,
+    progress=_PROGRESS,
+    ready=PackedTasks.of({TaskId("orders", 8)}),
+    leaving="scale: to 80%",
+    slots=4,
+    weight=0.5,
+    epoch=Epoch(7),
+    failed=PackedTasks.of({TaskId("orders", 7)}),
+)
+SENT: Final = ExtensibleAssignment(
+    error=1,
+    leader="w1-m",
+    leader_url="http://airflow.example/w1",
+    config_offset=ConfigOffset(41),
+    target=PackedTasks.of({TaskId("flights", 3)}),
+    revoked=PackedTasks.of({TaskId("flights", -1)}),
+    delay_ms=900,
+    learning=PackedTasks.of({TaskId("orders", 7)}),
+    learned=PackedTasks.of({TaskId("flights", 3)}),
+    another_round=True,
+    shutdown=True,
+    epoch=Epoch(8),
 )

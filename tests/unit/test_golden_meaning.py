@@ -13,7 +13,7 @@ from typing import Any, Final
 import declarative_script
 import pytest
 from declarative_life import DeclarativeLife
-from golden_bytes import FACTS, RECORDS, REMEMBERED
+from golden_bytes import FACTS, RECORDS, REMEMBERED, SAID, SENT
 from golden_values import A0, DECLARED, EXTENSIBLE, JOB, LEARNS, PLAN, VALUES, W1, WALL_MS
 from member_script import SETTINGS, tasks
 from stand_ins import IdleListener
@@ -27,6 +27,7 @@ from airflow_provider.declarative_membership import saved as declarative_saved
 from airflow_provider.ledger.jobs_view import JobsView
 from airflow_provider.membership.lessons import Lessons
 from airflow_provider.membership.saved import resume
+from airflow_provider.protocol.embedded import v3
 from airflow_provider.protocol.model import GenerationId, MemberId, SubProtocol
 from airflow_provider.records import (
     REMOVED,
@@ -51,6 +52,7 @@ Document = Mapping[str, Any]
 
 GOLDEN: Final = Path(__file__).parent / "golden"
 DOCUMENTS: Final = json.loads((GOLDEN / "0.1.3.json").read_text())
+BYTES: Final = json.loads((GOLDEN / "bytes-0.1.3.json").read_text())
 READ: Final[Mapping[str, Callable[[Document], object]]] = {
     "JobDefinition": JobDefinition.from_json,
     "removed": lambda written: Removal.from_json(written[REMOVED]),
@@ -168,18 +170,23 @@ async def test_a_deferred_worker_of_a_declarative_group_goes_on_as_the_same_memb
         life.channel.close()
 
 
+def test_workers_of_two_releases_understand_each_other() -> None:
+    said = {each["type"]: each["written"] for each in BYTES}
+    assert v3.decode_metadata(bytes.fromhex(said["extensible metadata"]["bytes"])) == SAID
+    assert v3.decode_assignment(bytes.fromhex(said["extensible assignment"]["bytes"])) == SENT
+
+
 def test_what_a_coordinator_keeps_is_read_as_it_was_meant() -> None:
-    documents = json.loads((GOLDEN / "bytes-0.1.3.json").read_text())
     records = [
         decode_record(
             bytes.fromhex(each["written"]["key"]),
             None if each["written"]["value"] is None else bytes.fromhex(each["written"]["value"]),
         )
-        for each in documents
+        for each in BYTES
         if each["type"] == "coordinator record"
     ]
     assert tuple(records) == RECORDS
-    said = {each["type"]: each["written"] for each in documents}
+    said = {each["type"]: each["written"] for each in BYTES}
     assert decode_facts(bytes.fromhex(said["facts"]["bytes"]), said["facts"]["version"]) == FACTS
     remembered = AssignorMetadata(
         version=said["remembered"]["version"], data=bytes.fromhex(said["remembered"]["bytes"])
