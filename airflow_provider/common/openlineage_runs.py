@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 _GOODS: Final = Goods(one="lineage event", many="lineage events", section="openlineage")
 
 
-class _Adapter(OpenLineageAdapter):
+class _Adapter(OpenLineageAdapter):  # type: ignore[misc]  # it has no type here
     """Says what goes wrong, but not of each event that it is sent."""
 
     log = logging.getLogger(f"{__name__}.events")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow_group import Group
-from conftest import StartAirflow
 
 from airflow_provider.broker.local_broker import LocalBroker
+from demo.airflow import LocalAirflow
 
 pytest.importorskip("airflow.providers.openlineage", reason="Airflow's provider supports no Python 3.10")
 pytestmark = pytest.mark.thorough  # it has an Airflow of its own: in all others each task would take a second longer
@@ -24,7 +25,7 @@ def datasets(event: dict[str, Any], which: str) -> list[str]:
 
 
 def test_each_spark_task_is_a_run_whose_parent_airflow_has_told_of(
-    start_airflow: StartAirflow, broker: LocalBroker, tmp_path: Path
+    start_airflow: Callable[..., LocalAirflow], broker: LocalBroker, tmp_path: Path
 ) -> None:
     file = tmp_path / "events.jsonl"
     airflow = start_airflow(

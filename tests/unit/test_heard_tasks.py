@@ -27,13 +27,12 @@ async def test_each_start_and_end_is_heard_in_its_turn() -> None:
     settings = WorkerSettings(member=member, until=Until.DRAINED, slots=2)
     equipment = Equipment(runner="noop", allowed=(), checkpoint_root="/checkpoints", spark_master="")
     heard: list[tuple[TaskId, type[RunnerEvent]]] = []
+    place = InThisProcess(equipment, hear=lambda event: heard.append((event.order.task, type(event))))
     worker = Worker(
         settings,
         topics=topics,
         memberships=ClassicMemberships(member, transport, topics, policy=Deferred()),
-        make_hands=InThisProcess(
-            equipment, hear=lambda event: heard.append((event.order.task, type(event)))
-        ).make_hands(settings, topics),
+        make_hands=place.make_hands(settings, topics),
     )
     await topics.submit(
         JobDefinition(name="a", entry_point="noop:job", config={"seconds": 0}, max_tasks=1, run_key="r")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import DAG
 
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 
-GROUP = {"group": "{{ dag_run.conf['group'] }}", "kafka_conn_id": "broker"}
+GROUP: dict[str, Any] = {"group": "{{ dag_run.conf['group'] }}", "kafka_conn_id": "broker"}
 
 with DAG("lineage", schedule=None):
     submit = SparkJobOperator(
