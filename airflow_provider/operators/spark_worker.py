@@ -14,6 +14,7 @@ from airflow_provider.assignors.policy import Policy, PolicyName
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
 from airflow_provider.common.claims import is_of
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
+from airflow_provider.common.lineage import UNTOLD, facets_of, lineage_teller, with_lineage
 from airflow_provider.common.linking import FollowedLink
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
@@ -211,6 +212,7 @@ class SparkWorkerOperator(BaseOperator):
         self.ready_from = ready_from
         self.learner_timeout = learner_timeout
         self.group_link = ""
+        self._lineage = UNTOLD
         self._run: WorkerRun | None = None
         self._killed = False
         self._check()
@@ -311,13 +313,13 @@ class SparkWorkerOperator(BaseOperator):
             coordinators=choice("coordinators", self.coordinators, Coordinators),
         )
 
-    def _equipment(self) -> Equipment:
+    def _equipment(self, context: Context) -> Equipment:
         return Equipment(
             runner=self.runner,
             allowed=prefixes("allowed_entry_points", self.allowed_entry_points),
             checkpoint_root=None if not self.checkpoint_root else text("checkpoint_root", self.checkpoint_root),
             spark_master=text("spark_master", self.spark_master),
-            spark_conf=text_mapping("spark_conf", self.spark_conf),
+            spark_conf=with_lineage(text_mapping("spark_conf", self.spark_conf), context),
             max_spark_deaths=whole_number("max_spark_deaths", self.max_spark_deaths, least=1),
             progress_s=milliseconds("progress_interval", self.progress_interval, least_ms=1_000) / 1000,
             linger_s=milliseconds("linger", self.linger) / 1000,
@@ -348,6 +350,10 @@ class SparkWorkerOperator(BaseOperator):
             return self._work(context, spec, story, tries, saved=None)
         return self._end(spec, ending, event["error"], event["summary"])
 
+    def get_openlineage_facets_on_complete(self, _task_instance: Any) -> Any:
+        """What the Spark tasks have read and written that have finished in this process."""
+        return facets_of(self._lineage.named)
+
     def on_kill(self) -> None:
         """Called inside a signal handler, which must not take locks; :meth:`execute` then ends by itself."""
         self._killed = True
@@ -359,7 +365,8 @@ class SparkWorkerOperator(BaseOperator):
     ) -> dict[str, Any]:
         kafka = SparkGroupHook(self.kafka_conn_id).get_settings()
         link = FollowedLink(self.group_link, lambda link: asyncio.to_thread(show_link, self, context, link))
-        self._run = self._make_run(spec, self._equipment(), kafka, story, saved, tries, link)
+        self._lineage = lineage_teller(context, spec.member.group_id)
+        self._run = self._make_run(spec, self._equipment(context), kafka, story, saved, tries, link, self._lineage)
         if self._killed:  # before there was anybody to tell
             if saved is None:
                 raise AirflowException(f"worker {spec.member.worker}: {ENDED_BY_USER} before it joined the group")

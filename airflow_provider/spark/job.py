@@ -49,6 +49,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsIndex, TypeAlias, overload
 
 from airflow_provider.spark.asset_writes import AssetWrites
+from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 from airflow_provider.spark.rehearsing import Rehearsal
 
 if TYPE_CHECKING:
@@ -268,6 +269,12 @@ class SparkJob:
         """
         return [dict(job.config)]
 
+    def lineage(self, task: TaskContext) -> Lineage:  # noqa: ARG002
+        """What the task reads and writes, for OpenLineage: called right before :meth:`run`. By default nothing is
+        named. If it fails, that is logged, and the task runs.
+        """
+        return NOTHING_NAMED
+
     def run(self, spark: SparkSession, task: TaskContext) -> Any:
         """Do the work of one task: return a JSON-able result, or the started ``StreamingQuery``."""
         raise NotImplementedError(f"{type(self).__qualname__} must define run(self, spark, task)")
@@ -281,6 +288,7 @@ def is_stateful(job: SparkJob) -> bool | None:
 
 
 RunFunction: TypeAlias = "Callable[[SparkSession, TaskContext], Any]"
+LineageFunction: TypeAlias = "Callable[[TaskContext], Lineage]"
 PlanFunction: TypeAlias = "Callable[[JobContext], list[dict[str, Any]]]"
 
 
@@ -306,9 +314,11 @@ class FunctionJob(SparkJob):
         plan: PlanFunction | Sequence[Config] | None,
         warm_up: WarmUp | UnsaidType | None = UNSAID,
         config_schema: type | Mapping[str, Any] | None = None,
+        lineage: LineageFunction | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
+        self._lineage = lineage
         self._plan = plan
         self.config_schema = config_schema
         if not isinstance(warm_up, UnsaidType):
@@ -324,6 +334,9 @@ class FunctionJob(SparkJob):
             return self._plan(job)
         return [dict(config) for config in self._plan]
 
+    def lineage(self, task: TaskContext) -> Lineage:
+        return NOTHING_NAMED if self._lineage is None else self._lineage(task)
+
     def run(self, spark: SparkSession, task: TaskContext) -> Any:
         return self._function(spark, task)
 
@@ -338,6 +351,7 @@ def spark_job(
     plan: PlanFunction | Sequence[Config] | None = None,
     warm_up: WarmUp | UnsaidType | None = UNSAID,
     config_schema: type | Mapping[str, Any] | None = None,
+    lineage: LineageFunction | None = None,
 ) -> Callable[[RunFunction], FunctionJob]: ...
 
 
@@ -347,6 +361,7 @@ def spark_job(
     plan: PlanFunction | Sequence[Config] | None = None,
     warm_up: WarmUp | UnsaidType | None = UNSAID,
     config_schema: type | Mapping[str, Any] | None = None,
+    lineage: LineageFunction | None = None,
 ) -> FunctionJob | Callable[[RunFunction], FunctionJob]:
     """Make a job of a function ``run(spark, task)``; used bare, or with arguments.
 
@@ -354,7 +369,8 @@ def spark_job(
         job has one task with the job's configuration
     :param warm_up: a function of the session and the :class:`TaskContext`, as :attr:`SparkJob.warm_up`
     :param config_schema: as :attr:`SparkJob.config_schema`
+    :param lineage: a function of the :class:`TaskContext`, as :meth:`SparkJob.lineage`
     """
     if function is None:
-        return lambda function: FunctionJob(function, plan, warm_up, config_schema)
-    return FunctionJob(function, plan, warm_up, config_schema)
+        return lambda function: FunctionJob(function, plan, warm_up, config_schema, lineage)
+    return FunctionJob(function, plan, warm_up, config_schema, lineage)

@@ -18,6 +18,7 @@ from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, labelled
 from airflow_provider.spark.asset_writes import AssetWrite
 from airflow_provider.spark.job import Config
+from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 from airflow_provider.spark.query_progress import QueryProgress
 
 
@@ -59,6 +60,8 @@ class TaskStarted:
     """The job's own code has been called; waiting for the Spark session is over."""
 
     order: TaskOrder
+    lineage: Lineage = NOTHING_NAMED
+    """What the job says that it reads and writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

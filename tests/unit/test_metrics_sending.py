@@ -20,7 +20,7 @@ from worker_life import GONE, ME, Life
 
 from airflow_provider.cli.metrics import may_be_on
 from airflow_provider.common import airflow_stats
-from airflow_provider.common.airflow_stats import Destination, Names, Sender, names_wanted, of_process, of_task
+from airflow_provider.common.airflow_stats import METRICS, Destination, Names, Sender, names_wanted, of_process, of_task
 from airflow_provider.common.metering import Meter, witness_of
 from airflow_provider.common.outlet import Outlet
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -205,7 +205,7 @@ async def test_nobody_waits_for_a_server_that_hangs(caplog: pytest.LogCaptureFix
         hangs.wait()
         heard.append(sample)
 
-    outlet = Outlet(hand_on, most_waiting=3)
+    outlet = Outlet(hand_on, METRICS, most_waiting=3)
     try:
         outlet.send([MEMBERS] * 20)
         assert caplog.text.count("Metrics are dropped") == 1
@@ -225,7 +225,7 @@ async def test_what_cannot_be_sent_is_said_once_and_ends_nothing(caplog: pytest.
         heard.append(sample)
         raise OSError("no route to host")
 
-    outlet = Outlet(hand_on)
+    outlet = Outlet(hand_on, METRICS)
     outlet.send([MEMBERS, TIME])
     await outlet.settle()
     assert heard == [MEMBERS, TIME]
@@ -237,7 +237,7 @@ class Heard:
 
     def __init__(self, interval_s: float = 0.01) -> None:
         self.samples = list[Sample]()
-        self.destination = Destination(outlet=Outlet(self.samples.append), interval_s=interval_s)
+        self.destination = Destination(outlet=Outlet(self.samples.append, METRICS), interval_s=interval_s)
 
     def meter(self, worker: WorkerId) -> Meter:
         return Meter("g", worker, self.destination)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from airflow_provider.driver.application import SparkGoneError, SparkStartError
 from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
 from airflow_provider.spark.asset_writes import AssetWrite
@@ -13,6 +15,7 @@ from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import describe
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import FencedError, TaskContext, TaskGuard, spark_job
+from airflow_provider.spark.lineage import Dataset, Lineage
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     QueryStarted,
@@ -127,6 +130,24 @@ def fenced(spark: SparkSession, task: TaskContext) -> None:
     task.fence()
 
 
+ORDERS = Dataset("s3://lake", "orders")
+
+
+@spark_job(lineage=lambda task: Lineage(outputs=[Dataset("s3://lake", task.config["table"])]))
+def write_table(spark: SparkSession, task: TaskContext) -> str:
+    return "written"
+
+
+@spark_job(lineage=lambda task: Lineage(inputs=[task.config["no such table"]]))
+def name_nothing(spark: SparkSession, task: TaskContext) -> str:
+    return "written"
+
+
+@spark_job(lineage=lambda task: [ORDERS])  # type: ignore[arg-type, return-value]  # what a test is about
+def name_a_list(spark: SparkSession, task: TaskContext) -> str:
+    return "written"
+
+
 def order(name: str, index: int = 0, **config: object) -> TaskOrder:
     return TaskOrder(
         task=TaskId("job", index),
@@ -163,6 +184,24 @@ def test_with_its_end_it_is_told_what_the_task_has_written() -> None:
     assert isinstance(last, TaskFinished)
     assert last.wrote == (AssetWrite("orders", "s3://lake/orders", 7),)
     assert isinstance(Attempt(order("write", divide_by=0)).last, TaskFailed), "which says nothing of it"
+
+
+def test_what_a_task_reads_and_writes_is_told_as_it_starts() -> None:
+    attempt = Attempt(order("write_table", table="orders"))
+    assert attempt.events == [TaskStarted(order=attempt.order, lineage=Lineage(outputs=[ORDERS]))]
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [("name_nothing", "KeyError: 'no such table'"), ("name_a_list", "it returned a list, not a Lineage")],
+)
+def test_a_task_runs_though_its_job_can_not_say_what_it_reads_and_writes(
+    job: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempt = Attempt(order(job))
+    assert attempt.events == [TaskStarted(order=attempt.order)]
+    assert attempt.last == TaskFinished(order=attempt.order, result="written")
+    assert f"It is not known what task job:0 reads and writes: its job's lineage(): {said}" in caplog.text
 
 
 def test_while_a_task_runs_it_rehearses_nothing() -> None:
