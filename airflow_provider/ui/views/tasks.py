@@ -10,11 +10,11 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import effective_status
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status, effective_statuses
 from airflow_provider.ledger.timeline_view import Attempt
-from airflow_provider.protocol.model import TaskId, planner_of
-from airflow_provider.records import TaskHaltRecord, TaskState, TaskStatus
+from airflow_provider.protocol.model import TaskId, labelled, planner_of
+from airflow_provider.records import PlanRecord, TaskHaltRecord, TaskState, TaskStatus, task_name
 
 _LONGEST_RESULT: Final = 20_000
 LARGEST_PAGE: Final = 200
@@ -94,21 +94,28 @@ class TaskPage:
     counts: Mapping[TaskState, int]
 
 
-def found_tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[FoundTask, ...]:
+Labels = Callable[[str, PlanRecord], Sequence[str]]
+"""Gives what the tasks of a plan are called, by the name of its job."""
+
+
+def labels_of(job: str, plan: PlanRecord) -> Sequence[str]:
+    return [labelled(TaskId(job, index), task_name(config)) for index, config in enumerate(plan.configs)]
+
+
+def found_tasks(jobs: JobsSnapshot, status: StatusSnapshot, labels: Labels = labels_of) -> tuple[FoundTask, ...]:
     """All tasks of present runs by job and index, with planners that have not done their work."""
-    return tuple(_found(jobs, status))
+    return tuple(_found(jobs, status, labels))
 
 
-def _found(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[FoundTask]:
+def _found(jobs: JobsSnapshot, status: StatusSnapshot, labels: Labels) -> Iterator[FoundTask]:
     for job in sorted(jobs.jobs):
         planner = effective_status(planner_of(job), jobs, status)
         if planner is not None and planner.state is not TaskState.FINISHED:
             yield FoundTask(planner.task, str(planner.task), planner.state, planner)
         plan = jobs.plan_of(job)
-        for index in range(len(plan.configs) if plan else 0):
-            task = TaskId(job, index)
-            last = effective_status(task, jobs, status)
-            yield FoundTask(task, jobs.label(task), last.state if last else TaskState.UNASSIGNED, last)
+        if plan is not None:
+            for label, (task, last) in zip(labels(job, plan), effective_statuses(job, jobs, status), strict=True):
+                yield FoundTask(task, label, last.state if last else TaskState.UNASSIGNED, last)
 
 
 def task_page(tasks: Sequence[FoundTask], query: TaskQuery) -> TaskPage:
