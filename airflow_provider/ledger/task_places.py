@@ -53,18 +53,27 @@ def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -
 
 
 def effective_statuses(
-    job: str, jobs: JobsSnapshot, status: StatusSnapshot
+    job: str, jobs: JobsSnapshot, status: StatusSnapshot, waiting: dict[TaskId, TaskStatus]
 ) -> Iterator[tuple[TaskId, TaskStatus | None]]:
-    """The same of each task of a job's plan, quicker than one after the other: there may be 100,000."""
+    """The same of each task of a job's plan, quicker than one after the other: there may be 100,000.
+
+    :param waiting: what was made up of those of whom nobody has said anything, in this round and by this plan; is added
+        to, so that who asks again has it again
+    """
     first_words: dict[WorkerId, TaskStatus] = {}
     for found in where_all_are(job, jobs, status):
         task, last, owner = found.task, found.last, found.owner
-        if found.halted or (owner is not None and last is None and owner not in first_words):
+        if found.halted:
             last = effective_status(task, jobs, status)
-            if last is not None and owner is not None:
-                first_words[owner] = last
         elif owner is not None and last is None:
-            last = replaced(first_words[owner], task=task, fingerprint=found.fingerprint)
+            last = waiting.get(task)
+            if last is None:
+                first = first_words.get(owner)
+                if first is None:
+                    first = effective_status(task, jobs, status)
+                    assert first is not None  # somebody has it
+                    first_words[owner] = first
+                waiting[task] = last = replaced(first, task=task, fingerprint=found.fingerprint)
         elif owner is not None and last is not None and found.state is TaskState.PENDING:
             last = _waits_at(owner, last, status)
         yield task, last

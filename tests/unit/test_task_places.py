@@ -74,7 +74,9 @@ def groups(draw: st.DrawFn) -> tuple[JobsSnapshot, StatusSnapshot]:
 @given(groups())
 def test_together_is_one_after_the_other(group: tuple[JobsSnapshot, StatusSnapshot]) -> None:
     jobs, status = group
-    together = dict(effective_statuses("a", jobs, status))
+    waiting: dict[TaskId, TaskStatus] = {}
+    together = dict(effective_statuses("a", jobs, status, waiting))
+    assert dict(effective_statuses("a", jobs, status, waiting)) == together
     assert together == {task: effective_status(task, jobs, status) for task in TASKS}
     progress = job_progress("a", jobs, status)
     assert progress is not None
@@ -84,5 +86,5 @@ def test_together_is_one_after_the_other(group: tuple[JobsSnapshot, StatusSnapsh
 
 def test_of_a_job_without_a_plan_there_is_nothing() -> None:
     jobs = JobsSnapshot(jobs={"a": JOB})
-    assert list(effective_statuses("a", jobs, StatusSnapshot())) == []
-    assert list(effective_statuses("gone", replace(jobs, plans={"gone": PLAN}), StatusSnapshot())) == []
+    assert list(effective_statuses("a", jobs, StatusSnapshot(), {})) == []
+    assert list(effective_statuses("gone", replace(jobs, plans={"gone": PLAN}), StatusSnapshot(), {})) == []

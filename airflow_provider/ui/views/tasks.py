@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status, effective_statuses
@@ -94,28 +95,51 @@ class TaskPage:
     counts: Mapping[TaskState, int]
 
 
-Labels = Callable[[str, PlanRecord], Sequence[str]]
-"""Gives what the tasks of a plan are called, by the name of its job."""
+class KnownPlan:
+    """What of the tasks of a plan need not be made anew at each look.
+
+    :ivar labels: what they are called
+    :ivar waiting: see :func:`~airflow_provider.ledger.task_places.effective_statuses`
+    """
+
+    def __init__(self, job: str, plan: PlanRecord, record: GroupRecord | None) -> None:
+        self.labels = tuple(
+            labelled(TaskId(job, index), task_name(config)) for index, config in enumerate(plan.configs)
+        )
+        self.waiting: dict[TaskId, TaskStatus] = {}
+        self._plan = plan
+        self._record = record
+
+    def again(self, job: str, plan: PlanRecord, record: GroupRecord | None) -> KnownPlan:
+        """What is known of it now; another one, for another plan."""
+        if plan is not self._plan:
+            return KnownPlan(job, plan, record)
+        if record is not self._record:
+            self.waiting, self._record = {}, record
+        return self
 
 
-def labels_of(job: str, plan: PlanRecord) -> Sequence[str]:
-    return [labelled(TaskId(job, index), task_name(config)) for index, config in enumerate(plan.configs)]
+Known = Callable[[str, PlanRecord, "GroupRecord | None"], KnownPlan]
+"""Gives what is known of a job's plan."""
 
 
-def found_tasks(jobs: JobsSnapshot, status: StatusSnapshot, labels: Labels = labels_of) -> tuple[FoundTask, ...]:
+def found_tasks(jobs: JobsSnapshot, status: StatusSnapshot, known: Known = KnownPlan) -> tuple[FoundTask, ...]:
     """All tasks of present runs by job and index, with planners that have not done their work."""
-    return tuple(_found(jobs, status, labels))
+    return tuple(_found(jobs, status, known))
 
 
-def _found(jobs: JobsSnapshot, status: StatusSnapshot, labels: Labels) -> Iterator[FoundTask]:
+def _found(jobs: JobsSnapshot, status: StatusSnapshot, known: Known) -> Iterator[FoundTask]:
     for job in sorted(jobs.jobs):
         planner = effective_status(planner_of(job), jobs, status)
         if planner is not None and planner.state is not TaskState.FINISHED:
             yield FoundTask(planner.task, str(planner.task), planner.state, planner)
         plan = jobs.plan_of(job)
-        if plan is not None:
-            for label, (task, last) in zip(labels(job, plan), effective_statuses(job, jobs, status), strict=True):
-                yield FoundTask(task, label, last.state if last else TaskState.UNASSIGNED, last)
+        if plan is None:
+            continue
+        of_plan = known(job, plan, status.group)
+        statuses = effective_statuses(job, jobs, status, of_plan.waiting)
+        for label, (task, last) in zip(of_plan.labels, statuses, strict=True):
+            yield FoundTask(task, label, last.state if last else TaskState.UNASSIGNED, last)
 
 
 def task_page(tasks: Sequence[FoundTask], query: TaskQuery) -> TaskPage:
