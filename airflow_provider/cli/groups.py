@@ -22,8 +22,9 @@ from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.wire.messages import GroupDescription
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import what_was
-from airflow_provider.ledger.progress import converged, effective_status
+from airflow_provider.ledger.progress import converged
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
 from airflow_provider.records import TaskStatus
 from airflow_provider.reports.group_words import as_lines, how_it_is

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
-from typing import Final
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.bridge import BRIDGE
+from airflow_provider.ledger.task_places import Statuses, status_of, tasks_of, where_all_are
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId, labelled, planner_of
 from airflow_provider.records import (
     Halt,
@@ -23,14 +22,8 @@ from airflow_provider.records import (
     TaskKind,
     TaskState,
     TaskStatus,
-    TaskWork,
     WorkerStatus,
 )
-
-Statuses = Mapping[TaskId, TaskStatus]
-
-_NOBODY: Final = WorkerId("")
-_WAITS: Final = frozenset({TaskState.UNASSIGNED, TaskState.PENDING})
 
 
 def configured(jobs: JobsSnapshot, statuses: Statuses) -> Tasks:
@@ -52,7 +45,7 @@ def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
         if _is_to_plan(definition, plan, statuses):
             yield planner_of(name)
         if plan is not None:
-            for task, status in _tasks_of(definition, plan, statuses):
+            for task, status in tasks_of(definition, plan, statuses):
                 if stopped and task in stopped:
                     continue
                 if status is None:
@@ -62,88 +55,10 @@ def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
 
 
 def _is_to_plan(definition: JobDefinition, plan: PlanRecord | None, statuses: Statuses) -> bool:
-    planner = _status_of(planner_of(definition.name), definition, definition.fingerprint, statuses)
+    planner = status_of(planner_of(definition.name), definition, definition.fingerprint, statuses)
     failed = planner is not None and planner.state is TaskState.FAILED
     planned = plan is not None and plan.is_of(definition)
     return not failed and (not planned or definition.replan_interval_ms is not None)
-
-
-def _tasks_of(
-    definition: JobDefinition, plan: PlanRecord, statuses: Statuses
-) -> Iterator[tuple[TaskId, TaskStatus | None]]:
-    for index, fingerprint in enumerate(plan.fingerprints):
-        task = TaskId(definition.name, index)
-        yield task, _status_of(task, definition, fingerprint, statuses)
-
-
-def _status_of(task: TaskId, definition: JobDefinition, fingerprint: str, statuses: Statuses) -> TaskStatus | None:
-    """The status, if it is about the present run of the present work."""
-    status = statuses.get(task)
-    return status if status is not None and status.is_of(definition.run_key, fingerprint) else None
-
-
-def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> TaskStatus | None:
-    """Where a task of the present run is, as if its worker had just said so; None if nobody has it or spoke of it.
-
-    No worker writes that a task waits for its first start: thousands may. So that is what is known of a task that
-    somebody has been given since the last word about it, or who has it and has said nothing yet.
-    """
-    work = jobs.planned_work(task)
-    if work is None:
-        return None
-    last, owner = _status_of(task, work.definition, work.fingerprint, status.tasks), _owner(task, jobs, status)
-    if jobs.halt_of_task(task) is not None:
-        return _as_stopped(work, last, status)
-    if owner is None or _effective_state(last, owner, status) is not TaskState.PENDING:
-        return last
-    if last is not None and (last.state, last.worker) == (TaskState.PENDING, owner):
-        return last
-    assert status.group is not None  # it names the owner
-    epoch = status.group.epoch
-    if last is None:
-        return _first_word(work, TaskState.PENDING, epoch, owner)
-    attempt = last.attempt + (last.started_at_ms is not None)
-    return replace(last, state=TaskState.PENDING, epoch=epoch, worker=owner, attempt=attempt, started_at_ms=None)
-
-
-def _as_stopped(work: TaskWork, last: TaskStatus | None, status: StatusSnapshot) -> TaskStatus:
-    """Of a task that was stopped by itself: what has not begun has nobody who says that it has stopped."""
-    if last is None:
-        epoch = status.group.epoch if status.group is not None else Epoch(0)
-        return _first_word(work, TaskState.STOPPED, epoch, _NOBODY)
-    return last if last.state not in _WAITS else replace(last, state=TaskState.STOPPED)
-
-
-def _first_word(work: TaskWork, state: TaskState, epoch: Epoch, worker: WorkerId) -> TaskStatus:
-    return TaskStatus(
-        task=work.task,
-        state=state,
-        epoch=epoch,
-        worker=worker,
-        run_key=work.definition.run_key,
-        kind=work.definition.kind,
-        fingerprint=work.fingerprint,
-    )
-
-
-def _owner(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> WorkerId | None:
-    """Who has been given the task, as the job is defined now: of a later definition the last round knew nothing. What
-    is stopped nobody has.
-    """
-    if jobs.is_given_up(task):
-        return None
-    defined_at = jobs.defined_at.get(task.job, -1)
-    return status.owner_of(task) if status.group is not None and defined_at < status.group.config_offset else None
-
-
-def _effective_state(last: TaskStatus | None, owner: WorkerId | None, status: StatusSnapshot) -> TaskState:
-    """Where a task is by the last word about its present run and by who has it."""
-    if last is None:
-        return TaskState.UNASSIGNED if owner is None else TaskState.PENDING
-    if owner is None or status.group is None or last.state.final or last.epoch >= status.group.epoch:
-        return last.state
-    here = owner in (last.worker, BRIDGE) and last.state not in (TaskState.STOPPED, TaskState.UNASSIGNED)
-    return last.state if here else TaskState.PENDING
 
 
 class JobState(str, Enum):
@@ -220,15 +135,14 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
     if definition is None:
         return None
     plan = jobs.plan_of(job)
-    planner = _status_of(planner_of(job), definition, definition.fingerprint, statuses)
-    stopped = jobs.stopped_tasks()
+    planner = status_of(planner_of(job), definition, definition.fingerprint, statuses)
     counts: Counter[TaskState] = Counter()
     errors = {} if planner is None or planner.error is None else {planner.task: planner.error}
-    for task, last in _tasks_of(definition, plan, statuses) if plan else ():
-        state = _effective_state(last, _owner(task, jobs, status), status)
-        counts[TaskState.STOPPED if task in stopped and state in _WAITS else state] += 1
+    for found in where_all_are(job, jobs, status):
+        counts[found.state] += 1
+        last = found.last
         if last and last.error and last.state is not TaskState.FINISHED:
-            errors[task] = last.error
+            errors[found.task] = last.error
     one_job = JobsSnapshot(jobs={job: definition}, plans={job: plan} if plan else {})
     complete = next(_unfinished(one_job, statuses), None) is None
     failed = counts[TaskState.FAILED] > 0 or (planner is not None and planner.state is TaskState.FAILED)
@@ -300,7 +214,7 @@ def needs_running(task: TaskId, jobs: JobsSnapshot, statuses: Statuses) -> bool:
         return False
     if task.is_planner:
         return _is_to_plan(work.definition, jobs.plan_of(task.job), statuses)
-    status = _status_of(task, work.definition, work.fingerprint, statuses)
+    status = status_of(task, work.definition, work.fingerprint, statuses)
     return status is None or not status.state.final
 
 

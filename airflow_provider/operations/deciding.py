@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import present
-from airflow_provider.ledger.progress import effective_status, job_progress, needs_running
+from airflow_provider.ledger.progress import job_progress, needs_running
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.operations.operations import (
     ALTERABLE,

@@ -45,7 +45,7 @@ class TaskState(str, Enum):
     """
     PENDING = "pending"
     """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one). Mostly it is
-    not written: see :func:`~airflow_provider.ledger.progress.effective_status`.
+    not written: see :func:`~airflow_provider.ledger.task_places.effective_status`.
     """
     RUNNING = "running"
     """Started on the worker, or on the Spark side if it has a handle."""

@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import effective_status
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskStatus
 

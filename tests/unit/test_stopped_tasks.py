@@ -11,14 +11,8 @@ from stand_ins import MemoryTopics
 from test_operations import E0, E1, E2, FAILED, FINISHED, JOB, ME, RUNNING, actions, ask, group_with, state
 
 from airflow_provider.ledger.leftovers import leftovers
-from airflow_provider.ledger.progress import (
-    JobState,
-    configured,
-    effective_status,
-    group_drained,
-    job_progress,
-    needs_running,
-)
+from airflow_provider.ledger.progress import JobState, configured, group_drained, job_progress, needs_running
+from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.operations.operations import HaltJob, OperationError, RestartJob, ResumeJob, StopTasks
 from airflow_provider.operations.preview import Change, preview
 from airflow_provider.operations.words import outcome_in_words

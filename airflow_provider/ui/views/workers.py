@@ -7,10 +7,11 @@ from typing import Final
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import may_be_asked
-from airflow_provider.ledger.progress import configured, effective_status
+from airflow_provider.ledger.progress import configured
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
-from airflow_provider.records import ALL_WORKERS, LogLevel, TaskState, WorkerPhase
+from airflow_provider.records import ALL_WORKERS, LogLevel, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.reports.worker_words import known_workers, waiting_for, worker_in_words
 
 _MOST_RUNNING: Final = 12
@@ -122,8 +123,8 @@ def _line(
     said, record = status.workers.get(name), status.group
     gone = said is None or said.state is WorkerPhase.LEFT
     owned = (record.owned_by(name) if record and not gone else NO_TASKS) & unfinished
-    running, pending = [], 0
-    for task in sorted(owned):
+    running = []
+    for task in sorted(task for task in owned if _may_run(status.tasks.get(task))):
         last = effective_status(task, jobs, status)
         if last is not None and last.state is TaskState.RUNNING:
             running.append(
@@ -136,8 +137,6 @@ def _line(
                     progress=last.how_far,
                 )
             )
-        else:
-            pending += 1
     control = jobs.controls.get(name)
     return WorkerLine(
         worker=name,
@@ -151,7 +150,7 @@ def _line(
         slots=said.slots if said and not gone else 0,
         running=tuple(running[:_MOST_RUNNING]),
         more_running=max(0, len(running) - _MOST_RUNNING),
-        pending=pending,
+        pending=len(owned) - len(running),
         owned=len(owned),
         waiting=len(waiting_for(name, status) & unfinished),
         learning=len(said.learning) if said and not gone else 0,
@@ -159,6 +158,11 @@ def _line(
         may_be_asked=hears,
         heard_ms=said.at_ms or None if said else None,
     )
+
+
+def _may_run(last: TaskStatus | None) -> bool:
+    """Most of thousands wait, and nothing was said of them."""
+    return last is not None and last.state is TaskState.RUNNING
 
 
 def web_address(url: str) -> str:
