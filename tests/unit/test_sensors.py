@@ -11,6 +11,7 @@ from airflow.sdk import DAG, PokeReturnValue
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
 
 from airflow_provider.common.airflow_names import (
+    AirflowException,
     AirflowFailException,
     AirflowSensorTimeout,
     TaskDeferred,
