@@ -176,8 +176,8 @@ class Workshop:
             self._resolving("resolve", ("pyspark", "py4j"), asked, ".", "-c", str(own)),
             self._part("wheels", 1800, *self._pip("wheel", "-w", self._wheels, *found, *environment, ".[dev]")),
             self._part("install", 900, *self._pip("install", *offline, *environment, "-e", ".[dev]")),
-            self._tests("unit tests", 2400, "tests/unit"),
-            self._tests("examples", 1800, *EXAMPLES),
+            self._tests("unit tests", 2400, NICE, "tests/unit"),
+            self._tests("examples", 1800, (), *EXAMPLES),
         )
 
     @property
@@ -208,10 +208,10 @@ class Workshop:
 
         return replace(self._part(name, 600, *self._pip(*said)), keep=keep)
 
-    def _tests(self, name: str, limit_s: float, *tests: str) -> Part:
+    def _tests(self, name: str, limit_s: float, gently: Sequence[str], *tests: str) -> Part:
         cache = f"cache_dir={self._file('pytest')}"
         pytest = (self._bin, "-m", "pytest", "-q", "-m", "not thorough", "-o", cache, *tests)
-        return replace(self._part(name, limit_s, *NICE, *pytest), tests=True)
+        return replace(self._part(name, limit_s, *gently, *pytest), tests=True)
 
     def _part(self, name: str, limit_s: float, *command: str) -> Part:
         return Part(Step(f"{self.combination.python}, {name}", limit_s, 1, command))

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from loaded_scripts import SCRIPTS, load
 
-THIS = f"{sys.version_info.major}.{sys.version_info.minor}"
-
 
 @pytest.fixture(scope="module")
 def versions() -> ModuleType:
@@ -35,73 +33,84 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
+class Noting:
+    """Its parts only write down that they ran, and fail where a file says so."""
+
+    def __init__(self, versions: ModuleType, checkout: Path, folder: Path) -> None:
+        self._versions, self.root, self.folder = versions, checkout, folder
+        self.combination = versions.Combination("3.10", "3.1.0", "2025-09-26", "4.0.0")
+        self.constraints: Path | None = None
+
+    def parts(self) -> list[Any]:
+        return [self._part("install", tests=False), *(self._part(name, tests=True) for name in ("unit", "examples"))]
+
+    def _part(self, name: str, *, tests: bool) -> Any:
+        program = (
+            f"import pathlib, sys; folder = pathlib.Path({str(self.folder)!r})\n"
+            f"(folder / 'ran').open('a').write('{name} ')\n"
+            f"(folder / 'touch-{name}').exists() and pathlib.Path({str(self.root / 'late.py')!r}).touch()\n"
+            f"sys.exit((folder / 'fail-{name}').exists())"
+        )
+        step = load("steps").Step(name, 60, 1, (sys.executable, "-c", program))
+        return self._versions.Part(step, tests=tests, keep=(self.folder / f"kept-{name}").touch)
+
+
 @pytest.fixture
-def tester(script: ModuleType, versions: ModuleType, checkout: Path, tmp_path: Path) -> Callable[..., Any]:
-    """One whose steps only write down that they ran, and fail where a file says so."""
+def workshop(versions: ModuleType, checkout: Path, tmp_path: Path) -> Noting:
+    return Noting(versions, checkout, tmp_path)
 
-    class Workshop(versions.Workshop):  # type: ignore[name-defined,misc]
-        def installing(self, limited: Any) -> Any:
-            return (self._noting("resolve"), self._noting("install"))
 
-        def testing(self) -> Any:
-            return (self._noting("unit"), self._noting("examples"))
-
-        def _noting(self, name: str) -> Any:
-            program = (
-                f"import pathlib, sys; folder = pathlib.Path({str(tmp_path)!r}); log = folder / 'ran'\n"
-                f"log.open('a').write('{name} ')\n"
-                f"(folder / 'report.json').write_text('{{\"install\": []}}')\n"
-                f"sys.exit((folder / 'fail-{name}').exists())"
-            )
-            return self._step(name, 60, (sys.executable, "-c", program))
-
-    combination = versions.Combination(THIS, "3.1.0", "2025-09-26", "4.0.0")
-    workshop = Workshop(combination, Path(sys.executable), checkout, tmp_path, tmp_path)
-
+@pytest.fixture
+def tester(script: ModuleType, versions: ModuleType, workshop: Noting, tmp_path: Path) -> Callable[..., Any]:
     def make(*, again: bool = False) -> Any:
         return script.Tester(workshop, versions.Passed(tmp_path / "passed.json"), again)
 
     return make
 
 
-def ran(folder: Path) -> list[str]:
-    log = folder / "ran"
-    names = log.read_text().split() if log.exists() else []
-    log.unlink(missing_ok=True)
-    return names
-
-
-def both(tester: Any, *limited: str) -> list[bool]:
-    return [result.passed for result in (*tester.install(limited), *tester.test(limited))]
+def ran(tester: Any) -> list[str]:
+    """What one run of the tester has run."""
+    return [result.step.name for result in tester.run()]
 
 
 def test_what_has_passed_is_not_run_again_until_the_checkout_changes(
-    tester: Callable[..., Any], checkout: Path, tmp_path: Path
+    tester: Callable[..., Any], checkout: Path, workshop: Noting, tmp_path: Path
 ) -> None:
-    assert both(tester(), "-c", "one") == [True] * 4
-    assert ran(tmp_path) == ["resolve", "install", "unit", "examples"]
+    assert tester().not_passed() == ["install", "unit", "examples"]
+    assert ran(tester()) == ["install", "unit", "examples"]
+    assert (tmp_path / "ran").read_text() == "install unit examples "
+    assert tester().not_passed() == []
     (checkout / "ignored").write_text("nobody looks at it")
-    assert both(tester(), "-c", "one") == []
+    assert ran(tester()) == []
     (checkout / "new.py").write_text("pass\n")
-    assert both(tester(), "-c", "one") == [True] * 2
-    assert ran(tmp_path) == ["unit", "examples"]
-    assert both(tester(again=True), "-c", "one") == [True] * 2
-    assert both(tester(), "-c", "another") == [True] * 4, "made of other versions"
+    assert ran(tester()) == ["unit", "examples"]
+    assert ran(tester(again=True)) == ["unit", "examples"]
+    workshop.constraints = tmp_path / "constraints.txt"
+    workshop.constraints.write_text("anyio==4.9\n")
+    assert ran(tester()) == ["install", "unit", "examples"]
 
 
 def test_what_has_failed_is_run_again(tester: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "fail-unit").touch()
-    assert both(tester()) == [True, True, False, True]
-    ran(tmp_path)
+    assert ran(tester()) == ["install", "unit", "examples"]
+    assert tester().not_passed() == ["unit"]
+    assert not (tmp_path / "kept-unit").exists()
     (tmp_path / "fail-unit").unlink()
-    assert both(tester()) == [True]
-    assert ran(tmp_path) == ["unit"]
+    assert ran(tester()) == ["unit"]
+    assert tester().not_passed() == []
+    assert (tmp_path / "kept-unit").exists()
 
 
-def test_an_environment_that_was_not_made_ends_there(tester: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "fail-resolve").touch()
-    assert [result.passed for result in tester().install(())] == [False]
-    assert ran(tmp_path) == ["resolve"]
+def test_an_environment_that_was_not_made_is_not_tested(tester: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "fail-install").touch()
+    assert ran(tester()) == ["install"]
+    assert tester().not_passed() == ["install", "unit", "examples"]
+
+
+def test_what_was_changed_while_it_was_tested_has_not_passed(tester: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "touch-unit").touch()
+    assert ran(tester()) == ["install", "unit", "examples"]
+    assert tester().not_passed() == ["unit"]
 
 
 def test_pins_have_what_pip_would_install_but_for_what_is_given(versions: ModuleType, tmp_path: Path) -> None:
@@ -109,7 +118,7 @@ def test_pins_have_what_pip_would_install_but_for_what_is_given(versions: Module
     installed = [f'{{"metadata": {{"name": "{name}", "version": "{is_}"}}}}' for name, is_ in names.items()]
     report = tmp_path / "report.json"
     report.write_text(f'{{"install": [{", ".join(installed)}]}}')
-    assert versions.pins(report) == "anyio==4.9\n"
+    assert versions.pins(report, without=("pyspark", "py4j")) == "anyio==4.9\n"
 
 
 def test_a_python_that_is_not_here_is_said_and_fails_unless_it_is_left_out(script: ModuleType, tmp_path: Path) -> None:
@@ -125,20 +134,17 @@ def test_constraints_that_can_not_be_had_fail_unless_they_are_left_out(
 ) -> None:
     monkeypatch.setattr(versions, "CONSTRAINTS", f"{tmp_path.as_uri()}/airflow-{{airflow}}/{{python}}.txt")
     combination, kept = versions.COMBINATIONS[0], tmp_path / "kept"
+    for_all = script.Wishes(again=False, only=(), left_out=())
     with pytest.raises(versions.MissingError, match=r"Airflow's constraints can't be had: file:.*Put them into"):
-        script.limits(combination, script.Wishes(again=False, only=(), left_out=()), kept)
+        script.own_constraints(combination, for_all, kept)
     without = script.Wishes(again=False, only=(), left_out=("constraints",))
-    limited, words = script.limits(combination, without, kept)
-    assert limited == ("--uploaded-prior-to", f"{combination.released}T00:00:00Z")
-    assert "WITHOUT Airflow's constraints" in words
-    published = tmp_path / f"airflow-{combination.airflow}"
-    published.mkdir()
-    (published / f"{combination.python}.txt").write_text("anyio==4.9\n")
+    assert script.own_constraints(combination, without, kept) is None
+    published = tmp_path / f"airflow-{combination.airflow}" / f"{combination.python}.txt"
+    published.parent.mkdir()
+    published.write_text("anyio==4.9\n")
     for _ in range(2):
-        (_, file), words = script.limits(combination, without, kept)
-        assert Path(file).read_text() == "anyio==4.9\n"
-        assert words == "beside Airflow's constraints"
-        (published / f"{combination.python}.txt").unlink(missing_ok=True)  # they are kept
+        assert script.own_constraints(combination, for_all, kept).read_text() == "anyio==4.9\n"
+        published.unlink(missing_ok=True)  # they are kept
 
 
 def test_the_readme_names_what_is_tested(versions: ModuleType) -> None:

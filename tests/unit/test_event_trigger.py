@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Asset, AssetWatcher
-from airflow.serialization.encoders import encode_trigger
 from airflow.triggers.base import TriggerEvent
-from airflow.triggers.shared_stream import SharedStreamManager
 from watched_group import WatchedGroup, failed
 
 from airflow_provider.topics.errors import TopicError
@@ -37,7 +35,8 @@ class Triggerer:
         self.fired: list[dict[str, Any]] = []
         self.perhaps_again: list[bool] = []
         self.times = 0
-        self.manager = SharedStreamManager(ack_timeout=3600)
+        streams = pytest.importorskip("airflow.triggers.shared_stream", reason="Airflow has them since 3.3")
+        self.manager = streams.SharedStreamManager(ack_timeout=3600)
         self._unconfirmed: list[int] = []
         self._key = watcher.shared_stream_key()
         stream = self.manager.subscribe(trigger_id=1, trigger=watcher, key=self._key)
@@ -262,6 +261,10 @@ def test_what_is_stored_of_it_makes_it_again() -> None:
     assert again.serialize() == watcher.serialize()
     assert again.watched == watcher.watched
     assert again.shared_stream_key() == watcher.shared_stream_key()
+    try:
+        from airflow.serialization.encoders import encode_trigger
+    except ImportError:  # before Airflow 3.2
+        from airflow.serialization.serialized_objects import encode_trigger
     asset = Asset("a", watchers=[AssetWatcher(name="w", trigger=watcher)])
     assert encode_trigger(asset.watchers[0].trigger)["classpath"] == path
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.exceptions import AirflowNotFoundException
 from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
 from stand_ins import MemoryTopics
 

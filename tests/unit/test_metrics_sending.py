@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
-from airflow.sdk.observability import stats
-from airflow.sdk.observability.metrics import stats_utils
 from airflow_values import group_record, job, worker_status
 from stand_ins import MemoryTopics
 from waiting import eventually
@@ -174,6 +171,10 @@ def test_a_worker_without_airflow_imports_it_only_where_something_is_configured(
 
 def test_where_airflow_has_not_set_its_stats_up_that_is_done_by_its_config(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here nobody has: it would be the process of a task that does."""
+    stats = pytest.importorskip("airflow.sdk.observability.stats", reason="it does so by itself before Airflow 3.2")
+    from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
+    from airflow.sdk.observability.metrics import stats_utils
+
     heard = FakeStats()
     monkeypatch.setattr(stats_utils, "get_stats_factory", lambda: lambda: heard)
     stats.initialize(factory=NoStatsLogger, export_legacy_names=False)

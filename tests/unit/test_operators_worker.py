@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Asset
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot, worker_status
 from operator_bench import SETTINGS, FakeGroup, FakeRun, outcome, worker_operator
 
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, TaskDeferred
 from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WorkerStory
 from airflow_provider.hooks.spark_group import SparkGroupHook
