@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from airflow.providers.common.compat.sdk import conf
-
+from airflow_provider.common.airflow_names import conf
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
     from airflow_provider.spark.runner import RunnerEvent
 
@@ -85,7 +84,7 @@ def with_lineage(spark_conf: Mapping[str, str], context: Context) -> Mapping[str
     )
     if not (parent or transport) or not _is_installed():
         return spark_conf
-    from airflow.providers.common.compat.openlineage.utils import spark
+    from airflow.providers.openlineage.utils import spark
 
     given: dict[str, Any] = dict(spark_conf)
     if parent:

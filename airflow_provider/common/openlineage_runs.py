@@ -45,7 +45,7 @@ from airflow_provider.spark.runner import (
 )
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
 log = logging.getLogger(__name__)
 
