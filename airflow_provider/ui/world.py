@@ -45,6 +45,12 @@ class World:
         """A group; None: its reading is about to begin."""
         return self.watches.of(self.settings(conn)).look(group)
 
+    def begin(self, conn: str, group: str) -> None:
+        """Have a group's reading begin, if it may be shown."""
+        settings = self.connections.all().get(conn)
+        if settings is not None and not isinstance(settings, str):
+            self.watches.of(settings).look(group)
+
 
 def world_of(request: Request) -> World:
     world: World = request.app.state.world

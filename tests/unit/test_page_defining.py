@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from airflow_values import job, jobs_snapshot
@@ -33,7 +33,7 @@ class Wanted:
 
 
 class Declares(SparkJob):
-    config_schema: ClassVar[type] = Wanted
+    config_schema = Wanted
 
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
         return []

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from airflow_values import group_record
+from member_script import tasks
 from stand_ins import MemoryTopics
-from test_leader import NOW, call, member, record_of, sent, tasks, two_workers
+from test_leader import NOW, call, member, record_of, sent, two_workers
 from test_leading import W1, joined
 
 from airflow_provider.assignors.policy import Deferred

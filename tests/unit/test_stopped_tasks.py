@@ -29,7 +29,7 @@ def runs(topics: MemoryTopics) -> frozenset[TaskId]:
 
 def word(topics: MemoryTopics, task: TaskId) -> TaskState | None:
     last = effective_status(task, topics.jobs, topics.status)
-    return last and last.state
+    return None if last is None else last.state
 
 
 def test_it_is_given_up_and_the_rest_of_its_job_goes_on() -> None:
@@ -96,7 +96,11 @@ def test_its_job_is_not_complete_and_workers_stay_for_it() -> None:
     assert progress is not None
     assert not progress.complete
     assert not group_drained(topics.jobs, topics.status.tasks)
-    asyncio.run(topics.publish_task(replace(topics.status.tasks[E0], state=FINISHED)))
+
+    async def finish() -> None:
+        await topics.publish_task(replace(topics.status.tasks[E0], state=FINISHED))
+
+    asyncio.run(finish())
     assert group_drained(topics.jobs, topics.status.tasks), "it came to its end as it was told to stop"
 
 
