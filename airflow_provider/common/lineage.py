@@ -56,7 +56,7 @@ def lineage_teller(context: Context, group: str) -> LineageTeller:
 
     Whatever is wrong with OpenLineage is logged, and the worker does without.
     """
-    if not _is_installed():
+    if not _is_switched_on():
         return UNTOLD
     try:
         from airflow_provider.common.openlineage_runs import OpenLineageRuns
@@ -103,3 +103,12 @@ def facets_of(named: Lineage) -> Any:
 
 def _is_installed() -> bool:
     return find_spec(_PROVIDER) is not None
+
+
+def _is_switched_on() -> bool:
+    """Asked before the rest of the provider is imported, which takes seconds."""
+    if not _is_installed():
+        return False
+    from airflow.providers.openlineage.conf import is_disabled
+
+    return not is_disabled()

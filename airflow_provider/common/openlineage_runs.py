@@ -130,7 +130,6 @@ class OpenLineageRuns:
 
     async def close(self) -> None:
         limit_s = conf.execution_timeout()
-        await self._outlet.settle(limit_s)
         self._outlet.call(lambda: self._close(limit_s))
         await self._outlet.settle(limit_s)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,6 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from operator_bench import worker_operator
+from waiting import eventually
 
 from airflow_provider.common import lineage
 from airflow_provider.common.lineage import UNTOLD, facets_of, lineage_teller, with_lineage
@@ -154,6 +157,24 @@ async def test_a_client_that_fails_ends_nothing(
 
 
 @installed
+async def test_nobody_waits_long_for_a_client_that_hangs(events: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from openlineage.client import OpenLineageClient
+
+    may_go_on, sent = threading.Event(), list[Any]()
+
+    def hang(_client: Any, event: Any) -> None:
+        may_go_on.wait(60)
+        sent.append(event)
+
+    monkeypatch.setattr(OpenLineageClient, "emit", hang)
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__EXECUTION_TIMEOUT", "0")
+    await told(TaskStarted(order=order()), TaskFinished(order=order(), result=None))
+    assert sent == []
+    may_go_on.set()
+    await eventually(lambda: len(sent) == 2)
+
+
+@installed
 @pytest.mark.usefixtures("events")
 @pytest.mark.parametrize(
     "setting",
@@ -181,6 +202,7 @@ def test_a_transport_that_is_none_is_named_and_the_worker_does_without(
 
 
 @installed
+@pytest.mark.usefixtures("events")
 def test_an_older_provider_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setitem(sys.modules, "airflow_provider.common.openlineage_runs", None)
     assert lineage_teller(context(), "nightly") is UNTOLD
@@ -189,6 +211,7 @@ def test_an_older_provider_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pyt
 
 @installed
 def test_the_workers_own_run_has_what_its_tasks_have_read_and_written() -> None:
+    assert worker_operator().get_openlineage_facets_on_complete(None).inputs == []
     facets = facets_of(NAMED)
     assert [(one.namespace, one.name) for one in facets.inputs] == [("s3://lake", "raw/orders")]
     assert [(one.namespace, one.name) for one in facets.outputs] == [("s3://lake", "clean/orders")]
