@@ -6,6 +6,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -261,12 +263,10 @@ def test_what_is_stored_of_it_makes_it_again() -> None:
     assert again.serialize() == watcher.serialize()
     assert again.watched == watcher.watched
     assert again.shared_stream_key() == watcher.shared_stream_key()
-    try:
-        from airflow.serialization.encoders import encode_trigger
-    except ImportError:  # before Airflow 3.2
-        from airflow.serialization.serialized_objects import encode_trigger
+    before_3_2 = find_spec("airflow.serialization.encoders") is None
+    module = import_module(f"airflow.serialization.{'serialized_objects' if before_3_2 else 'encoders'}")
     asset = Asset("a", watchers=[AssetWatcher(name="w", trigger=watcher)])
-    assert encode_trigger(asset.watchers[0].trigger)["classpath"] == path
+    assert module.encode_trigger(asset.watchers[0].trigger)["classpath"] == path
 
 
 def test_a_bookmark_is_named_for_what_is_watched_or_as_the_author_says() -> None:
