@@ -24,6 +24,7 @@ from airflow_provider.operations.operations import (
     StopTasks,
 )
 from airflow_provider.operations.words import outcome_in_words
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, Halt, LogLevel
 from airflow_provider.topics import one_shot
@@ -144,8 +145,7 @@ def ask_worker(act: AskWorker, by: By, world: ItsWorld) -> Done:
 def scale_group(act: ScaleGroup, by: By, world: ItsWorld) -> Done:
     def scale(settings: KafkaSettings) -> str:
         plan = one_shot.scale_down(settings, act.group, count(act.workers), by=by)
-        more = ", ..." if len(plan.asked) > _MOST_NAMED else ""
-        return f"asked to leave: {', '.join(plan.asked[:_MOST_NAMED])}{more} ({plan.in_words}); {plan.what_follows}"
+        return f"asked to leave: {in_short(plan.asked, most=_MOST_NAMED)} ({plan.in_words}); {plan.what_follows}"
 
     return done("scale", act, by, world, scale)
 

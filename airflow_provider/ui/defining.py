@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, HTTPException, Query, status
 from airflow_provider.common.parameters import group_name
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.retrying import retried_in_words
 from airflow_provider.operations.deciding import altered
 from airflow_provider.operations.operations import AlterJob, NoJobError
 from airflow_provider.operations.words import outcome_in_words
@@ -116,8 +115,7 @@ def submit_job(act: SubmitJob, by: By, world: ItsWorld) -> Done:
         wanted = act.definition(by)
         check_here(wanted.name, wanted.entry_point, wanted.config, world.prefixes())
         submission = one_shot.submit_job(settings, group_name(act.group), wanted)
-        words = f"job {act.job}: {'submitted' if submission.changed else 'it is so already'}"
-        return f"{words}; {retried_in_words(act.job, submission.retried)}" if submission.retried else words
+        return "; ".join(submission.lines())
 
     return done("submit", act, by, world, submit)
 

@@ -112,6 +112,6 @@ def test_they_are_set_and_shown_on_a_terminal(
     assert cli("set", "g", "pkg.jobs", "INFO", "--worker", "w1") == (0, "logger pkg.jobs: INFO, in w1\n", "")
     assert cli("list", "g")[1] == "pkg.jobs: DEBUG, in all workers\npkg.jobs: INFO, in w1\n"
     assert cli("list", "g", "--json")[1] == '{"*": {"pkg.jobs": "DEBUG"}, "w1": {"pkg.jobs": "INFO"}}\n'
-    assert cli("reset", "g", "pkg.jobs") == (0, "logger pkg.jobs: as before, in all workers\n", "")
-    assert cli("reset", "g", "pkg.jobs")[1] == "logger pkg.jobs: as before, in all workers: it is so already\n"
+    assert cli("reset", "g", "pkg.jobs") == (0, "logger pkg.jobs: reset, in all workers\n", "")
+    assert cli("reset", "g", "pkg.jobs")[1] == "logger pkg.jobs: reset, in all workers: nothing changed\n"
     assert cli("set", "g", "root", "DEBUG")[0] == 1

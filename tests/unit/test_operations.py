@@ -281,7 +281,7 @@ def test_who_waits_for_a_job_goes_on_waiting_for_it_altered() -> None:
         (
             RestartJob(job="etl"),
             Outcome(subject="etl", changed=True, restarted=(E0, E1), retried=(E2,)),
-            "job etl: 2 started anew: etl:0, etl:1; 1 tried again: etl:2",
+            "job etl: 2 restarted: etl:0, etl:1; 1 tried again: etl:2",
         ),
     ],
 )

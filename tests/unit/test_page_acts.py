@@ -82,8 +82,8 @@ def do(page: Page, act: str, **body: Any) -> tuple[int, str]:
     [
         ("pause", {}, "job job: paused", "pause"),
         ("stop", {}, "job job: stopped", "stop"),
-        ("restart", {}, "job job: 1 started anew: job:0; 1 tried again: job:1", "restart"),
-        ("restart", {"tasks": [0]}, "job job: 1 started anew: job:0", "restart"),
+        ("restart", {}, "job job: 1 restarted: job:0; 1 tried again: job:1", "restart"),
+        ("restart", {"tasks": [0]}, "job job: 1 restarted: job:0", "restart"),
         ("stop", {"tasks": [0]}, "job job: stopped: job:0", "stop tasks"),
         ("alter", {"config": {"table": "b"}, "retries": 2}, "job job: altered", "alter"),
     ],
@@ -134,7 +134,7 @@ def test_a_group_that_can_not_get_so_small(page: Page, broker: Broker, workers: 
 
 
 def test_a_group_rebalances_when_it_is_asked_to(page: Page, broker: Broker) -> None:
-    assert do(page, "rebalance", **GROUP) == (200, "the group rebalances")
+    assert do(page, "rebalance", **GROUP) == (200, "the group is asked to rebalance")
     assert [(event.action, event.by) for event in broker.events] == [("rebalance", "ann")]
 
 
@@ -142,7 +142,7 @@ def test_the_level_of_a_logger_is_set_in_one_worker_and_taken_back(page: Page, b
     level = {**GROUP, "logger": "my_jobs", "level": "DEBUG", "worker": "w1"}
     assert do(page, "level", **level) == (200, "logger my_jobs: DEBUG, in w1")
     assert [(event.action, event.by) for event in broker.events] == [("set level", "ann")]
-    as_before = "logger my_jobs: as before, in all workers: it is so already"
+    as_before = "logger my_jobs: reset, in all workers: nothing changed"
     assert do(page, "level", **GROUP, logger="my_jobs") == (200, as_before)
     assert do(page, "level", **GROUP, logger="root", level="DEBUG")[0] == 409
 

@@ -14,8 +14,8 @@ function isMine({ url }) {
 
 const LEVELS = [
   { name: "Logger", cell: ({ logger }) => el("span", { class: "strong" }, logger) },
-  { name: "Writes from", cell: ({ level }) => level },
-  { name: "In", cell: ({ worker }) => worker || "all workers" },
+  { name: "Level", cell: ({ level }) => level },
+  { name: "Worker", cell: ({ worker }) => worker || "all workers" },
   { name: "Set by", class: "wide", cell: ({ by }) => by || muted("somebody") },
 ];
 
