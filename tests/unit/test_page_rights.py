@@ -6,6 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow_values import job, jobs_snapshot, status_snapshot
 from page_bench import Page, StillTopics, make_page
 
@@ -61,6 +65,32 @@ def test_whatever_changes_something_is_refused_to_who_may_only_see(page: Page, r
         assert browser.get("/api/me").json()["acts"] is False
     assert not retried
     assert not page.noted
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_who_has_the_right_to_some_dags_only_is_refused(
+    page: Page, retried: list[str], monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """As FAB's auth manager answers: what is about no DAG in particular is a list, of which the user sees a part."""
+    limited = method
+
+    def is_authorized_dag(
+        _manager: SimpleAuthManager,
+        *,
+        method: ResourceMethod,
+        user: SimpleAuthManagerUser,
+        access_entity: DagAccessEntity | None = None,
+        details: DagDetails | None = None,
+    ) -> bool:
+        return method != limited or details is None or details.id in (None, "theirs")
+
+    monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", is_authorized_dag)
+    with page.browser("USER") as browser:
+        seen = {browser.get(path, params=GROUP).status_code for path in ("/", "/api/jobs", "/static/main.js")}
+        acted = browser.post("/api/act/retry", json=RETRY, headers=OURS).status_code
+        config = browser.get("/api/definition", params=RETRY).status_code
+    assert (seen, acted, config) == ({403 if method == "GET" else 200}, 403, 403)
+    assert not retried
 
 
 @pytest.mark.parametrize(
