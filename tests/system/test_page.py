@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import quote
@@ -158,7 +157,7 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.see("default: 100")
         browser.write("dialog [name=max_tasks]", "3")
         browser.picture("page-submit")
-        browser.click("dialog .primary", "Submit a job")
+        browser.click("dialog .primary", "Submit")
         browser.see("job reports: submitted")
         browser.click("dialog button", "Close")
         browser.click("tr:last-child button", "Alter")
@@ -191,7 +190,7 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.click("tr button", "Log level")
         browser.write("dialog [name=logger]", "jobs.ledger")
         browser.choose("dialog [name=worker]", "w1")
-        browser.click("dialog .primary", "Log level")
+        browser.click("dialog .primary", "Set")
         browser.see("logger jobs.ledger: DEBUG, in w1")
         browser.click("dialog button", "Close")
         browser.see("What the jobs' code logs", "jobs.ledger")
@@ -258,36 +257,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(
 
 def test_without_a_login_there_is_nothing(airflow: LocalAirflow) -> None:
     """The routes are tried one by one in a unit test; this is about how Airflow mounts them."""
-    for path in ("", "static/main.js", "api/groups", "api/me"):
+    for path in ("", "static/main.js", "api/groups", "api/definition", "api/declared"):
         assert httpx.get(f"{airflow.url}/cospark/{path}").status_code == 401, path
-    assert httpx.post(f"{airflow.url}/cospark/api/act/remove", json={}).status_code == 401
-
-
-@pytest.mark.thorough
-def test_a_group_of_10_000_tasks_is_there_within_a_second_and_a_change_within_two(
-    airflow: LocalAirflow, groups: Callable[[], Group], outside: Callable[..., Fleet]
-) -> None:
-    group = groups()
-    group.submit_planned("many", [{"seconds": 600, "name": f"part-{number}"} for number in range(10_000)])
-    fleet = outside(group)
-    fleet.start("w1")
-    group.wait_for_running("many", 10)
-    with without_complaint(airflow) as browser:
-        began = time.monotonic()
-        browser.open("/dags")
-        browser.see("two_workers")
-        airflows_own_s = time.monotonic() - began
-        began = time.monotonic()
-        browser.open(address(group, view="tasks"))
-        browser.see("many:0 (part-0)", "of 10,000 tasks")
-        first_s = time.monotonic() - began
-        browser.click("[data-view=jobs]")
-        browser.see("10 running")
-        group.submit_planned("one-more", [{"seconds": 600}])
-        began = time.monotonic()
-        browser.see("one-more")
-        change_s = time.monotonic() - began
-    print(f"10,000 tasks: first view {first_s:.2f} s, change {change_s:.2f} s; Airflow's own {airflows_own_s:.2f} s")
-    # On a machine that does something else, too, all takes longer.
-    assert first_s < max(1.0, airflows_own_s)
-    assert change_s < max(2.0, airflows_own_s)
+    for act in ("remove", "submit", "alter", "stop", "rebalance", "level"):
+        assert httpx.post(f"{airflow.url}/cospark/api/act/{act}", json={}).status_code == 401, act

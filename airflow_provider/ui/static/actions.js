@@ -9,13 +9,14 @@ import { banner } from "./parts.js";
 const group = () => ({ conn: address.get("conn"), group: address.get("group") });
 
 // A button that asks first, and then says what was done or why not. `form`: gives what is asked for with it.
-function button(words, { question, consequence, form, path, body, danger, again }) {
+// `yes`: what is done then, if that is not what the button says.
+function button(words, { question, consequence, form, path, body, danger, again, yes = words }) {
   return el("button", { type: "button", class: danger ? "danger" : "", onclick: (event) => (event.stopPropagation(), confirm()) }, words);
 
   async function confirm() {
     const said = el("div", { "aria-live": "assertive" });
     const cancel = el("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
-    const doIt = el("button", { type: "button", class: danger ? "danger" : "primary", onclick: run }, words);
+    const doIt = el("button", { type: "button", class: danger ? "danger" : "primary", onclick: run }, yes);
     const place = el("div");
     const dialog = el("dialog", { class: "question", onclose: () => dialog.remove() }, el("h2", {}, question), el("p", { class: "muted" }, consequence), place, said, el("div", { class: "choices" }, cancel, doIt));
     document.body.append(dialog);
@@ -54,23 +55,23 @@ function button(words, { question, consequence, form, path, body, danger, again 
 
 const row = (...buttons) => el("div", { class: "actions" }, buttons);
 
-const level = (form, again) =>
-  button("Log level", { again, path: "level", form, question: "What shall be logged?", consequence: "From then on that logger of the jobs' code writes from that level on, in tasks that run already, too. Loggers outside of what the workers may import are left alone." });
+const level = (words, form, again) =>
+  button(words, { again, path: "level", form, yes: "Set", question: "What shall be logged?", consequence: "From then on that logger of the jobs' code writes from that level on, in tasks that run already, too. Loggers outside of what the workers may import are left alone." });
 
 export const actions = {
   worker: ({ worker }, { again, workers, levels }) =>
     row(
       button("Drain", { again, path: "ask", body: { worker, action: "drain" }, question: `Have ${worker} drain?`, consequence: "It starts nothing more, and leaves when what it runs has finished. Its Airflow task then ends with success." }),
       button("Stop", { again, danger: true, path: "ask", body: { worker, action: "stop" }, question: `Have ${worker} stop?`, consequence: "It stops what it runs and leaves now; its tasks go to others. Its Airflow task then ends with success." }),
-      level(() => levelForm(workers, levels, worker), again),
+      level("Log level", () => levelForm(workers, levels, worker), again),
     ),
   group: ({ hear, inRounds, workers, levels }, { again }) => [
     hear > 0 && inRounds && button("Rebalance now", { again, path: "rebalance", question: "Have the group rebalance now?", consequence: "All go through a round. Lost tasks wait for their worker no longer, and the next moves not for their time. What is where it belongs goes on." }),
     hear > 1 && button("Scale down", { again, path: "scale", form: () => howMany("Workers that stay", "workers", { min: 1, max: hear - 1, value: hear - 1 }), question: "How many workers stay?", consequence: "Those that have least to move are asked to leave. They leave when others have learned and taken what they have, or else when what they run has finished. Their Airflow tasks then end with success." }),
-    hear > 0 && level(() => levelForm(workers, levels, ""), again),
+    hear > 0 && level("Log level of all", () => levelForm(workers, levels, ""), again),
   ],
   submit: ({ again }) =>
-    button("Submit a job", { again, path: "submit", form: submitForm, question: "Which job?", consequence: "The group's workers plan it and share out its tasks. A job of that name that the group has already is replaced." }),
+    button("Submit a job", { again, path: "submit", form: submitForm, yes: "Submit", question: "Which job?", consequence: "The group's workers plan it and share out its tasks. A job of that name that the group has already is replaced." }),
   job: ({ job, complete, halt, counts, state, errors }, { again }) =>
     row(
       !complete && halt && button("Resume", { again, path: "resume", body: { job }, question: `Resume ${job}?`, consequence: "Its tasks run again, and go on from where they were." }),

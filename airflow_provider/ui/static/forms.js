@@ -28,7 +28,7 @@ export function levelForm(workers, levels, worker) {
   const level = select("level", [...["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"].map((each) => [each, each]), ["", "as before it was set"]], "DEBUG");
   const where = select("worker", [["", "all workers"], ...workers.map((each) => [each.worker, each.worker])], worker);
   return formOf(
-    part([labelled("Logger", logger, "as in logging.getLogger(…)"), known], () => ({ logger: logger.value })),
+    part([labelled("Logger *", logger, "as in logging.getLogger(…)"), known], () => ({ logger: logger.value })),
     part(labelled("Writes from", level), () => ({ level: level.value || null })),
     part(labelled("In", where), () => ({ worker: where.value })),
   );
@@ -40,8 +40,8 @@ export async function alterForm(job) {
   const tasks = number("max_tasks", { min: 1, value: most }), again = number("retries", { min: 0, value: retries });
   return formOf(
     part(fields.element, () => ({ config: changes(config, fields.read()) })),
-    part(labelled("At most so many tasks", tasks), () => (tasks.valueAsNumber === most ? {} : { max_tasks: tasks.valueAsNumber })),
-    part(labelled("Retries of a task", again), () => (again.valueAsNumber === retries ? {} : { retries: again.valueAsNumber })),
+    part(labelled("Tasks, at most", tasks), () => (tasks.valueAsNumber === most ? {} : { max_tasks: tasks.valueAsNumber })),
+    part(labelled("Retries of each task", again), () => (again.valueAsNumber === retries ? {} : { retries: again.valueAsNumber })),
   );
 }
 
@@ -56,7 +56,7 @@ function changes(before, after) {
 export function submitForm() {
   const job = el("input", { name: "job", required: true, pattern: "[A-Za-z0-9._\\-]{1,200}", autocomplete: "off" });
   const entryPoint = el("input", { name: "entry_point", required: true, pattern: "[^\\s:]+:[^\\s:]+", placeholder: "package.module:Class", autocomplete: "off", onchange: declare });
-  const kind = select("kind", [["batch", "its tasks end by themselves"], ["streaming", "its tasks run until it is removed"]]);
+  const kind = select("kind", [["batch", "batch: its tasks end by themselves"], ["streaming", "streaming: its tasks run until it is removed"]]);
   const tasks = number("max_tasks", { min: 1, value: 1 }), again = number("retries", { min: 0, value: 0 });
   const runKey = el("input", { name: "run_key", maxLength: 1000, autocomplete: "off" });
   const place = el("div", { class: "fields" });
@@ -75,12 +75,12 @@ export function submitForm() {
     }
   }
   return formOf(
-    part(labelled("Job", job, "letters, digits, . _ -"), () => ({ job: job.value })),
-    part(labelled("Entry point", entryPoint), () => ({ entry_point: entryPoint.value })),
+    part(labelled("Job *", job, "letters, digits, . _ -"), () => ({ job: job.value })),
+    part(labelled("Entry point *", entryPoint), () => ({ entry_point: entryPoint.value })),
     part(place, () => ({ config: fields.read() })),
     part(labelled("Kind", kind), () => ({ kind: kind.value })),
-    part(labelled("At most so many tasks", tasks), () => ({ max_tasks: tasks.valueAsNumber })),
-    part(labelled("Retries of a task", again), () => ({ retries: again.valueAsNumber })),
+    part(labelled("Tasks, at most", tasks), () => ({ max_tasks: tasks.valueAsNumber })),
+    part(labelled("Retries of each task", again), () => ({ retries: again.valueAsNumber })),
     part(labelled("Run key", runKey, "under another one the same job runs again"), () => ({ run_key: runKey.value })),
   );
 }
