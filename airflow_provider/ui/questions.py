@@ -125,9 +125,11 @@ def its_timeline(about: About, since: Annotated[int, Query(ge=0)] = 0) -> Respon
     if about.watched is None:
         return about.answer(lambda _, __: None)
     feed = about.watched.events()
+    reading = not feed.whole
     timeline = feed.timeline(since)
     return about.answer(
-        lambda _, seen: picture(feed.origin, timeline, seen.jobs, seen.status), f"{timeline.changed}.{feed.whole:d}"
+        lambda _, seen: picture(feed.origin, timeline, seen.jobs, seen.status, reading=reading),
+        f"{timeline.changed}.{reading:d}",
     )
 
 
@@ -135,5 +137,7 @@ def its_timeline(about: About, since: Annotated[int, Query(ge=0)] = 0) -> Respon
 def its_epochs(about: About) -> Response:
     if about.watched is None:
         return about.answer(lambda _, __: None)
-    timeline = about.watched.events().timeline(HIGHEST_INDEX)
-    return about.answer(lambda _, __: history(timeline), f"{timeline.changed}")
+    feed = about.watched.events()
+    reading = not feed.whole
+    timeline = feed.timeline(HIGHEST_INDEX)
+    return about.answer(lambda _, __: history(timeline, reading=reading), f"{timeline.changed}.{reading:d}")

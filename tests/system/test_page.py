@@ -95,6 +95,7 @@ def test_each_view_of_a_group_and_what_jobs_write_stays_text(
 def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
     airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
 ) -> None:
+    group.name = "accounts"
     group.submit_planned("billing", [{"seconds": 0.1}, {"seconds": 0.1, "fail": "no such table"}])
     group.submit_planned("ledger", [{"seconds": 600}, {"seconds": 600}])
     fleet = outside(group)
@@ -144,6 +145,7 @@ def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
 def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_stopped(
     airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
 ) -> None:
+    group.name = "books"
     group.submit_planned("ledger", [{"seconds": 600}, {"seconds": 601}])
     fleet = outside(group)
     fleet.start("w1")
@@ -152,16 +154,21 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.open(address(group, view="jobs"))
         browser.click("button", "Submit a job")
         browser.write("dialog [name=job]", "reports")
+        attack = f"{ATTACK.replace(' ', '/')}:Reports"
+        browser.write("dialog [name=entry_point]", attack)
+        browser.see(f"entry point '{attack}': is not of the form module:Class")
         browser.write("dialog [name=entry_point]", "cospark_system_jobs:Reports")
         browser.write("dialog [name=table]", "orders")
         browser.see("default: 100")
         browser.write("dialog [name=max_tasks]", "3")
+        browser.write("dialog [name=retries]", "2")
         browser.picture("page-submit")
         browser.click("dialog .primary", "Submit")
         browser.see("job reports: submitted")
         browser.click("dialog button", "Close")
         browser.click("tr:last-child button", "Alter")
         browser.write("dialog [name=rows]", "250")
+        browser.picture("page-alter")
         browser.click("dialog .primary", "Alter")
         browser.see("job reports: altered")
         browser.click("dialog button", "Close")
@@ -169,6 +176,7 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.click("td", "ledger:1")
         browser.click("dialog .danger", "Stop")
         browser.see("Stop ledger:1?")
+        browser.picture("page-stop-task")
         browser.click("dialog.question .danger", "Stop")
         browser.see("job ledger: stopped: ledger:1")
         browser.click("dialog.question button", "Close")
@@ -183,6 +191,8 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.click("dialog.task .close button")
         browser.click("[data-view=workers]")
         browser.click("button", "Rebalance now")
+        browser.see("Have the group rebalance now?")
+        browser.picture("page-rebalance")
         browser.click("dialog .primary", "Rebalance now")
         browser.see("the group rebalances")
         browser.click("dialog button", "Close")
@@ -190,12 +200,14 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.click("tr button", "Log level")
         browser.write("dialog [name=logger]", "jobs.ledger")
         browser.choose("dialog [name=worker]", "w1")
+        browser.picture("page-log-level")
         browser.click("dialog .primary", "Set")
         browser.see("logger jobs.ledger: DEBUG, in w1")
         browser.click("dialog button", "Close")
         browser.see("What the jobs' code logs", "jobs.ledger")
         browser.click("[data-view=epochs]")
         browser.see("submit reports", "alter reports", "stop tasks ledger", "set level jobs.ledger", "rebalance group")
+        assert browser.run("return document.images.length") == 0, "what somebody wrote has become markup"
     seen = group.read()
     assert seen is not None
     job = seen.jobs.jobs["reports"]
@@ -219,7 +231,7 @@ def test_beside_a_dag_run_and_a_task_is_their_own_group_dark_as_airflow_is(airfl
         browser.driver.switch_to.default_content()
         browser.open(f"{run}/tasks/w1/plugin/spark_group_of_task")
         browser.in_frame()
-        browser.see("two_workers.w2")
+        browser.see("two_workers.w2", "triggerer")
         assert browser.find(".mine").text == "two_workers.w1"
         assert browser.run("return document.documentElement.dataset.theme") == "dark"
         assert browser.run("return getComputedStyle(document.body).backgroundColor") == browser.run(
@@ -236,6 +248,7 @@ def test_beside_a_dag_run_and_a_task_is_their_own_group_dark_as_airflow_is(airfl
 def test_on_a_phone_nothing_is_wider_than_the_screen(
     airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
 ) -> None:
+    group.name = "night-shift"
     group.submit_planned("ledger", [{"seconds": 600, "name": "a-name-that-has-no-end-" * 4}])
     fleet = outside(group)
     fleet.start("a-worker-whose-name-is-as-long-as-airflow-makes-them")

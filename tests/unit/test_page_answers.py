@@ -109,9 +109,11 @@ def test_one_task() -> None:
 
 def test_the_timeline_is_sent_from_where_the_browser_is() -> None:
     topics = StillTopics()
-    topics.events.take([Record(b"", encode(rebalance(1).to_json()), 0)])
-    topics.events.reached(1)
     page = make_page(topics)
+    topics.events.take([Record(b"", encode(rebalance(1).to_json()), 0)])
+    assert [get(page, f"/api/{view}")["body"]["reading"] for view in ("timeline", "epochs")] == [True, True]
+    topics.events.reached(1)
+    assert [get(page, f"/api/{view}")["body"]["reading"] for view in ("timeline", "epochs")] == [False, False]
     first = get(page, "/api/timeline")["body"]
     assert [mark["epoch"] for mark in first["marks"]] == [1]
     assert get(page, "/api/timeline", since=first["changed"])["body"]["origin"] == first["origin"]

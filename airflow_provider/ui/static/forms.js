@@ -61,7 +61,7 @@ export function submitForm() {
   const runKey = el("input", { name: "run_key", maxLength: 1000, autocomplete: "off" });
   const place = el("div", { class: "fields" });
   let fields;
-  show({ fields: [], unknown: "" });
+  show({ fields: [], unknown: "if the job declares its config, there is a field for each key when the entry point is written" });
   function show(declared) {
     fields = configPart(declared, {});
     place.replaceChildren(...[fields.element].flat());

@@ -2,7 +2,7 @@
 
 import { badge, el } from "./dom.js";
 import * as address from "./address.js";
-import { count, counting } from "./words.js";
+import { count, counting, number } from "./words.js";
 
 export const banner = (kind, ...words) =>
   el("p", { class: `banner ${kind}`, role: "status" }, words.filter(Boolean).map((text) => el("span", {}, text, " ")));
@@ -22,7 +22,7 @@ export function jobBar({ job, state, bounded, tasks, finished, running, failed }
     el("span", { class: "name", title: job }, job),
     el("span", { class: "bar", title: `${finished} finished, ${running} running, ${failed} failed of ${tasks ?? "?"}` },
       part("finished", finished), part("running", running), part("failed", failed), part("left", left)),
-    el("span", { class: "muted" }, tasks === null ? state : bounded ? `${finished} / ${tasks}` : count(tasks, "task"), failed ? el("span", { class: "wrong" }, ` · ${failed} failed`) : null),
+    el("span", { class: "muted" }, tasks === null ? state : bounded ? `${number(finished)} / ${number(tasks)}` : count(tasks, "task"), failed ? el("span", { class: "wrong" }, ` · ${number(failed)} failed`) : null),
   );
 }
 
