@@ -17,6 +17,7 @@ FINISHED_STATES: Final = frozenset({"success", "failed", "skipped", "upstream_fa
 
 _PAGE: Final = 100
 _POLL_S: Final = 0.25
+_WARM_UP_TIMEOUT_S: Final = 120.0
 _TRIES: Final = 4
 _T = TypeVar("_T")
 
@@ -140,7 +141,7 @@ class AirflowApi:
 
     def warm_up(self) -> None:
         """Have the API server build what it builds at the first request of a task, which would wait 3 s for it."""
-        answer = self._http.get("/execution/health")
+        answer = self._http.get("/execution/health", timeout=_WARM_UP_TIMEOUT_S)
         if not answer.is_success:
             raise AirflowApiError(f"the task execution API does not answer: status {answer.status_code}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.spark.config_schema import SchemaError, check_config, json_schema_of
-from airflow_provider.spark.entry_point import EntryPointError, load_job
+from airflow_provider.spark.entry_point import EntryPointError, EntryPointNotAllowedError, load_job
 from airflow_provider.ui.views.config_form import ConfigField, form_fields
 
 
@@ -31,10 +31,14 @@ def configured_prefixes() -> list[str]:
 
 def declared_by(entry_point: str, allowed: Sequence[str]) -> Declared:
     """:param allowed: import prefixes; an entry point within one of them is imported"""
-    if not allowed:
-        return Declared(unknown="this page may import no job: page_entry_points in [cooperative_spark] names none")
     try:
         schema = json_schema_of(load_job(entry_point, allowed))
+    except EntryPointNotAllowedError:
+        named = f"names only {', '.join(allowed)}" if allowed else "names none"
+        return Declared(
+            unknown="what the job declares is not known here: of the jobs that this page may import,"
+            f" page_entry_points in [cooperative_spark] {named}"
+        )
     except (EntryPointError, SchemaError) as unknown:
         return Declared(unknown=str(unknown))
     return Declared(fields=() if schema is None else form_fields(schema))

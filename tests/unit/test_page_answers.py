@@ -40,7 +40,7 @@ def test_all_groups() -> None:
     (head,) = cluster["groups"]
     assert (cluster["conn"], head["group"], head["reading"]) == ("kafka_default", "etl", False)
     assert head["short"]["jobs"] == [
-        {"job": "job", "state": "failed", "tasks": 3, "finished": 1, "running": 0, "failed": 1}
+        {"job": "job", "state": "failed", "bounded": True, "tasks": 3, "finished": 1, "running": 0, "failed": 1}
     ]
     assert head["short"]["wrong"] == ["job job: 1 task has failed", "no worker has joined yet"]
 
@@ -109,9 +109,11 @@ def test_one_task() -> None:
 
 def test_the_timeline_is_sent_from_where_the_browser_is() -> None:
     topics = StillTopics()
-    topics.events.take([Record(b"", encode(rebalance(1).to_json()), 0)])
-    topics.events.reached(1)
     page = make_page(topics)
+    topics.events.take([Record(b"", encode(rebalance(1).to_json()), 0)])
+    assert [get(page, f"/api/{view}")["body"]["reading"] for view in ("timeline", "epochs")] == [True, True]
+    topics.events.reached(1)
+    assert [get(page, f"/api/{view}")["body"]["reading"] for view in ("timeline", "epochs")] == [False, False]
     first = get(page, "/api/timeline")["body"]
     assert [mark["epoch"] for mark in first["marks"]] == [1]
     assert get(page, "/api/timeline", since=first["changed"])["body"]["origin"] == first["origin"]
@@ -139,8 +141,9 @@ def test_the_files_of_the_page() -> None:
         page = browser.get("/")
         assert page.headers["Content-Type"].startswith("text/html")
         for name in re.findall(r'(?:src|href)="(static/[^"]+)"', page.text):
-            assert browser.get(f"/{name}").status_code == 200
-        assert browser.get("/static/..%2Fapp.py").status_code == 404
+            assert "immutable" in browser.get(f"/{name}").headers["Cache-Control"]
+        assert browser.get("/static/before/main.js").headers["Cache-Control"] == "private, no-cache"
+        assert browser.get("/static/before/..%2Fapp.py").status_code == 404
         known = {"If-None-Match": page.headers["ETag"]}
         assert browser.get("/", headers=known).status_code == 304
 
@@ -165,12 +168,12 @@ def test_what_draws_comes_from_its_wheel_and_the_page_says_what_is_missing(monke
     with page_of().browser("VIEWER") as browser:
         assert browser.get(f"/drawing/{drawing.SCRIPTS[0]}").status_code == 200
         assert browser.get("/drawing/other.js").status_code == 404
-        assert browser.get("/api/me").json()["drawing"] == ""
+        assert 'data-drawing=""' in browser.get("/").text
 
         def find_spec(name: str, package: str | None = None) -> None: ...
 
         monkeypatch.setattr(drawing, "find_spec", find_spec)
-        assert "cooperative-spark[page]" in browser.get("/api/me").json()["drawing"]
+        assert re.search(r'data-drawing="[^"]*cooperative-spark\[page\]', browser.get("/").text)
         assert browser.get(f"/drawing/{drawing.SCRIPTS[0]}").status_code == 404
 
 

@@ -9,13 +9,14 @@ import { banner } from "./parts.js";
 const group = () => ({ conn: address.get("conn"), group: address.get("group") });
 
 // A button that asks first, and then says what was done or why not. `form` makes the fields of the question.
-function button(words, { question, consequence, form, path, body, danger, again }) {
+// `yes`: the words of the confirmation, if they differ from the button's.
+function button(words, { question, consequence, form, path, body, danger, again, yes = words }) {
   return el("button", { type: "button", class: danger ? "danger" : "", onclick: (event) => (event.stopPropagation(), confirm()) }, words);
 
   async function confirm() {
     const said = el("div", { "aria-live": "assertive" });
     const cancel = el("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
-    const doIt = el("button", { type: "button", class: danger ? "danger" : "primary", onclick: run }, words);
+    const doIt = el("button", { type: "button", class: danger ? "danger" : "primary", onclick: run }, yes);
     const place = el("div");
     const dialog = el("dialog", { class: "question", onclose: () => dialog.remove() }, el("h2", {}, question), el("p", { class: "muted" }, consequence), place, said, el("div", { class: "choices" }, cancel, doIt));
     document.body.append(dialog);
@@ -54,23 +55,23 @@ function button(words, { question, consequence, form, path, body, danger, again 
 
 const row = (...buttons) => el("div", { class: "actions" }, buttons);
 
-const level = (form, again) =>
-  button("Log level", { again, path: "level", form, question: "Set a log level", consequence: "It applies at once to this logger of the jobs' code, also in tasks that already run. Workers ignore loggers outside of what they may import." });
+const level = (words, form, again) =>
+  button(words, { again, path: "level", form, yes: "Set", question: "Set a log level", consequence: "It applies at once to this logger of the jobs' code, also in tasks that already run. Workers ignore loggers outside of what they may import." });
 
 export const actions = {
   worker: ({ worker }, { again, workers, levels }) =>
     row(
       button("Drain", { again, path: "ask", body: { worker, action: "drain" }, question: `Drain ${worker}?`, consequence: "It starts no more tasks, and leaves when its running tasks have finished. Its Airflow task then succeeds." }),
       button("Stop", { again, danger: true, path: "ask", body: { worker, action: "stop" }, question: `Stop ${worker}?`, consequence: "It stops its tasks and leaves now; they go to other workers. Its Airflow task then succeeds." }),
-      level(() => levelForm(workers, levels, worker), again),
+      level("Log level", () => levelForm(workers, levels, worker), again),
     ),
   group: ({ hear, inRounds, workers, levels }, { again }) => [
     hear > 0 && inRounds && button("Rebalance now", { again, path: "rebalance", question: "Rebalance the group now?", consequence: "Lost tasks no longer wait for their worker, and delayed moves happen now. All other tasks keep running." }),
     hear > 1 && button("Scale down", { again, path: "scale", form: () => howMany("Workers that stay", "workers", { min: 1, max: hear - 1, value: hear - 1 }), question: "How many workers stay?", consequence: "The workers with the least to move are asked to leave. They leave when others have learned and taken over their tasks; if the group learns no tasks, when their running tasks have finished. Their Airflow tasks then succeed." }),
-    hear > 0 && level(() => levelForm(workers, levels, ""), again),
+    hear > 0 && level("Log level of all", () => levelForm(workers, levels, ""), again),
   ],
   submit: ({ again }) =>
-    button("Submit a job", { again, path: "submit", form: submitForm, question: "Submit a job", consequence: "The group's workers plan it and run its tasks. If the group has a job of this name, it is replaced." }),
+    button("Submit a job", { again, path: "submit", form: submitForm, yes: "Submit", question: "Submit a job", consequence: "The group's workers plan it and run its tasks. If the group has a job of this name, it is replaced." }),
   job: ({ job, complete, halt, counts, state, errors }, { again }) =>
     row(
       !complete && halt && button("Resume", { again, path: "resume", body: { job }, question: `Resume ${job}?`, consequence: "Its tasks run again, and continue where they were." }),

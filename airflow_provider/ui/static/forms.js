@@ -28,7 +28,7 @@ export function levelForm(workers, levels, worker) {
   const level = select("level", [...["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"].map((each) => [each, each]), ["", "reset"]], "DEBUG");
   const where = select("worker", [["", "all workers"], ...workers.map((each) => [each.worker, each.worker])], worker);
   return formOf(
-    part([labelled("Logger", logger, "as in logging.getLogger(…)"), known], () => ({ logger: logger.value })),
+    part([labelled("Logger *", logger, "as in logging.getLogger(…)"), known], () => ({ logger: logger.value })),
     part(labelled("Level", level), () => ({ level: level.value || null })),
     part(labelled("Worker", where), () => ({ worker: where.value })),
   );
@@ -61,7 +61,7 @@ export function submitForm() {
   const runKey = el("input", { name: "run_key", maxLength: 1000, autocomplete: "off" });
   const place = el("div", { class: "fields" });
   let fields;
-  show({ fields: [], unknown: "" });
+  show({ fields: [], unknown: "if the job declares its config, there is a field for each key when the entry point is written" });
   function show(declared) {
     fields = configPart(declared, {});
     place.replaceChildren(...[fields.element].flat());
@@ -75,8 +75,8 @@ export function submitForm() {
     }
   }
   return formOf(
-    part(labelled("Job", job, "letters, digits, . _ -"), () => ({ job: job.value })),
-    part(labelled("Entry point", entryPoint), () => ({ entry_point: entryPoint.value })),
+    part(labelled("Job *", job, "letters, digits, . _ -"), () => ({ job: job.value })),
+    part(labelled("Entry point *", entryPoint), () => ({ entry_point: entryPoint.value })),
     part(place, () => ({ config: fields.read() })),
     part(labelled("Kind", kind), () => ({ kind: kind.value })),
     part(labelled("Maximum tasks", tasks), () => ({ max_tasks: tasks.valueAsNumber })),

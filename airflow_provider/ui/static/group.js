@@ -50,7 +50,7 @@ export function showGroup(page, me) {
         banners.replaceChildren(...headBanners(answer.head));
         if (answer.body !== null) view.show(answer.body, answer.head);
         else content.dataset.empty = "1";
-        return answer.head.reading;
+        return answer.head.reading || answer.body?.reading;
       },
       (failed) => trouble.replaceChildren(...(failed ? [banner("bad", failed.status === 401 ? "Your login has ended: reload the page." : failed.message)] : [])),
     );

@@ -2,7 +2,7 @@
 
 import { badge, el } from "./dom.js";
 import * as address from "./address.js";
-import { counting } from "./words.js";
+import { count, counting, number } from "./words.js";
 
 export const banner = (kind, ...words) =>
   el("p", { class: `banner ${kind}`, role: "status" }, words.filter(Boolean).map((text) => el("span", {}, text, " ")));
@@ -13,7 +13,7 @@ export const stateBadge = (short) => [
 ];
 
 // How far a job is: a bar with finished, running and failed parts, and the numbers.
-export function jobBar({ job, state, tasks, finished, running, failed }) {
+export function jobBar({ job, state, bounded, tasks, finished, running, failed }) {
   const part = (kind, number) => number > 0 && el("i", { class: kind, style: `flex-grow: ${number}` });
   const left = tasks === null ? 1 : tasks - finished - running - failed;
   return el(
@@ -22,7 +22,7 @@ export function jobBar({ job, state, tasks, finished, running, failed }) {
     el("span", { class: "name", title: job }, job),
     el("span", { class: "bar", title: `${finished} finished, ${running} running, ${failed} failed of ${tasks ?? "?"}` },
       part("finished", finished), part("running", running), part("failed", failed), part("left", left)),
-    el("span", { class: "muted" }, tasks === null ? state : `${finished} / ${tasks}`, failed ? el("span", { class: "wrong" }, ` · ${failed} failed`) : null),
+    el("span", { class: "muted" }, tasks === null ? state : bounded ? `${number(finished)} / ${number(tasks)}` : count(tasks, "task"), failed ? el("span", { class: "wrong" }, ` · ${number(failed)} failed`) : null),
   );
 }
 
