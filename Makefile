@@ -27,12 +27,12 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/check-prerequisites
 	@stamp=$$(cat pyproject.toml constraints.txt | sha256sum | cut -c1-16)-$$($(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)'); \
 	if [ ! -e $(WHEELS)/$$stamp ]; then \
 	  mkdir -p $(WHEELS); echo "Downloading the dependencies into .cache (about 700 MB, once)"; \
-	  $(BIN)/python -m pip wheel --quiet --progress-bar off --find-links $(WHEELS) -w $(WHEELS) -c constraints.txt 'setuptools>=77' '.[dev]'; \
+	  $(BIN)/python -m pip wheel --quiet --progress-bar off --find-links $(WHEELS) -w $(WHEELS) -c constraints.txt 'setuptools>=77' '.[dev,openlineage]'; \
 	  rm -f $(WHEELS)/airflow_provider_cooperative_spark-*; \
 	  touch $(WHEELS)/$$stamp; \
 	fi
 	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt 'setuptools>=77'
-	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt --no-build-isolation -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt --no-build-isolation -e '.[dev,openlineage]'
 	@touch $@
 
 demo: install  ## The main job: Spark work on real data over several Airflow workers (KEEP=1 leaves Airflow up; GROUP_PROTOCOL=connect: a declarative group)

@@ -51,7 +51,7 @@ _QUERIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "sorted by time": {"order": "took", "descending": "true"},
     "sorted by worker": {"order": "worker"},
 }
-_LOOKED_AT: Final = (
+_LOOKED_AT: Final[tuple[tuple[str, dict[str, str]], ...]] = (
     ("workers", {}),
     ("tasks", {}),
     ("tasks", {"state": "running"}),
@@ -143,10 +143,10 @@ class Bench:
         return figures
 
     def _cpu_s(self) -> float:
-        return sum(sum(process.cpu_times()[:2]) for process in self._server.tree())
+        return float(sum(sum(process.cpu_times()[:2]) for process in self._server.tree()))
 
     def _rss_mb(self) -> float:
-        return round(sum(process.memory_info().rss for process in self._server.tree()) / 2**20, 1)
+        return round(float(sum(process.memory_info().rss for process in self._server.tree())) / 2**20, 1)
 
 
 def run(folder: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Hashable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
@@ -99,7 +99,7 @@ class GroupEventTrigger(BaseEventTrigger):
             events = [event.to_json(self.group) for event in told.events]
             yield TriggerEvent({"events": events, "perhaps_again": told.perhaps_again})  # type: ignore[no-untyped-call]
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
+    async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         """Of an Airflow without shared streams: what has been told for some seconds, it has stored."""
         stream = EventStream(self.watched)
         told_at: deque[tuple[float, int]] = deque()

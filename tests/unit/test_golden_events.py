@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Asset, AssetAlias
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow_values import context
 from operator_bench import job_operator, worker_operator
 
+from airflow_provider.common.airflow_names import AirflowException, AirflowFailException
 from airflow_provider.common.told_once import told_once
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.operators.spark_coordinator import SparkCoordinatorOperator

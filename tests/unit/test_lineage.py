@@ -31,7 +31,7 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 
-installed = pytest.mark.skipif(not lineage._is_installed(), reason="Airflow's provider supports no Python 3.10")
+installed = pytest.mark.skipif(not lineage._is_installed(), reason="it goes with newer versions of Airflow")
 
 RAW, CLEAN = Dataset("s3://lake", "raw/orders"), Dataset("s3://lake", "clean/orders")
 NAMED = Lineage(inputs=[RAW], outputs=[CLEAN])
