@@ -43,6 +43,7 @@ test: install  ## Everything that CI runs
 
 thorough: install coverage  ## What takes too long for each run of CI: a broker, Airflow, a browser and Spark under more load and faults
 	$(PYTEST) -m thorough tests/integration tests/system
+	COSPARK_EXAMPLES=4 $(PYTEST) tests/peers
 
 compat:  ## On each combination of Airflow, PySpark and Python in the README; goes on where it stopped (ONLY=3.10, AGAIN=1, LEAVE_OUT="3.13 constraints")
 	@$(PYTHON) scripts/run-compat $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again) $(if $(LEAVE_OUT),--leave-out $(LEAVE_OUT))
