@@ -37,7 +37,7 @@ _TYPES: Final = {
 def page(
     request: Request, world: Annotated[World, Depends(world_of)], conn: str | None = None, group: str | None = None
 ) -> Response:
-    """A group that the address names is asked for as soon as the scripts are there: its reading begins now."""
+    """Begins to read the group in the address: its scripts will ask for it as soon as they run."""
     if conn and group:
         world.begin(conn, group)
     return _file(request, _FOLDER / "index.html")
