@@ -96,14 +96,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=DEFAULT_MAX_SPARK_DEATHS,
         metavar="N",
-        help="a task under which Spark has ended so often fails, and is not tried again (default: %(default)s)",
+        help="a task fails for good when Spark has ended under it so often (default: %(default)s)",
     )
     parser.add_argument(
         "--progress-interval",
         type=float,
         default=DEFAULT_PROGRESS_S,
         metavar="S",
-        help="how often the progress of each task is told at most, in seconds (default: %(default)g)",
+        help="the least time between two progress reports of a task, in seconds (default: %(default)g)",
     )
     parser.add_argument(
         "--returns-ms",

@@ -150,8 +150,8 @@ class SparkGroupHook(BaseHook):
         """Have a job run no more for now: its tasks stop and are given up, so that others get their places. Nothing is
         forgotten, as it is when a job is removed. The rest as :meth:`pause_job`.
 
-        :param tasks: the indexes of some tasks, which then stay stopped until they are restarted; by default the job
-        :raises OperationError: also if a task that is named has ended
+        :param tasks: the indexes of some tasks, which then stay stopped until they are restarted; None: the whole job
+        :raises OperationError: also if one of these tasks has finished or failed
         """
         if tasks is not None:
             return self.operate(group, StopTasks(job=job, tasks=frozenset(tasks)), by=by)
@@ -170,8 +170,8 @@ class SparkGroupHook(BaseHook):
         only_failed: bool = False,
         by: str | None = None,
     ) -> Outcome:
-        """Have what runs of a job start anew where it is, what has failed tried again, and tasks run again that were
-        stopped one by one. What has finished stays so.
+        """Restart the running tasks of a job where they are, try failed ones again, and run tasks again that were
+        stopped singly. Finished tasks stay finished.
 
         :param tasks: the indexes of some tasks, -1 for the planner; by default all, and the planner
         :param only_failed: leave alone what has not failed
@@ -214,11 +214,11 @@ class SparkGroupHook(BaseHook):
         return self._of_group(group, operation, by)
 
     def rebalance(self, group: str, *, by: str | None = None) -> Outcome:
-        """Have a group in the classic protocol go through a round now: lost tasks wait for their worker no longer, and
-        the next moves not for their time.
+        """Rebalance a group in the classic protocol now: lost tasks no longer wait for their worker, and delayed moves
+        happen at once.
 
         :param by: as in :meth:`pause_job`
-        :raises OperationError: if nobody is in the group, or it is a declarative one, which has no rounds
+        :raises OperationError: if the group has no workers, or is a declarative group, which has no rounds
         :raises TopicError: as :meth:`submit_job`
         """
         return self._of_group(group, Rebalance(), by)

@@ -1,6 +1,4 @@
-"""The records of the jobs topic by which people steer what was submitted: whether a job or a task of it runs, what
-starts anew, and that the group shares out its tasks now.
-"""
+"""The records of the jobs topic by which people pause, stop and restart jobs and tasks, and rebalance the group."""
 
 from __future__ import annotations
 
@@ -55,13 +53,13 @@ class HaltRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHaltRecord:
-    """One task that does not run, until somebody has it restarted: it is given up, as those of a stopped job are.
+    """One task does not run until somebody restarts it: its worker releases it, as the tasks of a stopped job.
 
-    It is about the task as it was planned. In another run, or with another config, the same index is another task:
-    that nobody has stopped.
+    It is about the task as it was planned. In another run, or with another config, the same index is another task,
+    which is not stopped.
 
     :param run_key: of the job's run
-    :param fingerprint: of what the task was to run
+    :param fingerprint: of the work that the task was planned to do
     :param by: who asked for it, for people
     :param at_ms: wall clock, milliseconds since 1970
     """
@@ -96,7 +94,7 @@ class TaskHaltRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceRecord:
-    """The group shall rebalance now. The first round whose leader has read this is the one that was asked for.
+    """The group shall rebalance now. The first round whose leader has read this record is the one that was asked for.
 
     :param by: who asked for it, for people
     :param at_ms: wall clock, milliseconds since 1970
