@@ -124,7 +124,7 @@ def get_provider_info() -> dict[str, Any]:
                     "page_entry_points": {
                         "description": (
                             "Import prefixes of the jobs that the API server may import, separated by commas. For these"
-                            " jobs the page in Airflow's UI has a form with a field for each declared key of the config,"
+                            " jobs the page in Airflow's UI has a form with a field for each key that they declare,"
                             " and refuses a config that does not match. By default there are none, and configs are"
                             " written as JSON."
                         ),
