@@ -14,19 +14,19 @@ from airflow_provider.records.envelope import COUNT, TEXT
 
 
 class Halt(str, Enum):
-    """That a job does not run for now."""
+    """Why a job does not run for now."""
 
     PAUSED = "paused"
-    """Its tasks stop and stay where they are: nobody else is given them, so that they go on without a rebalance, and
-    with what their worker keeps for them. They count as their worker's share meanwhile.
+    """Its tasks stop but stay assigned, so that resuming needs no rebalance, and they find what their worker keeps for
+    them. They count in their worker's share meanwhile.
     """
     STOPPED = "stopped"
-    """Its tasks stop and are given up: the group shares out the others without them, and they come back in a round."""
+    """Its tasks stop and are released. They count in nobody's share, and are assigned again in a round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaltRecord:
-    """A job that does not run. As long as there is none, it does.
+    """A job does not run as long as it has this record.
 
     :param by: who asked for it, for people
     :param at_ms: wall clock, milliseconds since 1970
