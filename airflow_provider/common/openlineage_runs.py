@@ -30,7 +30,7 @@ from openlineage.client.event_v2 import Dataset, Job, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import error_message_run, job_type_job, parent_run
 from openlineage.client.uuid import generate_new_uuid
 
-from airflow_provider.common.outlet import Goods, Outlet
+from airflow_provider.common.outlet import ItemWords, Outlet
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.spark.lineage import Dataset as NamedDataset
 from airflow_provider.spark.lineage import Lineage
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_GOODS: Final = Goods(one="lineage event", many="lineage events", section="openlineage")
+_WORDS: Final = ItemWords(one="lineage event", many="lineage events", section="openlineage")
 
 
 class _Adapter(OpenLineageAdapter):  # type: ignore[misc]  # it has no type here
@@ -92,7 +92,7 @@ class OpenLineageRuns:
         self._group = group
         self._namespace = namespace
         self._parent = parent
-        self._outlet: Outlet[RunEvent] = Outlet(emit, _GOODS)
+        self._outlet: Outlet[RunEvent] = Outlet(emit, _WORDS)
         self._close = close
         self._begun: dict[TaskId, _Begun] = {}
         self._inputs: set[NamedDataset] = set()

@@ -21,7 +21,7 @@ _LAST_WORDS_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Goods:
+class ItemWords:
     """The words for the items, for logs.
 
     :param section: of Airflow's config, where the receiver is configured
@@ -42,9 +42,9 @@ class _Call:
 class Outlet(Generic[T]):
     """:param hand_on: sends an item; may block"""
 
-    def __init__(self, hand_on: Callable[[T], object], goods: Goods, *, most_waiting: int = _MOST_WAITING) -> None:
+    def __init__(self, hand_on: Callable[[T], object], words: ItemWords, *, most_waiting: int = _MOST_WAITING) -> None:
         self._hand_on = hand_on
-        self._goods = goods
+        self._words = words
         self._queue: queue.Queue[T | _Call] = queue.Queue(most_waiting)
         self._thread: threading.Thread | None = None
         self._dropping = False
@@ -70,7 +70,7 @@ class Outlet(Generic[T]):
             try:
                 loop.call_soon_threadsafe(done.set)
             except RuntimeError:
-                log.debug("the event loop that waited for its %s is closed", self._goods.many)
+                log.debug("the event loop that waited for its %s is closed", self._words.many)
 
         if self._put(_Call(settled)):
             await asyncio.wait([waiting := asyncio.ensure_future(done.wait())], timeout=within_s)
@@ -78,15 +78,15 @@ class Outlet(Generic[T]):
 
     def _put(self, item: T | _Call) -> bool:
         if self._thread is None:
-            name = f"cospark-{self._goods.many.replace(' ', '-')}"
+            name = f"cospark-{self._words.many.replace(' ', '-')}"
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
         try:
             self._queue.put_nowait(item)
         except queue.Full:
             if not self._dropping:
-                waiting, where = self._queue.maxsize, self._goods.section
-                many = self._goods.many.capitalize()
+                waiting, where = self._queue.maxsize, self._words.section
+                many = self._words.many.capitalize()
                 log.warning("%s are dropped: %d wait to be sent; check [%s] in Airflow's config", many, waiting, where)
             self._dropping = True
             return False
@@ -100,5 +100,5 @@ class Outlet(Generic[T]):
                 item.call() if isinstance(item, _Call) else self._hand_on(item)
             except Exception as failed:  # noqa: BLE001  whatever the client raises: nobody's work depends on it
                 if not self._complained:
-                    log.warning("A %s can't be sent: %s", self._goods.one, str(failed) or type(failed).__name__)
+                    log.warning("A %s can't be sent: %s", self._words.one, str(failed) or type(failed).__name__)
                 self._complained = True
