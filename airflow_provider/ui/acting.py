@@ -1,6 +1,4 @@
-"""What can be done to the jobs, the workers and the group that are there, by the same functions as by hook and command
-line.
-"""
+"""The routes that act on jobs, workers and groups, by the same functions as the hook and the command line."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ class ToJob(ToGroup):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToTasks(ToJob):
-    """:param tasks: the indexes of some; None: all that it is about"""
+    """:param tasks: the indexes of some tasks; None: the whole job"""
 
     tasks: list[int] | None = None
 
@@ -69,14 +67,14 @@ class AskWorker(ToGroup):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleGroup(ToGroup):
-    """:param workers: so many stay"""
+    """:param workers: how many stay"""
 
     workers: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelOf(ToGroup):
-    """:param level: None: as it was before anybody asked
+    """:param level: None: reset it
     :param worker: empty: in all workers
     """
 
@@ -119,7 +117,7 @@ def retry_failed(act: ToTasks, by: By, world: ItsWorld) -> Done:
 def remove_job(act: ToJob, by: By, world: ItsWorld) -> Done:
     def remove(settings: KafkaSettings) -> str:
         known = one_shot.remove_job(settings, act.group, act.job, by=by)
-        return f"job {act.job} is removed" if known else f"there is no job {act.job} any more"
+        return f"job {act.job} is removed" if known else f"the group has no job {act.job} any more"
 
     return done("remove", act, by, world, remove)
 
@@ -129,9 +127,7 @@ def ask_worker(act: AskWorker, by: By, world: ItsWorld) -> Done:
     watched = world.group(act.conn, act.group)
     seen = watched.seen() if watched else None
     if seen is None or not seen.whole or act.worker not in may_be_asked(seen.status):
-        raise HTTPException(
-            status.HTTP_409_CONFLICT, f"there is no worker {act.worker!r} in the group, as far as is known"
-        )
+        raise HTTPException(status.HTTP_409_CONFLICT, f"the group has no worker {act.worker!r} now")
 
     def ask(settings: KafkaSettings) -> str:
         wish = ControlRecord(worker=WorkerId(act.worker), action=act.action, at_ms=wall_ms(), by=by)

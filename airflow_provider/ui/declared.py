@@ -1,4 +1,4 @@
-"""What jobs declare of their configs, as far as the API server may import them: it runs nobody's code by itself."""
+"""The configs that jobs declare. The API server only imports jobs that its administrator allows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from airflow_provider.ui.views.config_form import ConfigField, form_fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """:param fields: of a form; none: any config will do, or it is not known here what must be in it
-    :param unknown: why it is not known here; empty: it is
+    """:param fields: of a form; none if the job declares no config, or its declaration is not known here
+    :param unknown: why it is not known here; empty if it is
     """
 
     fields: tuple[ConfigField, ...] = ()
@@ -22,7 +22,7 @@ class Declared:
 
 
 def configured_prefixes() -> list[str]:
-    """The import prefixes of jobs that may be imported here."""
+    """Import prefixes of jobs that the API server may import."""
     from airflow.configuration import conf
 
     named: Any = conf.getlist("cooperative_spark", "page_entry_points", fallback=[])
@@ -45,11 +45,11 @@ def declared_by(entry_point: str, allowed: Sequence[str]) -> Declared:
 
 
 def check_here(job: str, entry_point: str, config: Mapping[str, Any], allowed: Sequence[str]) -> None:
-    """See that a config is as its job declares it, if that may be imported here: the worker that plans it does in any
-    case.
+    """Check a config against its job's declaration, if the job may be imported here. The worker that plans it checks in
+    any case.
 
-    :raises ConfigError: if it is not
-    :raises SchemaError: if nobody could tell
+    :raises ConfigError: if it does not match
+    :raises SchemaError: if the declaration itself is wrong
     """
     try:
         found = load_job(entry_point, allowed)

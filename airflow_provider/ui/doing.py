@@ -1,4 +1,4 @@
-"""How what is done on the page is done: written into Airflow's audit log first, refused in words."""
+"""Carries out an action of the page: notes it in Airflow's audit log, does it, and explains a refusal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ItsWorld = Annotated[World, Depends(world_of)]
 
 
 class Act(Protocol):
-    """What is asked for."""
+    """An action that a user asks for."""
 
     @property
     def conn(self) -> str: ...
@@ -35,12 +35,12 @@ class Act(Protocol):
     def group(self) -> str: ...
 
     def noted(self) -> dict[str, Any]:
-        """What the audit log has of it, as JSON."""
+        """What the audit log gets of it, as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """:param words: what has been done, for people"""
+    """:param words: says to the user what was done"""
 
     words: str
 
@@ -50,7 +50,7 @@ def done(name: str, act: Act, by: str, world: World, do: Callable[[KafkaSettings
     :raises HTTPException: if it can't be done
     """
     settings = world.settings(act.conn)
-    world.note(f"cospark_{name}", by, json.dumps(act.noted()))  # first: nothing is done that nobody can look up
+    world.note(f"cospark_{name}", by, json.dumps(act.noted()))  # first, so that no action goes unnoted
     try:
         words = do(settings)
     except (OperationError, ConfigError, SchemaError, JobError) as refused:

@@ -47,9 +47,9 @@ def page(
     conn: str | None = None,
     group: str | None = None,
 ) -> Response:
-    """What this user may do here, and what is missing, stands in it: nothing has to be asked before the first view.
+    """What this user may do, and what is missing, is part of the document: the first view needs no other request.
 
-    A group that the address names is asked for as soon as the scripts are there: its reading begins now.
+    Reading the group in the address begins here: the scripts ask for it as soon as they run.
     """
     if conn and group:
         world.begin(conn, group)

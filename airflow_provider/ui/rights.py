@@ -48,7 +48,7 @@ def can_act(user: GetUserDep) -> bool:
 
 
 def may_prepare(user: GetUserDep) -> None:
-    """What only those are to see who may act: configs of jobs.
+    """May the user see configs of jobs? Only users who may act.
 
     :raises HTTPException: for a user without the right
     """

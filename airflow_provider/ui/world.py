@@ -19,7 +19,7 @@ from airflow_provider.ui.watching import WatchedGroup, Watches
 class World:
     """:param connections: the clusters that may be shown
     :param note: writes what was done into Airflow's audit log: its name, by whom, and the rest as JSON
-    :param prefixes: gives the import prefixes of jobs that may be imported here
+    :param prefixes: gives the import prefixes of jobs that the API server may import
     """
 
     connections: Connections
@@ -46,7 +46,7 @@ class World:
         return self.watches.of(self.settings(conn)).look(group)
 
     def begin(self, conn: str, group: str) -> None:
-        """Have a group's reading begin, if it may be shown."""
+        """Begin to read a group, if it may be shown."""
         settings = self.connections.all().get(conn)
         if settings is not None and not isinstance(settings, str):
             self.watches.of(settings).look(group)

@@ -157,4 +157,4 @@ def test_what_airflow_refuses_or_nobody_has_declared_is_said(group: FakeGroup) -
     assert told(values) == {}
     said = "\n".join(line["event"] for line in lines)
     assert "No asset event for 'reserved' (airflow://x/y): Airflow refuses it" in said
-    assert "No asset event for 'items' (items): it is none of the outlets" in said
+    assert "No asset event for 'items' (items): it is not among the outlets" in said

@@ -54,7 +54,7 @@ def test_a_level_for_one_worker_comes_before_that_for_all() -> None:
 
 @pytest.mark.parametrize("name", ["", "root", "a b", "x" * 201, "7"])
 def test_what_is_no_name_of_a_logger_is_refused(name: str) -> None:
-    with pytest.raises(OperationError, match="must be named as in logging"):
+    with pytest.raises(OperationError, match="give its name as in logging"):
         ask(MemoryTopics(), name, DEBUG)
 
 
