@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from fastapi import HTTPException, Request, status
 
+from airflow_provider.common.parameters import group_name
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ui.airflow_log import note_in_audit_log
 from airflow_provider.ui.answers import Answers
@@ -42,14 +44,20 @@ class World:
         return settings
 
     def group(self, conn: str, group: str) -> WatchedGroup | None:
-        """A group; None: its reading is about to begin."""
+        """A group; None: its reading is about to begin.
+
+        :raises HTTPException: for what can't be a group's name; see also :meth:`settings`
+        """
+        try:
+            group_name(group)
+        except ValueError as wrong:
+            raise HTTPException(status.HTTP_404_NOT_FOUND, str(wrong)) from wrong
         return self.watches.of(self.settings(conn)).look(group)
 
     def begin(self, conn: str, group: str) -> None:
         """Have a group's reading begin, if it may be shown."""
-        settings = self.connections.all().get(conn)
-        if settings is not None and not isinstance(settings, str):
-            self.watches.of(settings).look(group)
+        with suppress(HTTPException):
+            self.group(conn, group)
 
 
 def world_of(request: Request) -> World:
