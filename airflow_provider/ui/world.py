@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from fastapi import HTTPException, Request, status
 
@@ -16,12 +18,18 @@ from airflow_provider.ui.connections import Connections
 from airflow_provider.ui.declared import configured_prefixes
 from airflow_provider.ui.watching import WatchedGroup, Watches
 
+MOST_ACTS: Final = 8
+"""At a time. Each waits for a broker, half a minute for one that is away, in one of the 40 threads in which the API
+server answers whatever it is asked, the heartbeats of Airflow's tasks among it.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """:param connections: the clusters that may be shown
     :param note: writes what was done into Airflow's audit log: its name, by whom, and the rest as JSON
     :param prefixes: gives the import prefixes of jobs that may be imported here
+    :param acts: held by each thread that does something
     """
 
     connections: Connections
@@ -29,6 +37,7 @@ class World:
     prefixes: Callable[[], Sequence[str]] = configured_prefixes
     watches: Watches = field(default_factory=Watches)
     answers: Answers = field(default_factory=Answers)
+    acts: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MOST_ACTS))
 
     def settings(self, conn: str) -> KafkaSettings:
         """:raises HTTPException: for a connection that is not shown, or can't be used"""
