@@ -202,8 +202,8 @@ async def _read_topics(
     :param tell: see :func:`read_on`
     """
     topics = GroupTopics(settings, group)
-    topics.attach()
     try:
+        topics.attach()
         await read_on(topics, tell, timeout_s=timeout_s)
         return topics.jobs, topics.status, True
     except NoTopicError:

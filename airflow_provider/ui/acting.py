@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, HTTPException, status
 
+from airflow_provider.common.parameters import worker_name
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.presence import may_be_asked
@@ -153,7 +154,10 @@ def rebalance_group(act: ToGroup, by: By, world: ItsWorld) -> Done:
 
 @router.post("/level")
 def set_level(act: LevelOf, by: By, world: ItsWorld) -> Done:
-    worker = WorkerId(act.worker) if act.worker else None
+    try:
+        worker = WorkerId(worker_name(act.worker)) if act.worker else None
+    except ValueError as wrong:  # what nobody can read would lie in the topic for ever
+        raise HTTPException(status.HTTP_409_CONFLICT, str(wrong)) from wrong
     return _steer("level", act, by, world, SetLogLevel(logger=act.logger, level=act.level, worker=worker))
 
 

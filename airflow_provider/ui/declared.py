@@ -34,10 +34,10 @@ def declared_by(entry_point: str, allowed: Sequence[str]) -> Declared:
     try:
         schema = json_schema_of(load_job(entry_point, allowed))
     except EntryPointNotAllowedError:
-        named = f"names only {', '.join(allowed)}" if allowed else "names none"
+        allows = f"only {', '.join(allowed)}" if allowed else "no jobs"
         return Declared(
-            unknown="what the job declares is not known here: of the jobs that this page may import,"
-            f" page_entry_points in [cooperative_spark] {named}"
+            unknown="the job's declaration can't be read here: page_entry_points in [cooperative_spark] allows"
+            f" {allows}"
         )
     except (EntryPointError, SchemaError) as unknown:
         return Declared(unknown=str(unknown))

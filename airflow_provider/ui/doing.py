@@ -17,7 +17,7 @@ from airflow_provider.records import JobError
 from airflow_provider.spark.config_schema import ConfigError, SchemaError
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.ui.rights import may_act
-from airflow_provider.ui.world import World, world_of
+from airflow_provider.ui.world import MOST_ACTS, World, world_of
 
 log: Final = logging.getLogger(__name__)
 
@@ -51,6 +51,11 @@ def done(name: str, act: Act, by: str, world: World, do: Callable[[KafkaSettings
     """
     settings = world.settings(act.conn)
     world.note(f"cospark_{name}", by, json.dumps(act.noted()))  # first, so that no action goes unnoted
+    if not world.acts.acquire(blocking=False):
+        raise HTTPException(
+            status.HTTP_503_SERVICE_UNAVAILABLE,
+            f"{MOST_ACTS} other actions are in progress: try again later",
+        )
     try:
         words = do(settings)
     except (OperationError, ConfigError, SchemaError, JobError) as refused:
@@ -59,5 +64,7 @@ def done(name: str, act: Act, by: str, world: World, do: Callable[[KafkaSettings
         raise HTTPException(status.HTTP_409_CONFLICT, f"group {act.group!r}: {refused}") from refused
     except TopicError as failed:
         raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(failed)) from failed
+    finally:
+        world.acts.release()
     log.info("%s on the page of groups: %s (group %r)", by, words, act.group)
     return Done(words=words)

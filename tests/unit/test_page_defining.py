@@ -149,7 +149,7 @@ def test_the_form_has_the_fields_that_the_job_declares() -> None:
 
 @pytest.mark.parametrize(
     ("entry_point", "allowed", "named"),
-    [("os:system", ["my_jobs", "a.b"], "names only my_jobs, a.b"), (f"{HERE}:Declares", [], "names none")],
+    [("os:system", ["my_jobs", "a.b"], "allows only my_jobs, a.b"), (f"{HERE}:Declares", [], "allows no jobs")],
 )
 def test_nothing_is_imported_that_nobody_has_allowed(entry_point: str, allowed: list[str], named: str) -> None:
     found = declared_by(entry_point, allowed)

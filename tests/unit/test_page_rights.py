@@ -141,6 +141,15 @@ def test_no_connection_but_those_that_are_shown_is_used(page: Page) -> None:
     assert "no connection 'postgres_default'" in answer.json()["detail"]
 
 
+@pytest.mark.parametrize("group", ["etl\x00", "a b", "..", "x" * 243, "\ufffd"])
+def test_no_group_is_read_whose_name_no_topic_can_have(page: Page, group: str) -> None:
+    with page.browser("VIEWER") as browser:
+        answer = browser.get("/api/jobs", params={**GROUP, "group": group})
+        shown = browser.get("/", params={**GROUP, "group": group})
+    assert (answer.status_code, shown.status_code) == (404, 200)
+    assert page.cluster.looked == []
+
+
 def test_a_browser_is_told_to_run_no_script_but_the_pages_own(page: Page) -> None:
     with page.browser("VIEWER") as browser:
         answers = [browser.get(path) for method, path in page.routes if method == "GET"]
