@@ -51,7 +51,7 @@ _QUERIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "sorted by time": {"order": "took", "descending": "true"},
     "sorted by worker": {"order": "worker"},
 }
-_LOOKED_AT: Final[tuple[tuple[str, dict[str, str]], ...]] = (
+_LOOKED_AT: Final[Sequence[tuple[str, Mapping[str, Any]]]] = (
     ("workers", {}),
     ("tasks", {}),
     ("tasks", {"state": "running"}),
@@ -113,12 +113,13 @@ class Bench:
         """Have this looked at for some time, by one viewer each."""
         clients = [self.client() for _ in paths]
         viewers = [Viewer(client, path) for client, path in zip(clients, paths, strict=True)]
-        cpu, began = self._cpu_s(), time.monotonic()
+        before_s, began = self._cpu_s(), time.monotonic()
         await asyncio.gather(asyncio.sleep(_STRETCH_S), *(viewer.look(_STRETCH_S) for viewer in viewers))
-        took = time.monotonic() - began
-        figures: dict[str, Any] = {"cores": round((self._cpu_s() - cpu) / took, 3), "rss_mb": self._rss_mb()}
+        took, cpu_s = time.monotonic() - began, self._cpu_s() - before_s
+        figures: dict[str, Any] = {"cores": round(cpu_s / took, 3), "rss_mb": self._rss_mb()}
         waited = sorted(each for viewer in viewers for each in viewer.waited_ms)
         if waited:
+            figures["cpu_ms_per_answer"] = round(cpu_s * 1000 / len(waited), 1)
             figures["answers_per_s"] = round(len(waited) / took, 1)
             figures["kb_per_s"] = round(sum(viewer.sent_bytes for viewer in viewers) / took / 1024, 1)
             figures["waited_ms"] = round(statistics.median(waited), 1)

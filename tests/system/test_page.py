@@ -221,6 +221,7 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
 
 @pytest.mark.side_by_side
 def test_beside_a_dag_run_and_a_task_is_their_own_group_dark_as_airflow_is(airflow: LocalAirflow, group: Group) -> None:
+    group.name = "nightly"
     run_id = group.start("two_workers")
     group.wait_for_members("two_workers.w1", "two_workers.w2")
     run = f"/dags/two_workers/runs/{quote(run_id, safe='')}"
