@@ -73,7 +73,11 @@ class SparkGroupHook(BaseHook):
 
         :raises SettingsError: if it can't be used
         """
-        return _settings_of(self.get_connection(self.kafka_conn_id), self.kafka_conn_id)
+        try:
+            connection = self.get_connection(self.kafka_conn_id)
+        except ImportError as nowhere:  # the first releases of Airflow 3.1 have nobody else to ask, outside of tasks
+            raise SettingsError(self.kafka_conn_id, "", "is not defined") from nowhere
+        return _settings_of(connection, self.kafka_conn_id)
 
     async def aget_settings(self) -> KafkaSettings:
         return _settings_of(await self.aget_connection(self.kafka_conn_id), self.kafka_conn_id)

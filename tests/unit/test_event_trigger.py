@@ -335,9 +335,10 @@ def test_what_is_stored_of_it_makes_it_again() -> None:
     assert again.watched == watcher.watched
     assert again.shared_stream_key() == watcher.shared_stream_key()
     before_3_2 = find_spec("airflow.serialization.encoders") is None
-    module = import_module(f"airflow.serialization.{'serialized_objects' if before_3_2 else 'encoders'}")
+    module, encode = ("serialized_objects", "_encode_trigger") if before_3_2 else ("encoders", "encode_trigger")
     asset = Asset("a", watchers=[AssetWatcher(name="w", trigger=watcher)])
-    assert module.encode_trigger(asset.watchers[0].trigger)["classpath"] == path
+    encoded = getattr(import_module(f"airflow.serialization.{module}"), encode)(asset.watchers[0].trigger)
+    assert encoded["classpath"] == path
 
 
 def test_a_bookmark_is_named_for_what_is_watched_or_as_the_author_says() -> None:
