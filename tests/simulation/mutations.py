@@ -92,6 +92,7 @@ MUTATIONS = (
         ),
         plan="troubled",
         broken=(_STARTED, _TWO_RUN, _UNTOUCHED),
+        seed=2,
     ),
     Mutation(
         name="starts under a lease that is nearly over",
@@ -137,6 +138,7 @@ MUTATIONS = (
         edits=(("    if rejoin or member.state.stopping:\n", "    if False:\n"),),
         plan="calm",
         broken=(_REST,),
+        seed=4,
     ),
     Mutation(
         name="does not join again when the delay is over",
@@ -144,6 +146,7 @@ MUTATIONS = (
         edits=(("    if member.state.told_delay_ms:\n", "    if False:\n"),),
         plan="calm",
         broken=(_REST, _WAIT),
+        seed=4,
     ),
     Mutation(
         name="stops everything whenever the group rebalances",
@@ -242,6 +245,7 @@ MUTATIONS = (
         ),
         plan="calm",
         broken=(_NO_BALANCE,),
+        seed=2,
     ),
     Mutation(
         name="never balances",
@@ -292,6 +296,7 @@ MUTATIONS = (
         edits=(("min(memory.deadline_ms - now_ms, max_delay_ms) if runs else max_delay_ms", "max_delay_ms"),),
         plan="calm",
         broken=(_WAIT, _DEADLINE),
+        seed=4,
     ),
     Mutation(
         name="loses what was lost when the delay is over",
@@ -304,6 +309,7 @@ MUTATIONS = (
         ),
         plan="calm",
         broken=(_COMPLETE,),
+        seed=3,
     ),
     Mutation(
         name="waits for who never comes back",
@@ -311,6 +317,7 @@ MUTATIONS = (
         edits=(("    if at_most_ms == 0:\n", "    if False:\n"), ("if at_most_ms is None or", "if not at_most_ms or")),
         plan="calm",
         broken=(_NEVER, _WAIT),
+        seed=2,
     ),
     Mutation(
         name="waits as long for who has said when it is back as for others",
@@ -383,6 +390,7 @@ MUTATIONS = (
         edits=(("deal(plus(tasks, self._spare), loads", "deal(tasks, loads"),),
         plan="calm",
         broken=(_COMPLETE,),
+        seed=5,
     ),
     # ---- around them
     Mutation(

@@ -65,6 +65,7 @@ DECLARATIVE_MUTATIONS = (
         edits=(("epoch=MemberEpoch(target_epoch) if whole else current.epoch,", "epoch=MemberEpoch(target_epoch),"),),
         plan="declarative-calm",
         broken=(_REST, _WELL, _OTHERS),
+        seed=6,
     ),
     # ---- the coordinator
     Mutation(
@@ -78,6 +79,7 @@ DECLARATIVE_MUTATIONS = (
         ),
         plan="declarative-members",
         broken=(_HELD, _ONE_WRITES),
+        seed=7,
     ),
     Mutation(
         name="takes a static member's tasks for free when it is back as another process",
@@ -97,6 +99,7 @@ DECLARATIVE_MUTATIONS = (
         ),
         plan="declarative-everything",
         broken=(_HELD, _ONE_WRITES),
+        seed=4,
     ),
     Mutation(
         name="says of what is kept that it is of the new target",
