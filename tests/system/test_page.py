@@ -126,7 +126,7 @@ def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
         browser.click("dialog button", "Close")
         browser.find("td .badge[data-state=running]")
         browser.click("[data-view=epochs]")
-        browser.see("Who asked for what", airflow.username, "pause ledger", "resume ledger", "remove billing")
+        browser.see("Actions", airflow.username, "pause ledger", "resume ledger", "remove billing")
         browser.click("[data-view=workers]")
         browser.click("tr:last-child button", "Stop")
         browser.picture("page-question")
@@ -204,7 +204,7 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.click("dialog .primary", "Set")
         browser.see("logger jobs.ledger: DEBUG, in w1")
         browser.click("dialog button", "Close")
-        browser.see("What the jobs' code logs", "jobs.ledger")
+        browser.see("Log levels of the jobs' code", "jobs.ledger")
         browser.click("[data-view=epochs]")
         browser.see("submit reports", "alter reports", "stop tasks ledger", "set level jobs.ledger", "rebalance group")
         assert browser.run("return document.images.length") == 0, "what somebody wrote has become markup"

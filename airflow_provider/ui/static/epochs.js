@@ -31,8 +31,8 @@ export function epochsView({ about }) {
     path: () => `api/epochs${about()}`,
     show: ({ reading, actions, epochs }) =>
       element.replaceChildren(
-        ...(actions.length ? [el("h3", {}, "Who asked for what"), table(ACTIONS, actions), el("h3", {}, "Rebalances")] : []),
-        ...(epochs.length ? epochs.map((epoch, place) => one(epoch, place === 0)) : [muted(reading ? "Its events are being read …" : "no rebalance has been completed yet, or its record is kept no more")]),
+        ...(actions.length ? [el("h3", {}, "Actions"), table(ACTIONS, actions), el("h3", {}, "Rebalances")] : []),
+        ...(epochs.length ? epochs.map((epoch, place) => one(epoch, place === 0)) : [muted(reading ? "Reading the events …" : "no rebalance has been completed yet, or its record has expired")]),
       ),
   };
 }

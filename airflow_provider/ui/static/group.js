@@ -52,7 +52,7 @@ export function showGroup(page, me) {
         else content.dataset.empty = "1";
         return answer.head.reading || answer.body?.reading;
       },
-      (failed) => trouble.replaceChildren(...(failed ? [banner("bad", failed.status === 401 ? "Your login has ended: reload the page." : failed.message)] : [])),
+      (failed) => trouble.replaceChildren(...(failed ? [banner("bad", failed.status === 401 ? "Your login has expired: reload the page." : failed.message)] : [])),
     );
   }
 
@@ -63,7 +63,7 @@ export function showGroup(page, me) {
 }
 
 function headLine({ short, reading }) {
-  if (!short) return el("p", { class: "muted" }, reading ? "Its topics are being read …" : "Nothing is known of it.");
+  if (!short) return el("p", { class: "muted" }, reading ? "Its topics are being read …" : "No information.");
   return el(
     "p",
     { class: "headline" },

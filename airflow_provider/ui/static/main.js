@@ -44,6 +44,6 @@ async function showFound() {
 }
 
 start().catch((failed) => {
-  const again = failed.status === 401 ? "Your login has ended: reload the page." : failed.message;
+  const again = failed.status === 401 ? "Your login has expired: reload the page." : failed.message;
   page.replaceChildren(el("p", { class: "banner bad", role: "alert" }, again));
 });

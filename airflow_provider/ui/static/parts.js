@@ -28,8 +28,8 @@ export function jobBar({ job, state, bounded, tasks, finished, running, failed }
 
 export function headBanners(head) {
   const banners = [];
-  if (head.away) banners.push(banner("bad", head.away + ".", head.short ? "What is shown here is the last that was known." : ""));
-  else if (head.problem) banners.push(banner("bad", head.problem, head.short ? "What is shown here is the last that was known." : ""));
+  if (head.away) banners.push(banner("bad", head.away + ".", head.short ? "The page shows what was last known." : ""));
+  else if (head.problem) banners.push(banner("bad", head.problem, head.short ? "The page shows what was last known." : ""));
   if (head.short?.wrong.length) banners.push(el("ul", { class: "banner warn" }, head.short.wrong.map((words) => el("li", {}, words))));
   return banners;
 }
