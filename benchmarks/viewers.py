@@ -167,6 +167,7 @@ def run(folder: Path) -> dict[str, Any]:
         body = {"connection_id": _CONNECTION, "conn_type": "kafka", "extra": extra}
         airflow.api.request("POST", "/connections", json=body)
         figures = asyncio.run(Bench(airflow, airflow.processes["api-server"]).measure(names))
+    print(f"  all on {os.cpu_count()} cores")
     return figures
 
 
