@@ -7,7 +7,6 @@ from typing import Annotated, Final, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.protocol.model import HIGHEST_INDEX, TaskId
 from airflow_provider.records import TaskState
 from airflow_provider.ui.kept_tasks import NOTHING_KEPT
@@ -54,16 +53,14 @@ class Asked:
         watched = self.watched
         if watched is None:
             return self._world.answers.answer(self._request, "", lambda: begun(self.conn, self.group))
-        seen, now_ms = watched.seen(), wall_ms()
-        delayed = seen.status.group is not None and seen.status.group.deadline_ms > now_ms
+        seen = watched.seen()
 
         def page() -> GroupPage:
             with watched.working():
-                return GroupPage(
-                    head=head_of(self.conn, seen, now_ms), body=make(watched, seen) if seen.whole else None
-                )
+                body = make(watched, seen) if seen.whole else None
+                return GroupPage(head=head_of(self.conn, watched, seen), body=body)
 
-        return self._world.answers.answer(self._request, f"{seen.version}.{version}.{delayed:d}", page)
+        return self._world.answers.answer(self._request, f"{seen.version}.{version}", page)
 
 
 About = Annotated[Asked, Depends()]
@@ -72,7 +69,7 @@ About = Annotated[Asked, Depends()]
 @router.get("/groups")
 def all_groups(request: Request, world: ItsWorld) -> Response:
     """Every group of every cluster, in short."""
-    found: Clusters = clusters(world, wall_ms())
+    found: Clusters = clusters(world)
     return world.answers.answer(request, found.version, lambda: found)
 
 

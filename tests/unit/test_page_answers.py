@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 from demo_history import rebalance
+from group_records import record_of
 from page_bench import Page, StillTopics, make_page
 
 import airflow_provider.ui
+from airflow_provider.assignors.model import Memory
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.records import ActionEvent, TaskState, encode
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.reader import Record
-from airflow_provider.ui import drawing
+from airflow_provider.ui import drawing, watching
+from airflow_provider.ui.views.groups import GroupInShort, group_in_short
 from airflow_provider.ui.watching import WatchedGroup
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
@@ -85,6 +90,33 @@ def test_what_has_not_changed_is_not_sent_twice() -> None:
         topics.away = "gone"
         page.some_time_passes()
         assert browser.get("/api/jobs", params=GROUP, headers=known).status_code == 200
+
+
+def test_the_head_is_made_once_for_all_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def counted(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, now_ms: int) -> GroupInShort:
+        made.append(group)
+        return group_in_short(group, jobs, status, now_ms=now_ms)
+
+    monkeypatch.setattr(watching, "group_in_short", counted)
+    page = page_of()
+    for path in ("/api/workers", "/api/jobs", "/api/tasks", "/api/groups"):
+        get(page, path)
+    assert made == ["etl"]
+
+
+def test_that_a_delay_is_over_is_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000]
+    monkeypatch.setattr(watching, "wall_ms", lambda: now[0])
+    record = record_of(delay_ms=60_000, memory=Memory(deadline_ms=61_000))
+    page = make_page(StillTopics(status=StatusSnapshot(group=record)))
+    group = page.cluster.groups["etl"]
+    versions = []
+    for now[0] in (1_000, 60_999, 61_001, 90_000):
+        page.some_time_passes()
+        versions.append(group.seen().version)
+    assert versions[0] == versions[1] != versions[2] == versions[3]
 
 
 def test_a_page_of_tasks() -> None:
