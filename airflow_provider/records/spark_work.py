@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import msgspec
-
-from airflow_provider.records.envelope import COUNT
+from airflow_provider.records.envelope import COUNT, convert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,4 +52,4 @@ class SparkWork:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)

@@ -22,7 +22,7 @@ from airflow_provider.protocol.model import (
     tasks_to_json,
 )
 from airflow_provider.records.checks import check_job_name
-from airflow_provider.records.envelope import COUNT, TEXT, check_depth, encode_step
+from airflow_provider.records.envelope import COUNT, TEXT, check_depth, convert, encode_step
 from airflow_provider.records.jobs import TaskKind
 from airflow_provider.records.spark_work import SparkWork
 from airflow_provider.records.stream_progress import StreamProgress
@@ -98,7 +98,7 @@ class TaskFailure:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class CheckpointClaim:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +262,7 @@ class TaskStatus:
 
         :raises ValueError: for anything else, naming the field
         """
-        status = msgspec.convert(data, cls)
+        status = convert(data, cls)
         check_job_name(status.task.job)
         _check_writable("result", status.result)
         _check_writable("handle", status.handle)
@@ -404,7 +404,7 @@ class WorkerStatus:
 
         :raises ValueError: for anything else, naming the field
         """
-        status = msgspec.convert(data, cls)
+        status = convert(data, cls)
         if status.returns_ms is None or status.returns_ms <= LONGEST_DELAY_MS:
             return status
         # A leader makes a deadline of it: longer than any delay is as good as the longest.

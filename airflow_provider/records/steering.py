@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
-import msgspec
-
 from airflow_provider.records.checks import check_job_name
-from airflow_provider.records.envelope import COUNT, TEXT
+from airflow_provider.records.envelope import COUNT, TEXT, convert
 
 
 class Halt(str, Enum):
@@ -46,7 +44,7 @@ class HaltRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        record = msgspec.convert(data, cls)
+        record = convert(data, cls)
         check_job_name(record.job)
         return record
 
@@ -87,7 +85,7 @@ class TaskHaltRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        record = msgspec.convert(data, cls)
+        record = convert(data, cls)
         check_job_name(record.job)
         return record
 
@@ -112,7 +110,7 @@ class RebalanceRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +139,6 @@ class RestartRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        record = msgspec.convert(data, cls)
+        record = convert(data, cls)
         check_job_name(record.job)
         return record

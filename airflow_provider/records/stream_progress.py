@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from airflow_provider.records.envelope import COUNT
+from airflow_provider.records.envelope import COUNT, convert
 
 _FASTEST: Final = 1e15
 """Rows per second: what is above is no rate."""
@@ -61,4 +61,4 @@ class StreamProgress:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)
