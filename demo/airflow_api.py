@@ -20,6 +20,7 @@ _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 0.75
 _LONGER: Final = 1.5
 """What comes soon is seen soon; but an answer costs the API server 20 ms of a core, and some wait for minutes."""
+_WARM_UP_TIMEOUT_S: Final = 120.0
 _TRIES: Final = 4
 _T = TypeVar("_T")
 
@@ -143,7 +144,7 @@ class AirflowApi:
 
     def warm_up(self) -> None:
         """Have the API server build what it builds at the first request of a task, which would wait 3 s for it."""
-        answer = self._http.get("/execution/health")
+        answer = self._http.get("/execution/health", timeout=_WARM_UP_TIMEOUT_S)
         if not answer.is_success:
             raise AirflowApiError(f"the task execution API does not answer: status {answer.status_code}")
 
