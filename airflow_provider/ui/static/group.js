@@ -63,7 +63,7 @@ export function showGroup(page, me) {
 }
 
 function headLine({ short, reading }) {
-  if (!short) return el("p", { class: "muted" }, reading ? "Its topics are being read …" : "No information.");
+  if (!short) return el("p", { class: "muted" }, reading ? "Reading its topics …" : "No information.");
   return el(
     "p",
     { class: "headline" },
