@@ -184,8 +184,9 @@ async def _submit(servers: str, group: str, size: int) -> None:
 
 @contextmanager
 def _worker(servers: str, group: str, folder: Path) -> Iterator[None]:
+    patient = ("--session-timeout-ms", "300000")  # it is not what is measured, and may get little of the machine
     options = ("--runner", "noop", "--slots", str(_RUNNING), "--allow", "jobs", "--bootstrap-servers", servers)
-    command = [sys.executable, "-m", "airflow_provider.cli.main", "worker", group, "--worker", "w1", *options]
+    command = [sys.executable, "-m", "airflow_provider.cli.main", "worker", group, "--worker", "w1", *options, *patient]
     env = {**os.environ, "PYTHONPATH": str(_ROOT)}
     process = KeptProcess(group, command, env=env, folder=folder, log_file=folder / f"{group}.log")
     try:
