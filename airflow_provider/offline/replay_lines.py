@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from airflow_provider.assignors.learners.model import READY, LearnerRound
 from airflow_provider.assignors.model import Absence, LeaveReason, Round
-from airflow_provider.cli.json_lines import (
+from airflow_provider.offline.json_lines import (
     UnreadableLineError,
     is_integer,
     object_field,
