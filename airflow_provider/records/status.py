@@ -149,6 +149,7 @@ class TaskStatus:
     :param progress: of a stream: the last batch of this attempt that it has reported
     :param wrote: of what finished: the assets that it says it has written
     :param work: of anything else that runs: how far it is, as last reported
+    :param kept: of what failed for good: its worker keeps the task, and tries it again as soon as somebody wants that
     """
 
     task: TaskId
@@ -171,6 +172,7 @@ class TaskStatus:
     progress: StreamProgress | None = None
     wrote: tuple[WrittenAsset, ...] = ()
     work: SparkWork | None = None
+    kept: bool = False
 
     @property
     def how_far(self) -> str:
@@ -246,6 +248,7 @@ class TaskStatus:
             **({"progress": self.progress.to_json()} if self.progress else {}),
             **({"wrote": [asset.to_json() for asset in self.wrote]} if self.wrote else {}),
             **({"work": self.work.to_json()} if self.work else {}),
+            **({"kept": True} if self.kept else {}),
         }
 
     def encoded(self, **more: str | int) -> bytes:

@@ -88,6 +88,7 @@ class Going:
         if wish.within_ms is not None:
             self.close()
             self._timer = call_at(self._since_ms + wish.within_ms, self._look_again)
+        self._hands.let_failed_go()
         soon = wish.action is ControlAction.LEAVE_SOON
         self._record.leaves_soon = soon and not self._drains
         limit = "" if wish.within_ms is None else f", after {wish.within_ms / 1000:g} s at the latest"

@@ -1,0 +1,53 @@
+"""What has failed for good and keeps its place: its worker reports it, and has it after the round as before.
+
+It is not configured, so no assignor deals it out, and it counts in nobody's share. Were it left out of what the round
+gives, nobody would know that its worker can try it again without another one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import chain
+from typing import TypeVar
+
+from airflow_provider.assignors.learners.model import LearnerAssignment
+from airflow_provider.assignors.model import GroupAssignment, Memory
+from airflow_provider.assignors.shares import Shares, plus
+from airflow_provider.protocol.model import NO_TASKS, Tasks
+
+Decided = TypeVar("Decided", GroupAssignment, LearnerAssignment)
+
+
+def kept_by(owned: Shares, failed: Tasks) -> Shares:
+    """By worker, what it keeps. What two of them report nobody keeps: both would try it again.
+
+    :param owned: what each reports
+    :param failed: what has failed for good
+    """
+    if not failed:
+        return {}
+    kept = {worker: tasks & failed for worker, tasks in owned.items() if not tasks.isdisjoint(failed)}
+    reports = Counter(chain.from_iterable(kept.values()))
+    twice = {task for task, times in reports.items() if times > 1}
+    return {worker: tasks - twice for worker, tasks in kept.items()} if twice else kept
+
+
+def keeping(decided: Decided, kept: Shares) -> Decided:
+    """What was decided, with what is kept."""
+    if not kept:
+        return decided
+    if isinstance(decided, LearnerAssignment):
+        cooperative = _remembering(decided.memory.cooperative, kept)
+        return replace(
+            decided, target=_with(decided.target, kept), memory=replace(decided.memory, cooperative=cooperative)
+        )
+    return replace(decided, target=_with(decided.target, kept), memory=_remembering(decided.memory, kept))
+
+
+def _remembering(memory: Memory, kept: Shares) -> Memory:
+    return replace(memory, assignment=_with(memory.assignment, kept))
+
+
+def _with(shares: Shares, kept: Shares) -> Shares:
+    return {worker: plus(tasks, kept.get(worker, NO_TASKS)) for worker, tasks in shares.items()}
