@@ -162,7 +162,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             assert (task in self._claiming) is (_waits(run) and run.claim is not None), f"{task} claims as it waits"
             due_ms = run.due_ms
             known = due_ms is not None and ((due_ms, task) in times or task in self._overdue)
-            assert due_ms is None or there or task in turns, f"{task} is not forgotten at {due_ms}"
+            assert due_ms is None or known or task in turns, f"{task} is not forgotten at {due_ms}"
             assert due_ms is not None or not _waits(run) or task in turns, f"{task} has its turn"
         there = self._active | self._claiming | self._failed
         assert there <= self._runs.keys(), "what is gone is not active, does not claim, and has not failed"
