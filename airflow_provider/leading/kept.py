@@ -7,30 +7,49 @@ gives, nobody would know that its worker can try it again without another one.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from airflow_provider.assignors.learners.model import LearnerAssignment
 from airflow_provider.assignors.model import GroupAssignment, Memory
-from airflow_provider.assignors.shares import Shares, plus
+from airflow_provider.assignors.shares import Shares, plus, without
+from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 Decided = TypeVar("Decided", GroupAssignment, LearnerAssignment)
 
 
-def kept_by(owned: Shares, failed: Tasks) -> Shares:
-    """By worker, what it keeps. What two of them report nobody keeps: both would try it again.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What has failed for good and is reported.
+
+    :param shares: by worker, what it keeps
+    :param disputed: what two of them report: nobody keeps that, for both would try it again
+    """
+
+    shares: Shares
+    disputed: Tasks = NO_TASKS
+
+
+_NOTHING: Final = Kept(shares={})
+
+
+def kept_of(owned: Shares, failed: Tasks) -> Kept:
+    """Who keeps what. A bridge keeps nothing: it has let go of what has ended before it hears of another try.
 
     :param owned: what each reports
     :param failed: what has failed for good
     """
-    if not failed:
-        return {}
-    kept = {worker: tasks & failed for worker, tasks in owned.items() if not tasks.isdisjoint(failed)}
-    reports = Counter(chain.from_iterable(kept.values()))
-    twice = {task for task, times in reports.items() if times > 1}
-    return {worker: tasks - twice for worker, tasks in kept.items()} if twice else kept
+    shares = {worker: tasks & failed for worker, tasks in owned.items() if not tasks.isdisjoint(failed)}
+    if not shares:
+        return _NOTHING
+    reports = Counter(chain.from_iterable(shares.values()))
+    disputed = frozenset(task for task, times in reports.items() if times > 1)
+    return Kept(
+        shares={worker: without(tasks, disputed) for worker, tasks in shares.items() if worker != BRIDGE},
+        disputed=disputed,
+    )
 
 
 def keeping(decided: Decided, kept: Shares) -> Decided:

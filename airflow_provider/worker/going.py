@@ -88,7 +88,6 @@ class Going:
         if wish.within_ms is not None:
             self.close()
             self._timer = call_at(self._since_ms + wish.within_ms, self._look_again)
-        self._hands.let_failed_go()
         soon = wish.action is ControlAction.LEAVE_SOON
         self._record.leaves_soon = soon and not self._drains
         limit = "" if wish.within_ms is None else f", after {wish.within_ms / 1000:g} s at the latest"
@@ -97,6 +96,7 @@ class Going:
             self._record.say_again()
             if not self._leaves_soon:
                 self._leaves_soon = True
+                self._hands.let_failed_go()
                 self._member.leave_soon(ASKED)
         elif not self._drains:
             why = "nobody learns another's tasks in this group, so " if soon else ""

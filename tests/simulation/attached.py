@@ -192,13 +192,14 @@ class Attached:
         """The task fails, and no retries are left."""
         self._end(task)
         self.read()
-        self._failed_here[task] = self._life(task)
+        before = self._execution.runs[task]
+        if before.state is RunState.STARTED:  # else it was to stop, and that is no failure
+            self._failed_here[task] = self._life(before)
         self._feed(events.AttemptFailed, task=task, failure=TaskFailure.of("boom"), retryable=False)
 
-    def _life(self, task: TaskId) -> tuple[str, int]:
-        """What the task is to run, and how often somebody had it tried again."""
-        work = self._execution.jobs.work_of(task)
-        return "" if work is None else work.fingerprint, self._world.tries[task]
+    def _life(self, run: TaskRun) -> tuple[str, int]:
+        """What it runs, and how often somebody had it tried again."""
+        return run.work.fingerprint, self._world.trials.of(run.task)
 
     def end_with_process(self) -> None:
         self.warm_ups.end()
@@ -254,7 +255,7 @@ class Attached:
         """In a process that woke without a lease the fence stops the attempt before it does anything."""
         task, process, world = run.task, self._process, self._world
         assert task not in self.since, f"{process.name} starts {task}, which it already runs"
-        invariants.what_failed_starts_only_when_somebody_asks(task, self._failed_here.pop(task, None), self._life(task))
+        invariants.what_failed_starts_only_when_somebody_asks(task, self._failed_here.pop(task, None), self._life(run))
         if process.lease_over:
             self.warm_ups.stop(task)
             self._feed(events.AttemptStopped, task=task)

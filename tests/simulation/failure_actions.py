@@ -54,7 +54,7 @@ class TryAgain(Action):
         kept = frozenset[TaskId]().union(*(process.tasks.kept for process in world.members))
         alone = world.settled and tasks <= kept and not any(process.hushed for process in world.members)
         world.note(f"world    ---- {', '.join(map(str, sorted(tasks)))} shall be tried again")
-        world.try_again(tasks, alone=alone)
+        world.trials.ask(tasks, alone=alone)
         for word in again:
             world.task_written(TaskWord(status=word, start=None))
         return True

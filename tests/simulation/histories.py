@@ -26,7 +26,7 @@ from simulation.world import NO_LIMIT, SETTINGS, World
 from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
-from airflow_provider.protocol.model import NO_TASKS, ConnectProtocol, TaskId
+from airflow_provider.protocol.model import ConnectProtocol, TaskId
 from airflow_provider.records import ControlAction
 
 JOBS = "ABCD"
@@ -181,7 +181,7 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         for action in script:
             told.actions.append(action)
             world.run(action.after_ms)
-            world.tried_again = NO_TASKS
+            world.trials.go_on()
             told.steps += action.apply(world)
             if actions is None and told.steps >= plan.steps:
                 break

@@ -23,6 +23,7 @@ from simulation.process import Process
 from simulation.rest import is_settled
 from simulation.rounds import Computed, Round, Start, read_round
 from simulation.status import StatusTopic, TaskWord
+from simulation.trials import Trials
 
 from airflow_provider.assignors.learners.model import LearnedRule
 from airflow_provider.assignors.model import Absence
@@ -33,7 +34,6 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.holding import Predecessor
 from airflow_provider.protocol.model import (
-    NO_TASKS,
     Epoch,
     GenerationId,
     MemberId,
@@ -112,13 +112,11 @@ class World:
         self.status = StatusTopic()
         self.computed: dict[tuple[GenerationId, MemberId], Computed] = {}
         self.checks = Checks(self)
+        self.trials = Trials(self)
         self.steps = 0
         self.at_peace = False
         self.leaders_lost: Counter[str] = Counter()
         self.jobs = JobsTopic(stateful)
-        self.tries: Counter[TaskId] = Counter()
-        self.tried_again: Tasks = NO_TASKS
-        self.tried_after_round = -1
         self._watch: list[Callable[[], bool]] = []
         self._holders: dict[TaskId, list[Process]] = {}
         self._owners: dict[TaskId, list[Process]] = {}
@@ -247,7 +245,7 @@ class World:
         """The faults stop."""
         self.note("world    ---- the faults stop")
         self.at_peace = True
-        self.tried_again = NO_TASKS
+        self.trials.go_on()
         self.warm_up_fails = 0.0
         self.network.faults.stop()
         self.coordinator_back()
@@ -362,19 +360,6 @@ class World:
         for process in self.everybody:
             if task in process.running and process.alive and not process.asleep:
                 process.tasks.finish(task)
-
-    def try_again(self, tasks: Tasks, *, alone: bool) -> None:
-        """Somebody has these tried again, which have failed; everybody reads it a while later.
-
-        :param alone: nothing else is going on, and their workers keep them
-        """
-        self.tries.update(tasks)
-        self.tried_again = tasks if alone else NO_TASKS
-        self.tried_after_round = len(self.coordinator.rounds)
-        for process in self.everybody:
-            if process.alive:
-                read = partial(process.when_awake, process.tasks.read)
-                self.clock.after(self.network.latency(process.rng) + 1, read)
 
     def plan_again(self, job: str) -> None:
         """The job's tasks get other configs, and so all of them are to run again."""
