@@ -37,7 +37,12 @@ FAILURE_MUTATIONS = (
     Mutation(
         name="tries again what has failed though nobody wants it",
         module=f"{_EXECUTION}.attempts",
-        edits=(("        x.rest(run)\n", "        x.wait_for_next(run, 0)\n"),),
+        edits=(
+            (
+                "    else:\n        x.close(failed, TaskState.FAILED)\n",
+                "    else:\n        x.wait_for_next(failed, 0)\n",
+            ),
+        ),
         plan="failing",
         broken=(_ASKED,),
     ),
