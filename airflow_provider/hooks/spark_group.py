@@ -171,7 +171,8 @@ class SparkGroupHook(BaseHook):
         by: str | None = None,
     ) -> Outcome:
         """Have what runs of a job start anew where it is, what has failed tried again, and tasks run again that were
-        stopped one by one. What has finished stays so.
+        stopped one by one. What has finished stays so. What runs, and in a classic group what has failed where its
+        worker still has it, takes no rebalance.
 
         :param tasks: the indexes of some tasks, -1 for the planner; by default all, and the planner
         :param only_failed: leave alone what has not failed

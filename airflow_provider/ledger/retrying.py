@@ -1,7 +1,8 @@
 """What has failed for good, and how it is said that it shall be tried again. Pure.
 
 Within an epoch nothing that is said of an attempt replaces its end. So the new word is about the next attempt, which
-has not begun. Nobody has it: its worker released it when it failed, and a leader has to give it out again.
+has not begun. A worker that keeps what has failed begins it when it reads that; else nobody has the task, and a leader
+has to give it out again.
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ class ResumeSparkJobOperator(SteerSparkJob):
 
 class RestartSparkJobOperator(SteerSparkJob):
     """Has what runs of a job start anew where it is, without a rebalance, what has failed tried again, with all its
-    retries, and tasks run again that were stopped one by one. What has finished stays finished.
+    retries (in a classic group without a rebalance, too, where its worker still has it), and tasks run again that were
+    stopped one by one. What has finished stays finished.
 
     :param group: the group
     :param job: the job's name

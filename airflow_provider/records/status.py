@@ -41,7 +41,7 @@ class TaskState(str, Enum):
 
     UNASSIGNED = "unassigned"
     """Configured, but no worker has it or has reported it for this run. Written only of what had failed for good and
-    shall be tried again.
+    shall be tried again: by its worker, if that keeps it.
     """
     PENDING = "pending"
     """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one). Mostly it is
@@ -52,7 +52,9 @@ class TaskState(str, Enum):
     FINISHED = "finished"
     """Came to its end by itself. Not assigned again in this run."""
     FAILED = "failed"
-    """Failed for good: its retries are used up. Not assigned again in this run."""
+    """Failed for good: its retries are used up. Not run again in this run unless people want that; its worker may keep
+    it for them.
+    """
     STOPPED = "stopped"
     """Stopped by its worker, because it moves, the worker leaves or the lease ended, and will be assigned again; or
     because somebody has stopped it, and is assigned again when somebody has it go on.

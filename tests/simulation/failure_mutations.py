@@ -67,8 +67,7 @@ FAILURE_MUTATIONS = (
         name="takes for released what its worker keeps",
         module="airflow_provider.group.leading",
         edits=((" and not word.kept\n", "\n"),),
-        plan="failing",
-        broken=(_NO_ROUND,),
+        unit_test="tests/unit/test_leading_kept.py",
     ),
     Mutation(
         name="does not write down what workers keep",

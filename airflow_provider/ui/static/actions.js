@@ -84,7 +84,7 @@ export const actions = {
   task: ({ line: { job, index, label, state }, halt }, { again }) => {
     const tasks = { job, tasks: [index] };
     if (halt) return row(button("Run again", { again, path: "restart", body: tasks, question: `Have ${label} run again?`, consequence: "It goes to a worker in the next round, and begins with all its retries." }));
-    if (state === "failed") return row(button("Try again", { again, path: "retry", body: tasks, question: `Try ${label} again?`, consequence: "It gets all its retries once more, on whatever worker it is given to." }));
+    if (state === "failed") return row(button("Try again", { again, path: "retry", body: tasks, question: `Try ${label} again?`, consequence: "It gets all its retries once more: in a classic group where it failed, if that worker still has it, else on whatever worker it is given to." }));
     if (state === "finished") return null;
     return row(
       ["running", "pending"].includes(state) && button("Restart", { again, danger: true, path: "restart", body: tasks, question: `Restart ${label}?`, consequence: "It stops, and starts anew on the worker that has it, with all its retries." }),
