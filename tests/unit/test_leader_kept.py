@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from embedded_bytes import decode_assignment
 from member_script import tasks
@@ -11,13 +13,13 @@ from airflow_provider.assignors.model import Memory
 from airflow_provider.leading.kept import kept_of
 from airflow_provider.leading.leader import lead
 from airflow_provider.protocol.bridge import BRIDGE
-from airflow_provider.protocol.model import NO_TASKS, SubProtocol, Tasks, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, SubProtocol, WorkerId
 
 FAILED = tasks("a0 a1")
 CONFIGURED = tasks("a2 b0 b1 b2")
 
 
-def _ended() -> dict[str, Tasks]:
+def _ended() -> dict[str, Any]:
     return {"configured": CONFIGURED, "failed": FAILED, "ended": FAILED}
 
 
@@ -46,7 +48,7 @@ def test_what_two_report_both_let_go_of() -> None:
 
 
 def test_in_an_eager_round_nobody_has_it() -> None:
-    eager = {"protocol": SubProtocol.DEFAULT, **_ended()}
+    eager: dict[str, Any] = {"protocol": SubProtocol.DEFAULT, **_ended()}
     answer = lead(call(member("w1", None, version=0), member("w2", None, version=0), **eager))
     assert answer.record is not None
     assert NO_TASKS.union(*answer.record.assignment.values()) == CONFIGURED
@@ -65,7 +67,7 @@ def test_the_memory_of_a_lost_worker_has_what_it_kept() -> None:
     first = lead(call(member("w1", "a0 a2 b0"), member("w2", "b1 b2"), **_ended())).record
     assert first is not None
     assert isinstance(first.memory, Memory)
-    again = {"configured": CONFIGURED | tasks("a0"), "failed": NO_TASKS, "ended": NO_TASKS}
+    again: dict[str, Any] = {"configured": CONFIGURED | tasks("a0"), "failed": NO_TASKS, "ended": NO_TASKS}
     second = lead(call(member("w2", "b1 b2"), generation=2, last=first, **again)).record
     assert second is not None
     assert second.waiting == tasks("a0 a2 b0")
