@@ -9,7 +9,6 @@ _EXECUTION = "airflow_provider.execution"
 _LEADING = "airflow_provider.leading"
 
 _STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
-_TWO_OWN = "no_two_current_members_own_a_task"
 _TWO_RUN = "no_two_copies_run_at_once"
 _COMPLETE = "the_target_is_complete_and_without_duplicates"
 _REST = "everything_converges"
@@ -17,7 +16,6 @@ _STAYS = "what_failed_stays_with_its_worker"
 _ASKED = "what_failed_starts_only_when_somebody_asks"
 _NO_ROUND = "a_task_is_tried_again_without_a_round"
 _HIGHER = "a_task_goes_to_another_worker_with_a_higher_epoch"
-_TOLD = "the_status_topic_tells_what_runs"
 
 FAILURE_MUTATIONS = (
     Mutation(
@@ -33,6 +31,18 @@ FAILURE_MUTATIONS = (
         edits=(("        failed = x.runs.failed\n", "        failed = frozenset()\n"),),
         plan="failing",
         broken=(_REST,),
+    ),
+    Mutation(
+        name="gives up what is to be tried again",
+        module=f"{_EXECUTION}.assigned",
+        edits=(
+            (
+                "    if not x.admit(task, run.epoch):\n        x.release_stopped(task)\n        return\n    again",
+                "    if x.admit(task, run.epoch):\n        x.release_stopped(task)\n        return\n    again",
+            ),
+        ),
+        plan="failing",
+        broken=(_NO_ROUND,),
     ),
     Mutation(
         name="tries again what has failed though nobody wants it",
@@ -74,7 +84,7 @@ FAILURE_MUTATIONS = (
         module=f"{_LEADING}.kept",
         edits=(("    if not kept:\n        return decided\n", "    return decided\n"),),
         plan="failing",
-        broken=(_COMPLETE, _NO_ROUND),
+        broken=(_COMPLETE,),
     ),
     Mutation(
         name="has workers let go of what they keep",
