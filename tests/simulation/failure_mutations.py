@@ -38,7 +38,7 @@ FAILURE_MUTATIONS = (
         edits=(
             (
                 "    if not x.admit(task, run.epoch):\n        x.release_stopped(task)\n        return\n    again",
-                "    if x.admit(task, run.epoch):\n        x.release_stopped(task)\n        return\n    again",
+                "    if True:\n        x.release_stopped(task)\n        return\n    again",
             ),
         ),
         plan="failing",
