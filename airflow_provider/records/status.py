@@ -41,7 +41,7 @@ class TaskState(str, Enum):
 
     UNASSIGNED = "unassigned"
     """Configured, but no worker has it or has reported it for this run. Written only of what had failed for good and
-    shall be tried again.
+    shall be tried again: by its worker, if that keeps it.
     """
     PENDING = "pending"
     """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one). Mostly it is
@@ -52,7 +52,9 @@ class TaskState(str, Enum):
     FINISHED = "finished"
     """Came to its end by itself. Not assigned again in this run."""
     FAILED = "failed"
-    """Failed for good: its retries are used up. Not assigned again in this run."""
+    """Failed for good: its retries are used up. Not run again in this run unless people want that; its worker may keep
+    it for them.
+    """
     STOPPED = "stopped"
     """Stopped by its worker, because it moves, the worker leaves or the lease ended, and will be assigned again; or
     because somebody has stopped it, and is assigned again when somebody has it go on.
@@ -149,6 +151,7 @@ class TaskStatus:
     :param progress: of a stream: the last batch of this attempt that it has reported
     :param wrote: the assets that a finished task says it has written
     :param work: the last reported progress of any other running task
+    :param kept: of a task that failed for good: its worker keeps it, and tries it again when somebody asks for that
     """
 
     task: TaskId
@@ -171,6 +174,7 @@ class TaskStatus:
     progress: StreamProgress | None = None
     wrote: tuple[WrittenAsset, ...] = ()
     work: SparkWork | None = None
+    kept: bool = False
 
     @property
     def how_far(self) -> str:
@@ -246,6 +250,7 @@ class TaskStatus:
             **({"progress": self.progress.to_json()} if self.progress else {}),
             **({"wrote": [asset.to_json() for asset in self.wrote]} if self.wrote else {}),
             **({"work": self.work.to_json()} if self.work else {}),
+            **({"kept": True} if self.kept else {}),
         }
 
     def encoded(self, **more: str | int) -> bytes:

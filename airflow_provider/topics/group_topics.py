@@ -114,10 +114,9 @@ class GroupTopics(FollowedTopics):
             NewRecord(self.names.jobs, key, None if data is None else encode(data))
             for key, data in decision.jobs.items()
         ]
-        await asyncio.gather(
-            self._write_all(*steered, self._event(decision.about, decision.event)),
-            *map(self.publish_task, decision.tasks),
-        )
+        await self._write_all(*steered, self._event(decision.about, decision.event))
+        # After that: who tries a task again by its word at once need not hear then that its whole job is to start anew.
+        await asyncio.gather(*map(self.publish_task, decision.tasks))
         return decision.outcome
 
     async def retry_failed(self, job: str, indexes: Collection[int] | None = None, *, by: str) -> tuple[TaskId, ...]:

@@ -37,7 +37,9 @@ class Checks:
         invariants.each_round_has_an_epoch_of_its_own(before, now)
         invariants.no_leader_asks_for_the_same_again_and_again(before, now)
         invariants.nothing_is_assigned_and_revoked_in_one_round(now)
+        invariants.what_failed_stays_with_its_worker(now)
         invariants.the_target_is_complete_and_without_duplicates(now)
+        invariants.a_task_is_tried_again_without_a_round(now, world.trials.alone)
         invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)
         invariants.only_the_surplus_moves(now)
         invariants.lost_tasks_wait_at_most_the_delay(now, self._waits_until, skew_ms)
@@ -53,7 +55,7 @@ class Checks:
         world = self._world
         running = {task: process.worker for process in world.members for task in process.running}
         invariants.the_status_topic_tells_what_runs(world.status.tasks, running)
-        if not world.status.given_up:
+        if not world.status.given_up and not world.trials.are_in_place:
             invariants.the_spread_is_at_most_one({process.name: process.tasks.held for process in world.members})
         learner_invariants.check_at_rest(world)
 

@@ -85,7 +85,7 @@ export const actions = {
   task: ({ line: { job, index, label, state }, halt }, { again }) => {
     const tasks = { job, tasks: [index] };
     if (halt) return row(button("Restart", { again, path: "restart", body: tasks, question: `Restart ${label}?`, consequence: "The next round assigns it to a worker. It gets all its retries." }));
-    if (state === "failed") return row(button("Retry", { again, path: "retry", body: tasks, question: `Retry ${label}?`, consequence: "It gets all its retries once more, on the worker that it is assigned to." }));
+    if (state === "failed") return row(button("Retry", { again, path: "retry", body: tasks, question: `Retry ${label}?`, consequence: "It gets all its retries once more: in a classic group on the worker where it failed, if that still has it, otherwise on the worker that it is assigned to." }));
     if (state === "finished") return null;
     return row(
       ["running", "pending"].includes(state) && button("Restart", { again, danger: true, path: "restart", body: tasks, question: `Restart ${label}?`, consequence: "It stops, and starts again on the same worker, with all its retries." }),
