@@ -20,6 +20,7 @@ from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.driver.cluster import is_local, warn_of_unlimited_cores
+from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.driver.jvm import jvm_started, mark_next_jvm
 from airflow_provider.driver.pyspark_internals import (
     forget_application,
@@ -72,21 +73,6 @@ _EXITS: Final[Mapping[int, str]] = {
 _OURS: Final = frozenset({"spark.master", "spark.app.name", "spark.driver.defaultJavaOptions"})
 """What ``spark-defaults.conf`` does not change: two are parameters; without the third a stop can overflow a stack."""
 _SETTING: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)")
-
-
-class SparkStartError(Exception):
-    """Spark could not be started; the message says what is missing."""
-
-
-class SparkGoneError(Exception):
-    """This worker's Spark application ended under its tasks.
-
-    :param spark: its number in this process
-    """
-
-    def __init__(self, message: str, *, spark: int) -> None:
-        super().__init__(message)
-        self.spark = spark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

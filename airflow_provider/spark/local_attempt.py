@@ -6,15 +6,15 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
 from typing import Final
 
-from airflow_provider.driver.application import SparkGoneError
+from airflow_provider.driver.errors import SparkGoneError
 from airflow_provider.spark.attempt import spark_lost
 from airflow_provider.spark.failures import Mask
 from airflow_provider.spark.fencing import AttemptGuard
-from airflow_provider.spark.local_session import LocalSession
 from airflow_provider.spark.runner import LastEvent, TaskFailed, TaskOrder, TaskStopped
+from airflow_provider.spark.sessions import AttachedSession
+from airflow_provider.spark.threads import start_thread
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class LocalAttempt:
     """
 
     def __init__(
-        self, order: TaskOrder, guard: AttemptGuard, session: LocalSession, ended: asyncio.Future[None]
+        self, order: TaskOrder, guard: AttemptGuard, session: AttachedSession, ended: asyncio.Future[None]
     ) -> None:
         self.order = order
         self.guard = guard
@@ -90,8 +90,3 @@ class LocalAttempt:
             except Exception:
                 log.exception("Could not cancel the Spark jobs of task %s; trying again", self.order.label)
             self.thread_ended.wait(CANCEL_INTERVAL_S)
-
-
-def start_thread(target: Callable[[], None], name: str) -> None:
-    """Daemons: code of a job that does not end must not keep the worker's process from ending."""
-    threading.Thread(target=target, name=name, daemon=True).start()

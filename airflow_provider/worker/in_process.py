@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from airflow_provider.driver.application import APPLICATION, LocalSparkSettings, SparkStartError
+from airflow_provider.driver.application import APPLICATION, LocalSparkSettings
+from airflow_provider.driver.errors import SparkStartError
 from airflow_provider.spark.checkpoints import TEMPORARY
 from airflow_provider.spark.failures import Mask, nothing_secret
-from airflow_provider.spark.local import LocalRunner, in_thread, release_spark
+from airflow_provider.spark.local import LocalRunner, release_spark
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import OnEvent, Runner
+from airflow_provider.spark.threads import in_thread
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.executor import TaskExecutor

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.driver.application import SparkGoneError, SparkStartError
+from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import describe
