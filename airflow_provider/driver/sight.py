@@ -15,4 +15,6 @@ class Sight(str, Enum):
     FINE = "fine"
     WAITING = "waiting for executors"
     """Spark jobs wait, and there is not one executor."""
+    SILENT = "waiting for its server"
+    """It does not answer, and may again."""
     ENDED = "ended"

@@ -241,7 +241,7 @@ class AttachedRunner:
             for warming in [each for each in self._warming.values() if each.session.spark is spark]:
                 self.stop_warming(warming.order.task)
                 self._on_event(WarmUpLost(order=warming.order, spark=spark.number))
-        waits = sight is Sight.WAITING
+        waits = sight in (Sight.WAITING, Sight.SILENT)
         self._is_in(sight.value if waits and self._waited else "")  # a first executor may just be starting
         self._waited = waits
 
