@@ -41,9 +41,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "reconcile": Command("airflow_provider.cli.reconcile", "take members of a group a step to their targets"),
         "replay": Command("airflow_provider.cli.replay", "run the assignor through a recorded history"),
         "scale": Command("airflow_provider.cli.scale", "have a group get smaller: workers leave it, and others stay"),
-        "spark-connect": Command(
-            "airflow_provider.cli.spark_connect", "start a Spark Connect server on this machine"
-        ),
+        "spark-connect": Command("airflow_provider.cli.spark_connect", "start a Spark Connect server on this machine"),
         "status": Command("airflow_provider.cli.status", "watch a group: workers, tasks, rebalances"),
         "worker": Command("airflow_provider.cli.worker", "run a worker in the foreground, without Airflow"),
         "workers": Command("airflow_provider.cli.workers", "ask workers of a group to leave it"),

@@ -7,6 +7,7 @@ process and ends when that is closed (``PythonGatewayServer`` in Spark; :mod:`ai
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import re
@@ -161,6 +162,7 @@ class SparkApplication:
             self._clean_up()
 
     def _start(self, settings: LocalSparkSettings) -> RunningSpark:
+        _require_pyspark()
         _require_java()
         _require_master(settings)
         from py4j.protocol import Py4JError
@@ -209,6 +211,14 @@ class SparkApplication:
 
 
 APPLICATION: Final = SparkApplication()
+
+
+def _require_pyspark() -> None:
+    if importlib.util.find_spec("py4j") is None or importlib.util.find_spec("pyspark") is None:
+        raise SparkStartError(
+            "there is no PySpark here that has a Spark in it: pip install 'airflow-provider-cooperative-spark[spark]', or"
+            " let the worker use a Spark Connect server (spark_conn_id)"
+        )
 
 
 def _require_java() -> None:

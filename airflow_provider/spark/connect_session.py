@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider.driver.shipping import explain_missing
 from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.query_progress import QueryProgress, await_termination
-from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, release, unbind_session
+from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, release, settle, unbind_session
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.server import ConnectSettings
 from airflow_provider.spark_connect.shipping import Parcels
@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 _OWNER: Final = "cospark.attempt"
 """A setting of each session: which attempt began in it."""
+_SETTLE_S: Final = 2.0
 
 
 class ConnectSession:
@@ -167,7 +168,7 @@ class ConnectSession:
             self.spark.has_ended(f"it does not answer ({text_of(error)})")
         elif trouble is Trouble.ENDED:
             self.spark.has_ended("it was restarted, or its Spark has ended")
-        elif trouble is Trouble.CLOSED:
+        elif trouble in (Trouble.CLOSED, Trouble.SLOW):
             self.spark.look()
         if not self.spark.alive:
             gone = self.spark.gone()
@@ -214,6 +215,7 @@ class ConnectSession:
                 with contextlib.suppress(Exception):  # it goes with its server, if not with its session
                     for data in self._shared:
                         data.unpersist()
+                settle(session, _SETTLE_S)
                 release(session, RELEASE_S)
         except Exception as error:  # noqa: BLE001 - a server that is away ends it, as it has heard nothing for long
             log.warning("Could not release the session of %s: %s", self._name, text_of(error))

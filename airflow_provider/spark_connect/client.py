@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import concurrent.futures
 import logging
 import os
 import sys
@@ -89,6 +90,11 @@ def release(session: SparkSession, timeout_s: float) -> None:
     request = ReleaseSessionRequest(session_id=client._session_id, client_type=client._builder.userAgent)
     request.user_context.user_id = client._user_id
     client._stub.ReleaseSession(request, metadata=client._builder.metadata(), timeout=timeout_s)
+
+
+def settle(session: SparkSession, timeout_s: float) -> None:
+    """Wait until the server has heard what was read of its answers, which the client says by other threads."""
+    concurrent.futures.wait(getattr(session.client, "_release_futures", ()), timeout=timeout_s)
 
 
 def hang_up(session: SparkSession) -> None:

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S: Final = 10.0
-"""So long a server may be silent until its tasks are taken for lost: about as long as their own calls wait."""
-_ANSWER_S: Final = 5.0
-_FIRST_ANSWER_S: Final = 15.0
-RELEASE_S: Final = 10.0
+AWAY_S: Final = 15.0
+"""So long nobody may be there until a server's tasks are taken for lost: longer than their own calls wait."""
+SLOW_S: Final = 60.0
+"""So long a server may be there and say nothing: it may have more to do than it can."""
+ANSWER_S: Final = 10.0
+_FIRST_ANSWER_S: Final = 60.0
+RELEASE_S: Final = 30.0
 
 
 class ConnectedServer:
@@ -45,6 +47,7 @@ class ConnectedServer:
         self._settings = settings
         self._watch = watch
         self._silent_since: float | None = None
+        """A monotonic time: when it was asked what it has not answered."""
         self._end = ""
 
     @property
@@ -65,20 +68,22 @@ class ConnectedServer:
         """Ask it once."""
         if self._end:
             return Sight.ENDED
+        asked_at = time.monotonic()
         try:
-            ask_version(self._watch, _ANSWER_S)
+            ask_version(self._watch, ANSWER_S)
         except Exception as error:  # noqa: BLE001 - whatever the client raises, it is no answer
-            return self._look_closer(error)
+            return self._look_closer(error, asked_at)
         self._silent_since = None
         return Sight.FINE
 
-    def _look_closer(self, error: Exception) -> Sight:
-        trouble, now = trouble_of(error), time.monotonic()
-        self._silent_since = now if self._silent_since is None else self._silent_since
+    def _look_closer(self, error: Exception, asked_at: float) -> Sight:
+        trouble = trouble_of(error)
+        self._silent_since = asked_at if self._silent_since is None else self._silent_since
+        silent_s = time.monotonic() - self._silent_since
         if trouble in (Trouble.ENDED, Trouble.CLOSED):
             self.has_ended("it was restarted, or its Spark has ended")
-        elif now - self._silent_since >= PATIENCE_S:
-            self.has_ended(f"it has not answered for {now - self._silent_since:.0f} s ({text_of(error)})")
+        elif silent_s >= (AWAY_S if trouble is Trouble.AWAY else SLOW_S):
+            self.has_ended(f"it has not answered for {silent_s:.0f} s ({text_of(error)})")
         return Sight.ENDED if self._end else Sight.SILENT
 
     def close(self) -> None:
@@ -159,7 +164,7 @@ def _check_version(settings: ConnectSettings, installed: str, version: str) -> N
 
 def _refusal(settings: ConnectSettings, error: Exception) -> str:
     server, text, trouble = settings.server, text_of(error), trouble_of(error)
-    if trouble is Trouble.AWAY:
+    if trouble in (Trouble.AWAY, Trouble.SLOW):
         return f"no Spark Connect server answers at {server} ({text}); is it started, and does it speak TLS or not?"
     if trouble is Trouble.REFUSES:
         return (

@@ -10,7 +10,9 @@ class Trouble(Enum):
     """What is wrong with a server."""
 
     AWAY = "away"
-    """It does not answer. It may again, and know its sessions still."""
+    """Nobody is there. It may be again, and know its sessions still."""
+    SLOW = "slow"
+    """It has not answered in time."""
     ENDED = "ended"
     """It knows nothing of the sessions that it had: another one is in its place, or its Spark has ended."""
     CLOSED = "closed"
@@ -24,7 +26,7 @@ class Trouble(Enum):
 
 _CODES: Final = {
     "UNAVAILABLE": Trouble.AWAY,
-    "DEADLINE_EXCEEDED": Trouble.AWAY,
+    "DEADLINE_EXCEEDED": Trouble.SLOW,
     "UNAUTHENTICATED": Trouble.REFUSES,
     "PERMISSION_DENIED": Trouble.REFUSES,
     "RESOURCE_EXHAUSTED": Trouble.FULL,

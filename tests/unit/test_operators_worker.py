@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk import Asset
+from airflow.sdk import Asset, Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot, worker_status
 from operator_bench import SETTINGS, FakeGroup, FakeRun, outcome, worker_operator
@@ -15,6 +15,7 @@ from operator_bench import SETTINGS, FakeGroup, FakeRun, outcome, worker_operato
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WorkerStory
+from airflow_provider.hooks.spark_connect import SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -321,6 +322,19 @@ class TestWorkerOperator:
         with pytest.raises(AirflowFailException, match=error):
             operator.resume(context(), {**event, "summary": {"last_epoch": 3}})
 
+    def test_a_connection_names_its_spark_connect_server_and_only_this_process_knows_the_token(
+        self, runs: type[FakeRun], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server = Connection(conn_id="sc", conn_type="spark_connect", host="spark", password="t0ken")
+        monkeypatch.setattr(SparkConnectHook, "get_connection", lambda conn_id: server)
+        runs.endings += [outcome(Ending.HANDED_OVER, saved={})]
+        with pytest.raises(TaskDeferred) as deferred:
+            worker_operator(spark_conn_id="sc").execute(context())
+        equipment = runs.made[-1].equipment
+        assert equipment.spark_master == "sc://spark:15002/;user_id=cospark;use_ssl=false"
+        assert equipment.spark_token == "t0ken"
+        assert "t0ken" not in repr(equipment) + repr(deferred.value.trigger.serialize()) + repr(deferred.value.kwargs)
+
     def test_asked_to_go_it_ends_with_success(self, runs: type[FakeRun]) -> None:
         runs.endings.append(outcome(Ending.LEFT))
         assert worker_operator().execute(context())["ended"] == "left"
@@ -337,6 +351,10 @@ class TestWorkerOperator:
             ({"runner": "flink"}, "runner"),
             ({"spark_conf": {"a": None}}, "spark_conf"),
             ({"spark_master": ""}, "spark_master"),
+            ({"spark_master": "sc://"}, "spark_master: the URL of a Spark Connect server names no host"),
+            ({"spark_master": "sc://host/;token=abc"}, "spark_master: a token does not belong into the URL"),
+            ({"spark_conn_id": " "}, "spark_conn_id"),
+            ({"spark_conn_id": "sc", "spark_master": "sc://host"}, "spark_conn_id: it names the server"),
             ({"linger": -1}, "linger"),
             ({"idle_timeout": 0}, "idle_timeout"),
             ({"session_timeout": 0}, "session_timeout"),
