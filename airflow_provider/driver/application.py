@@ -99,6 +99,7 @@ class RunningSpark:
     :param jvm: None if somebody else has started it
     :param shipment: what its executors have of the jobs' modules
     :param tables: what its tasks share
+    :param ui: the address of its own page, as Spark says it; empty: it has none
     """
 
     number: int
@@ -106,6 +107,7 @@ class RunningSpark:
     jvm: Popen[bytes] | None
     shipment: Shipment
     tables: SharedTables = field(default_factory=SharedTables)
+    ui: str = ""
 
     @property
     def alive(self) -> bool:
@@ -193,7 +195,13 @@ class SparkApplication:
         log.info("Spark %s runs with master %s", root.version, settings.master)
         warn_of_unlimited_cores(settings.master, root.sparkContext.getConf())
         self._number += 1
-        running = RunningSpark(number=self._number, root=root, jvm=jvm, shipment=Shipment(self._folder.path))
+        running = RunningSpark(
+            number=self._number,
+            root=root,
+            jvm=jvm,
+            shipment=Shipment(self._folder.path),
+            ui=root.sparkContext.uiWebUrl or "",
+        )
         jvm_started(jvm)
         return running
 
@@ -216,8 +224,8 @@ APPLICATION: Final = SparkApplication()
 def _require_pyspark() -> None:
     if importlib.util.find_spec("py4j") is None or importlib.util.find_spec("pyspark") is None:
         raise SparkStartError(
-            "there is no PySpark here that has a Spark in it: pip install 'airflow-provider-cooperative-spark[spark]', or"
-            " let the worker use a Spark Connect server (spark_conn_id)"
+            "there is no PySpark here that has a Spark in it: pip install 'airflow-provider-cooperative-spark[spark]',"
+            " or let the worker use a Spark Connect server (spark_conn_id)"
         )
 
 

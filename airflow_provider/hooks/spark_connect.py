@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import quote
 
-from airflow.providers.common.compat.sdk import BaseHook
+from airflow.sdk import BaseHook
 
 from airflow_provider.spark_connect.server import SCHEME, ConnectServer, ConnectSettings, ConnectUrlError
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Connection
+    from airflow.sdk import Connection
 
 _USE_SSL: Final = "use_ssl"
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
-
 from airflow_provider.common.parameters import group_name, is_template, job_name, task_indexes
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.ledger.retrying import retried_in_words
+from airflow_provider.operators.one_job import OneJobOperator
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
 
-class RetrySparkJobOperator(BaseOperator):
+class RetrySparkJobOperator(OneJobOperator):
     """Has those tasks of a job's present run tried again that failed for good, with all their retries.
 
     :param group: the group
@@ -27,27 +26,11 @@ class RetrySparkJobOperator(BaseOperator):
     Returns ``job`` and ``retried``: the tasks, of those that were named the ones that had failed.
     """
 
-    template_fields: Sequence[str] = ("group", "job", "tasks", "kafka_conn_id")
-    ui_color = "#f7e3b5"
+    template_fields: Sequence[str] = (*OneJobOperator.template_fields, "tasks")
 
-    def __init__(
-        self,
-        *,
-        group: str,
-        job: str,
-        tasks: Sequence[int | str] | str | None = None,
-        kafka_conn_id: str = SparkGroupHook.default_conn_name,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, tasks: Sequence[int | str] | str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.group = group
-        self.job = job
         self.tasks = tasks
-        self.kafka_conn_id = kafka_conn_id
-        if not is_template(group):
-            group_name(group)
-        if not is_template(job):
-            job_name(job)
         if not is_template(tasks):
             task_indexes("tasks", tasks)
 

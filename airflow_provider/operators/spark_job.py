@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator, conf
+from airflow.sdk import BaseOperator
 
+from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
+from airflow_provider.common.asset_events import tell_assets
 from airflow_provider.common.leaving import RESUMED_TO_FAIL, leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
@@ -22,6 +24,7 @@ from airflow_provider.common.parameters import (
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.retrying import retried_in_words
+from airflow_provider.operators.one_job import OneJobOperator
 from airflow_provider.records import JobDefinition, JobError, TaskKind
 from airflow_provider.reports.report import JobReport
 from airflow_provider.spark.config_schema import ConfigError, SchemaError, check_config_here
@@ -30,7 +33,7 @@ from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
     from airflow_provider.ledger.jobs_view import JobsSnapshot
     from airflow_provider.ledger.status_view import StatusSnapshot
@@ -74,8 +77,11 @@ class SparkJobOperator(BaseOperator):
     All times are timedeltas, or seconds.
 
     Returns a summary: ``job``, ``run_key``, ``state``, ``complete``, ``tasks``, ``counts`` by state, ``errors``,
-    ``results``, ``names``, ``learners`` and ``runs`` by task; and ``changed``: whether it was not known already. Fails,
-    with the errors of the Spark tasks, if it waits and the job fails.
+    ``results``, ``names``, ``learners`` and ``runs`` by task, ``assets`` that were written; and ``changed``: whether it
+    was not known already. Fails, with the errors of the Spark tasks, if it waits and the job fails.
+
+    With ``outlets``, one that has waited for a job to finish has Airflow store asset events of what its tasks say they
+    have written (:meth:`~airflow_provider.spark.job.TaskContext.wrote`).
     """
 
     template_fields: Sequence[str] = (
@@ -277,6 +283,7 @@ class SparkJobOperator(BaseOperator):
         if answer["problem"]:
             leave_report(self, context, report)
             raise AirflowException(answer["problem"])
+        tell_assets(self, context, group_name(self.group), report)
         return report
 
     def _leave_present_report(self, context: Context) -> None:
@@ -297,7 +304,7 @@ class SparkJobOperator(BaseOperator):
         return {**report[0].to_json(), "changed": changed}
 
 
-class RemoveSparkJobOperator(BaseOperator):
+class RemoveSparkJobOperator(OneJobOperator):
     """Asks a group to run a job no more: its tasks are stopped, and it is forgotten how far they were.
 
     :param group: the group
@@ -306,21 +313,6 @@ class RemoveSparkJobOperator(BaseOperator):
 
     Returns ``job`` and ``removed``: whether there was such a job.
     """
-
-    template_fields: Sequence[str] = ("group", "job", "kafka_conn_id")
-    ui_color = "#f7e3b5"
-
-    def __init__(
-        self, *, group: str, job: str, kafka_conn_id: str = SparkGroupHook.default_conn_name, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.group = group
-        self.job = job
-        self.kafka_conn_id = kafka_conn_id
-        if not is_template(group):
-            group_name(group)
-        if not is_template(job):
-            job_name(job)
 
     def execute(self, context: Context) -> dict[str, Any]:
         group, job, ti = group_name(self.group), job_name(self.job), context["ti"]

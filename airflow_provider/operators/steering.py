@@ -3,44 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.sdk import AirflowFailException, BaseOperator
-
-from airflow_provider.common.parameters import group_name, is_template, job_name
+from airflow_provider.common.airflow_names import AirflowFailException
+from airflow_provider.common.parameters import group_name, job_name
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operations.operations import JobOperation, OperationError
 from airflow_provider.operations.words import outcome_in_words
+from airflow_provider.operators.one_job import OneJobOperator
 from airflow_provider.records import JobError
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
 
-class SteerSparkJob(BaseOperator):
-    """Asks something of a job; what, each operator says.
-
-    :param group: the group
-    :param job: the job's name
-    :param kafka_conn_id: a connection of type ``kafka``
-    """
-
-    template_fields: Sequence[str] = ("group", "job", "kafka_conn_id")
-    ui_color = "#f7e3b5"
-
-    def __init__(
-        self, *, group: str, job: str, kafka_conn_id: str = SparkGroupHook.default_conn_name, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.group = group
-        self.job = job
-        self.kafka_conn_id = kafka_conn_id
-        if not is_template(group):
-            group_name(group)
-        if not is_template(job):
-            job_name(job)
+class SteerSparkJob(OneJobOperator):
+    """Asks something of a job; what, each operator says."""
 
     @abstractmethod
     def _operation(self, job: str) -> JobOperation:

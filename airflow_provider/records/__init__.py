@@ -16,11 +16,13 @@ from airflow_provider.records.jobs import (
 )
 from airflow_provider.records.keys import (
     GROUP_KEY,
+    REBALANCE_KEY,
     Key,
     KeyKind,
     TopicNames,
     control_key,
     halt_key,
+    halt_task_key,
     job_key,
     levels_key,
     parse_key,
@@ -32,6 +34,7 @@ from airflow_provider.records.keys import (
 from airflow_provider.records.log_levels import ALL_WORKERS, LevelsRecord, LogLevel
 from airflow_provider.records.names import CHECKPOINT_KEY, task_name
 from airflow_provider.records.removal import REMOVED, Removal
+from airflow_provider.records.spark_work import SparkWork
 from airflow_provider.records.status import (
     CheckpointClaim,
     FailedWarmUp,
@@ -43,13 +46,15 @@ from airflow_provider.records.status import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.records.steering import Halt, HaltRecord, RestartRecord
+from airflow_provider.records.steering import Halt, HaltRecord, RebalanceRecord, RestartRecord, TaskHaltRecord
 from airflow_provider.records.stream_progress import StreamProgress
+from airflow_provider.records.written import WrittenAsset
 
 __all__ = [
     "ALL_WORKERS",
     "CHECKPOINT_KEY",
     "GROUP_KEY",
+    "REBALANCE_KEY",
     "REMOVED",
     "ActionEvent",
     "CheckpointClaim",
@@ -68,11 +73,14 @@ __all__ = [
     "LogLevel",
     "PlanRecord",
     "RebalanceEvent",
+    "RebalanceRecord",
     "Removal",
     "RestartRecord",
+    "SparkWork",
     "StreamProgress",
     "TaskEvent",
     "TaskFailure",
+    "TaskHaltRecord",
     "TaskKind",
     "TaskState",
     "TaskStatus",
@@ -82,11 +90,13 @@ __all__ = [
     "WarmUpDeaths",
     "WorkerPhase",
     "WorkerStatus",
+    "WrittenAsset",
     "control_key",
     "decode",
     "encode",
     "event_from_json",
     "halt_key",
+    "halt_task_key",
     "job_key",
     "levels_key",
     "parse_key",

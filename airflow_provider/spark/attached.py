@@ -16,6 +16,7 @@ from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease, Lease
 from airflow_provider.spark.job import SparkJob
 from airflow_provider.spark.local_attempt import LocalAttempt
+from airflow_provider.spark.progress_looks import ProgressLooks
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     WARM_UP_ENDS,
@@ -24,6 +25,7 @@ from airflow_provider.spark.runner import (
     RunnerEvent,
     StillRunningError,
     TaskOrder,
+    TaskStarted,
     TaskStopped,
     WarmUpEvent,
     WarmUpLost,
@@ -41,11 +43,11 @@ _STEP_S: Final = 5.0
 class AttachedRunner:
     """Runs tasks by threads of this process (a :class:`~airflow_provider.spark.runner.Runner`).
 
-    A task that is told to stop has its Spark jobs cancelled and its
-    queries stopped, again and again until its thread ends. Before that a query may end the batch that it is in, if that
-    is soon and the lease holds. Python code that does not look at ``task.stopping`` cannot be ended from outside: it is
-    reported as still running until it really ends. One that still waits for Spark to start has stopped
-    immediately, though its thread goes on waiting: others may be waiting for the task.
+    A task that is told to stop has its Spark jobs cancelled and its queries stopped, again and again until its thread
+    ends. Before that a query may end the batch that it is in, if that is soon and the lease holds. Python code that
+    does not look at ``task.stopping`` cannot be ended from outside: it is reported as still running until it really
+    ends. One that still waits for Spark to start has stopped immediately, though its thread goes on waiting: others may
+    be waiting for the task.
 
     What is made ready has a thread and a session, too, and its attempt goes on in these. An attempt does not wait for
     the end of its warm-up: that is to stop. With one that does not, it does without.
@@ -55,7 +57,8 @@ class AttachedRunner:
     :param lease: what ``task.fence()`` asks
     :param sparks: where their sessions are from
     :param mask: takes secrets out of what is said of errors
-    :param on_condition: is called when :attr:`condition` has changed
+    :param on_condition: is called when :attr:`condition` or :attr:`spark_ui` has changed
+    :param tell_every_s: how often the progress of a task is told at most, in seconds
     """
 
     def __init__(
@@ -67,8 +70,10 @@ class AttachedRunner:
         lease: Lease | None = None,
         mask: Mask = nothing_secret,
         on_condition: Callable[[], None] = lambda: None,
+        tell_every_s: float = 30.0,
     ) -> None:
         self.condition = ""
+        self.spark_ui = ""
         self._on_condition = on_condition
         self._watching: asyncio.Task[None] | None = None
         self._waited = False
@@ -81,6 +86,7 @@ class AttachedRunner:
         self._abandoned: set[LocalAttempt] = set()
         self._warming: dict[TaskId, Warming] = {}
         self._learning: set[asyncio.Future[None]] = set()
+        self._progress = ProgressLooks(lambda: list(self._attempts.values()), self._heard, every_s=tell_every_s)
         self._closed = False
 
     @property
@@ -94,15 +100,16 @@ class AttachedRunner:
             raise StillRunningError(f"task {order.task} is still running here; stop it first")
         warming = self._warming.pop(order.task, None)
         if warming is None or not self._hand_over(warming, order):
-            self._start_cold(self._attempt_at(order, self._new_session(order)))
+            self._start_cold(self._attempt_at(order, self._sparks.session(order)))
         self._watch_on()
+        self._progress.go_on()
 
     def warm(self, order: TaskOrder) -> None:
         if self._closed:
             raise RunnerClosedError(f"task {order.task} was to be made ready by a closed runner")
         self.stop_warming(order.task)
         loop = asyncio.get_running_loop()
-        warming = self._warming[order.task] = Warming(order, self._new_session(order), loop.create_future())
+        warming = self._warming[order.task] = Warming(order, self._sparks.session(order), loop.create_future())
         self._learning.add(warming.ended)
         warming.ended.add_done_callback(self._learning.discard)
         start_thread(lambda: self._learn(warming, loop), f"learn-{order.task}")
@@ -138,6 +145,7 @@ class AttachedRunner:
         self._closed = True
         if self._watching is not None:
             self._watching.cancel()
+        self._progress.close()
         for task in list(self._warming):
             self.stop_warming(task)
         left = await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
@@ -148,9 +156,6 @@ class AttachedRunner:
         return left
 
     # ---- attempts and warm-ups, and their threads
-
-    def _new_session(self, order: TaskOrder) -> AttachedSession:
-        return self._sparks.session(order)
 
     def _attempt_at(self, order: TaskOrder, session: AttachedSession) -> LocalAttempt:
         ended = asyncio.get_running_loop().create_future()
@@ -175,7 +180,7 @@ class AttachedRunner:
     def _do_without(self, warming: Warming, attempt: LocalAttempt) -> None:
         if not self._closed and warming.take_back(attempt):
             log.warning("The warm-up of %s does not stop; the task begins without it", attempt.order.label)
-            attempt.session = self._new_session(attempt.order)
+            attempt.session = self._sparks.session(attempt.order)
             self._start_cold(attempt)
 
     def _run(self, attempt: LocalAttempt, loop: asyncio.AbstractEventLoop, job: SparkJob | None = None) -> None:
@@ -198,7 +203,7 @@ class AttachedRunner:
         else:
             warming.close()
             if heir is not None:
-                heir.attempt.session = self._new_session(warming.order)
+                heir.attempt.session = self._sparks.session(warming.order)
                 self._run(heir.attempt, loop)
         _tell(loop, warming.ended.set_result, None)
 
@@ -241,9 +246,15 @@ class AttachedRunner:
             for warming in [each for each in self._warming.values() if each.session.spark is spark]:
                 self.stop_warming(warming.order.task)
                 self._on_event(WarmUpLost(order=warming.order, spark=spark.number))
+        self._has_ui("" if sight is Sight.ENDED else spark.ui)
         waits = sight in (Sight.WAITING, Sight.SILENT)
         self._is_in(sight.value if waits and self._waited else "")  # a first executor may just be starting
         self._waited = waits
+
+    def _has_ui(self, address: str) -> None:
+        if address != self.spark_ui:
+            self.spark_ui = address
+            self._on_condition()
 
     def _is_in(self, condition: str) -> None:
         if condition == self.condition:
@@ -256,6 +267,7 @@ class AttachedRunner:
         self._on_condition()
 
     def _heard(self, attempt: LocalAttempt, event: RunnerEvent) -> None:
+        attempt.begun = attempt.begun or isinstance(event, TaskStarted)
         if isinstance(event, LAST_EVENTS):
             attempt.ended.set_result(None)
             if attempt in self._abandoned:

@@ -28,10 +28,12 @@ class ConnectSparks:
 
     :param worker: whose they are, for those who look at the server
     :param scope: names the group among all that may use the server; empty: a session's id is known to nobody else
+    :param tell_every_s: how often a query's progress is told at most, in seconds
     """
 
-    def __init__(self, settings: ConnectSettings, worker: str, scope: str) -> None:
+    def __init__(self, settings: ConnectSettings, worker: str, scope: str, tell_every_s: float) -> None:
         self._settings = settings
+        self._tell_every_s = tell_every_s
         self._worker = worker
         self._scope = scope
         self._connection = ServerConnection(settings, f"cospark/{quote(worker)}")
@@ -46,6 +48,7 @@ class ConnectSparks:
             session_id=self._session_id(order, order.attempt) or str(uuid.uuid4()),
             former=self._session_id(order, order.attempt - 1) if order.attempt > 1 else None,
             module=order.entry_point.partition(":")[0],
+            tell_every_s=self._tell_every_s,
         )
 
     def _session_id(self, order: TaskOrder, attempt: int) -> str | None:
@@ -84,9 +87,17 @@ class ConnectRunner(AttachedRunner):
         lease: Lease | None = None,
         mask: Mask = nothing_secret,
         on_condition: Callable[[], None] = lambda: None,
+        tell_every_s: float = 30.0,
     ) -> None:
-        sparks = ConnectSparks(settings, worker, scope)
-        super().__init__(on_event, allowed=allowed, sparks=sparks, lease=lease, mask=mask, on_condition=on_condition)
+        super().__init__(
+            on_event,
+            allowed=allowed,
+            sparks=ConnectSparks(settings, worker, scope, tell_every_s),
+            lease=lease,
+            mask=mask,
+            on_condition=on_condition,
+            tell_every_s=tell_every_s,
+        )
         self._ready: dict[TaskId, asyncio.Handle] = {}
 
     def warm(self, order: TaskOrder) -> None:

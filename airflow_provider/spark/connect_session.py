@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.driver.shipping import explain_missing
 from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.query_progress import QueryProgress, await_termination
@@ -15,6 +16,7 @@ from airflow_provider.spark_connect.client import bind_session, hang_up, open_se
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.server import ConnectSettings
 from airflow_provider.spark_connect.shipping import Parcels
+from airflow_provider.spark_connect.told_counts import ToldCounts
 from airflow_provider.spark_connect.trouble import (
     SessionRefusedError,
     Trouble,
@@ -46,6 +48,7 @@ class ConnectSession:
     :param session_id: of this attempt
     :param former: the id of the attempt before, if there was one
     :param module: of the job, which the server's Python has to import; empty: none
+    :param tell_every_s: how often a query's progress is told at most, in seconds
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class ConnectSession:
         session_id: str,
         former: str | None = None,
         module: str = "",
+        tell_every_s: float,
     ) -> None:
         self._connection = connection
         self._settings = settings
@@ -66,9 +70,12 @@ class ConnectSession:
         self._id = session_id
         self._former = former
         self._module = module
+        self._tell_every_s = tell_every_s
         self._session: SparkSession | None = None
         self._released = False
         self._shared: list[DataFrame] = []
+        self._counts = ToldCounts()
+        self._awaits_query = False
         self.spark: ConnectedServer | None = None
 
     def open(self) -> Any:
@@ -81,6 +88,7 @@ class ConnectSession:
                 session.conf.set(name, value)
             if self._module:
                 self._parcels.send(session, self._module)
+            session.registerProgressHandler(self._counts)  # type: ignore[arg-type]  # a call is all that it takes
             bind_session(session)
             self._session = session
         return self._session
@@ -131,7 +139,8 @@ class ConnectSession:
         return f"run() has left streaming queries running: {', '.join(sorted(left))}" if left else None
 
     def await_query(self, query: Any, tell: Callable[[QueryProgress], None]) -> Any:
-        await_termination(query, tell)
+        self._awaits_query = True
+        await_termination(query, tell, every_s=self._tell_every_s)
         progress = query.lastProgress
         return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
 
@@ -143,6 +152,9 @@ class ConnectSession:
         while any(_is_in_batch_after(query, number) for query, number in brief.items()):
             if not may_go_on():
                 return
+
+    def count(self) -> JobCounts | None:
+        return None if self._session is None or self._awaits_query else self._counts.look()
 
     # ---- what there is for the job's code
 

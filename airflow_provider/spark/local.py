@@ -24,14 +24,23 @@ class LocalSparks:
     one that is opened.
 
     :param settings: how to start it
+    :param tell_every_s: how often a query's progress is told at most, in seconds
     """
 
-    def __init__(self, settings: LocalSparkSettings) -> None:
+    def __init__(self, settings: LocalSparkSettings, tell_every_s: float) -> None:
         self._settings = settings
+        self._tell_every_s = tell_every_s
         self._pools = Pools(POOLS)
 
     def session(self, order: TaskOrder) -> LocalSession:
-        return LocalSession(self, self._settings, self._pools, order.entry_point.partition(":")[0])
+        return LocalSession(
+            self,
+            self._settings,
+            self._pools,
+            order.entry_point.partition(":")[0],
+            label=order.label,
+            tell_every_s=self._tell_every_s,
+        )
 
     def look_at(self, spark: RunningSpark) -> Sight:
         return look_at(spark)
@@ -57,9 +66,17 @@ class LocalRunner(AttachedRunner):
         settings: LocalSparkSettings | None = None,
         mask: Mask = nothing_secret,
         on_condition: Callable[[], None] = lambda: None,
+        tell_every_s: float = 30.0,
     ) -> None:
-        sparks = LocalSparks(settings or LocalSparkSettings())
-        super().__init__(on_event, allowed=allowed, sparks=sparks, lease=lease, mask=mask, on_condition=on_condition)
+        super().__init__(
+            on_event,
+            allowed=allowed,
+            sparks=LocalSparks(settings or LocalSparkSettings(), tell_every_s),
+            lease=lease,
+            mask=mask,
+            on_condition=on_condition,
+            tell_every_s=tell_every_s,
+        )
 
 
 async def release_spark(user: object, *, timeout_s: float = 30.0) -> None:

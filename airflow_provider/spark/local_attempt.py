@@ -9,6 +9,7 @@ import time
 from typing import Final
 
 from airflow_provider.driver.errors import SparkGoneError
+from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.spark.attempt import spark_lost
 from airflow_provider.spark.failures import Mask
 from airflow_provider.spark.fencing import AttemptGuard
@@ -29,6 +30,8 @@ class LocalAttempt:
     """One attempt.
 
     :param ended: is done when its last event has been heard
+    :ivar begun: that the job's code has been called has been heard
+    :ivar counts: what its Spark jobs had done when that was last told
     :ivar thread_ended: nothing of it is left to be cancelled
     """
 
@@ -39,6 +42,8 @@ class LocalAttempt:
         self.guard = guard
         self.session = session
         self.ended = ended
+        self.begun = False
+        self.counts = JobCounts()
         self.thread_ended = threading.Event()
         self._lost: SparkGoneError | None = None
 

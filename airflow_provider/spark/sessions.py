@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from airflow_provider.driver.errors import SparkGoneError
+from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.driver.sight import Sight
 from airflow_provider.spark.attempt import TaskSession
 from airflow_provider.spark.runner import TaskOrder
@@ -21,6 +22,10 @@ class Spark(Protocol):
     @property
     def alive(self) -> bool:
         """Whether it can run anything, as far as is known."""
+
+    @property
+    def ui(self) -> str:
+        """The address of its own page; empty: it has none that is known."""
 
     def gone(self) -> SparkGoneError:
         """How it has ended."""
@@ -39,6 +44,9 @@ class AttachedSession(TaskSession, Protocol):
 
         :param may_go_on: waits a little, and says whether to wait on
         """
+
+    def count(self) -> JobCounts | None:
+        """What its Spark jobs have done; from any thread. None: its query says that better, or nothing is known."""
 
 
 class Sparks(Protocol):

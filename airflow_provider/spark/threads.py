@@ -1,4 +1,4 @@
-"""Threads that keep nobody from ending: code of a job that does not end must not keep its worker's process."""
+"""Threads that keep nobody from ending: code of a job that does not end must not keep the worker's process."""
 
 from __future__ import annotations
 

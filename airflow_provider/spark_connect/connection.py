@@ -42,6 +42,8 @@ class ConnectedServer:
     :param watch: a session of its own, in which nothing runs: a server that has it still has all others
     """
 
+    ui = ""
+
     def __init__(self, number: int, settings: ConnectSettings, watch: SparkSession) -> None:
         self.number = number
         self._settings = settings

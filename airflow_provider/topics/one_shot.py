@@ -14,13 +14,13 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.scaling import Goal, ScaleDown
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.topic_view import Unreadable, reason_of
-from airflow_provider.operations.operations import JobOperation, Outcome
+from airflow_provider.operations.operations import Operation, Outcome, Rebalance, SetLogLevel
 from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import ControlRecord, Event, JobDefinition, TopicNames, decode, event_from_json
+from airflow_provider.records import ControlRecord, Event, JobDefinition, TopicNames
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.complaints import Complaints
 from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicTimeoutError
+from airflow_provider.topics.event_record import read_event
 from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.topics.group_topics import GroupTopics, Submission
 from airflow_provider.topics.outage import Outage
@@ -117,14 +117,15 @@ def retry_failed(
     return run(retry)
 
 
-def carry_out(settings: KafkaSettings, group: str, operation: JobOperation, *, by: str) -> Outcome:
+def carry_out(settings: KafkaSettings, group: str, operation: Operation, *, by: str) -> Outcome:
     """As :meth:`GroupTopics.carry_out`.
 
     :raises NoTopicError: if there is no such group
     """
+    needs = STOPPER if isinstance(operation, SetLogLevel | Rebalance) else STEERER
 
     async def act() -> Outcome:
-        async with GroupTopics(settings, group, STEERER) as topics:
+        async with GroupTopics(settings, group, needs) as topics:
             return await topics.carry_out(operation, by=by)
 
     return run(act)
@@ -193,11 +194,11 @@ class _Collector:
 
     def take(self, records: Sequence[Record]) -> None:
         for record in records:
-            try:
-                self.events.append(event_from_json(decode(record.value or b"")))
-            except Exception as wrong:  # noqa: BLE001  whatever it is, the others can be read
+            event = read_event(record, self._complaints)
+            if event is None:
                 self.unreadable += 1
-                self._complaints.add(Unreadable(key=record.key, offset=record.offset, reason=reason_of(wrong)))
+            else:
+                self.events.append(event)
             self.reached(record.offset + 1)
 
     def again(self) -> None:

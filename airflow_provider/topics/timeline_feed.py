@@ -6,11 +6,10 @@ import threading
 from collections.abc import Sequence
 
 from airflow_provider.ledger.timeline_view import Attempt, Timeline, TimelineView
-from airflow_provider.ledger.topic_view import Unreadable, reason_of
 from airflow_provider.protocol.model import TaskId
-from airflow_provider.records import Event, decode, event_from_json
 from airflow_provider.topics.complaints import Complaints
 from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.event_record import read_event
 from airflow_provider.topics.reader import Record
 
 
@@ -53,18 +52,11 @@ class TimelineFeed:
             return self._view.attempts_of(task)
 
     def take(self, records: Sequence[Record]) -> None:
-        events = [event for record in records if (event := self._read(record)) is not None]
+        events = [event for record in records if (event := read_event(record, self._complaints)) is not None]
         with self._lock:
             self._view.unreadable += len(records) - len(events)
             for event in events:
                 self._view.take(event)
-
-    def _read(self, record: Record) -> Event | None:
-        try:
-            return event_from_json(decode(record.value or b""))
-        except Exception as wrong:  # noqa: BLE001  whatever it is, the others can be read
-            self._complaints.add(Unreadable(key=record.key, offset=record.offset, reason=reason_of(wrong)))
-            return None
 
     def reached(self, _offset: int) -> None:
         self._whole = True

@@ -28,8 +28,12 @@ from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import TaskKind
 
-SESSION_MS = 600
-SETTINGS = CoordinatorSettings(session_timeout_ms=SESSION_MS, heartbeat_interval_ms=30)
+SESSION_MS = 10_000  # what nobody waits for is to outlast the pauses of a busy machine
+SHORT_SESSION_MS = 600
+
+
+def coordinator_settings(session_ms: int = SESSION_MS) -> CoordinatorSettings:
+    return CoordinatorSettings(session_timeout_ms=session_ms, heartbeat_interval_ms=30)
 
 
 class NearChannel:
@@ -41,13 +45,13 @@ class NearChannel:
     :ivar settling: whether somebody waits for it
     """
 
-    def __init__(self, topics: MemoryTopics, settings: CoordinatorSettings = SETTINGS) -> None:
+    def __init__(self, topics: MemoryTopics, settings: CoordinatorSettings | None = None) -> None:
         self.away = False
         self.asked: list[RequestBody] = []
         self.written = asyncio.Event()
         self.written.set()
         self.settling = False
-        self.coordinator = Coordinator(settings)
+        self.coordinator = Coordinator(settings or coordinator_settings())
         self._topics = topics
         self._ids = count(1)
         self._waiting: dict[RequestId, asyncio.Future[ReplyBody]] = {}
@@ -105,6 +109,7 @@ def memberships(
     topics: Any,
     worker: WorkerId = ME,
     *,
+    session_ms: int = SESSION_MS,
     max_delay_ms: int = 300,
     is_gone: KnowsGone | None = None,
     returns_ms: int | None = None,
@@ -112,7 +117,7 @@ def memberships(
     settings = DeclarativeSettings(
         group_id="g",
         worker=worker,
-        session_timeout_ms=SESSION_MS,
+        session_timeout_ms=session_ms,
         heartbeat_interval_ms=30,
         lease_margin_ms=200,
         retry_backoff_ms=10,
@@ -127,12 +132,17 @@ def memberships(
 class DeclarativeLife(Life):
     """A worker's life in such a group."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, session_ms: int = SESSION_MS, **settings: Any) -> None:
         super().__init__(**settings)
-        self.channel = NearChannel(self.topics)
+        self.session_ms = session_ms
+        self.channel = NearChannel(self.topics, coordinator_settings(session_ms))
 
     def memberships(self) -> DeclarativeMemberships:
-        return memberships(self.channel, self.topics, returns_ms=self.settings.returns_ms)
+        return memberships(self.channel, self.topics, session_ms=self.session_ms, returns_ms=self.settings.returns_ms)
+
+    def others(self, worker: str, *, is_gone: KnowsGone | None = None) -> DeclarativeMemberships:
+        """Of another worker of the group."""
+        return memberships(self.channel, self.topics, WorkerId(worker), session_ms=self.session_ms, is_gone=is_gone)
 
     @property
     def declarative(self) -> DeclarativeMember:
@@ -141,9 +151,9 @@ class DeclarativeLife(Life):
 
 
 @asynccontextmanager
-async def living_declared(**settings: Any) -> AsyncIterator[DeclarativeLife]:
+async def living_declared(session_ms: int = SESSION_MS, **settings: Any) -> AsyncIterator[DeclarativeLife]:
     """It has the tasks A0 and A1, and runs them."""
-    life = DeclarativeLife(**settings)
+    life = DeclarativeLife(session_ms, **settings)
     await life.submit(kind=TaskKind.STREAMING)
     life.begin()
     try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
-from airflow.models.connection import Connection
+from airflow.sdk import Connection
 
 from airflow_provider.hooks.spark_connect import SparkConnectionError, address_of
 from airflow_provider.spark_connect.server import (
@@ -68,7 +69,7 @@ def test_a_sessions_id_is_known_to_whoever_knows_its_names_and_to_nobody_else() 
     assert session_id("a", "bc") != session_id("ab", "c")
 
 
-def connection(**fields: object) -> Connection:
+def connection(**fields: Any) -> Connection:
     extra = fields.pop("extra", {})
     return Connection(
         conn_id="sc", **{"conn_type": "spark_connect", "host": "spark", **fields}, extra=json.dumps(extra)
@@ -92,7 +93,7 @@ def test_a_connection_has_the_fields_that_airflows_provider_gives_it() -> None:
         ({"extra": {"use_ssl": "perhaps"}}, "must be true or false"),
     ],
 )
-def test_of_a_connection_that_names_none_it_is_said_which(fields: dict[str, object], said: str) -> None:
+def test_of_a_connection_that_names_none_it_is_said_which(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(SparkConnectionError, match=said) as refused:
         address_of(connection(password=SECRET, **fields), "sc")
     assert "connection 'sc'" in str(refused.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Any
 
 import pytest
@@ -78,7 +79,7 @@ class Answers:
         monkeypatch.setattr(connection, "release", lambda session, timeout_s: None)
         monkeypatch.setattr(connection, "hang_up", self.hang_up)
         monkeypatch.setattr(connection, "REMOTE_MODE", RemoteMode())
-        monkeypatch.setattr(connection.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
 
     def ask(self, _session: Any, _timeout_s: float) -> str:
         if isinstance(self.answer, Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from declarative_life import DeclarativeLife, living_declared, memberships
+from declarative_life import SHORT_SESSION_MS, DeclarativeLife, living_declared
 from stand_ins import IdleListener
 from waiting import eventually
 from worker_life import A0, A1, ME
@@ -94,7 +94,7 @@ async def test_a_coordinator_that_is_away_for_less_than_a_session_is_not_noticed
 
 
 async def test_one_that_is_away_for_longer_finds_everything_stopped_and_has_it_started_again() -> None:
-    async with living_declared() as life:
+    async with living_declared(SHORT_SESSION_MS) as life:
         grant = life.worker.lease.grant
         life.channel.away = True
         await eventually(lambda: not life.runner.running, "the lease is nearly over")
@@ -177,7 +177,7 @@ async def test_it_is_handed_over_and_goes_on_as_the_same_member() -> None:
 
 
 async def test_taken_over_it_takes_the_place_of_the_one_before_which_is_fenced() -> None:
-    async with living_declared() as life:
+    async with living_declared(SHORT_SESSION_MS) as life:
         first = life.declarative
         saved = save(first.state, now_ms=now_ms(), wall_ms=wall_ms())
         makes = life.memberships()
@@ -201,20 +201,21 @@ async def test_taken_over_it_takes_the_place_of_the_one_before_which_is_fenced()
 async def test_who_knows_that_its_former_process_has_ended_does_not_wait_for_its_session(
     phase: WorkerPhase, gone: bool, waits: bool
 ) -> None:
-    async with living_declared() as life:
-        name = WorkerId("w2")
-        killed = memberships(life.channel, life.topics, name).make(IdleListener(), None)
+    async with living_declared(3 * SHORT_SESSION_MS) as life:
+        killed = life.others("w2").make(IdleListener(), None)
         killed.begin(Predecessor.GONE)
         await eventually(lambda: len(killed.state.running) == 1, "one task has moved")
-        said = WorkerStatus(worker=name, state=phase, epoch=killed.view.epoch, slots=2, member_id=killed.view.member_id)
+        said = WorkerStatus(
+            worker=WorkerId("w2"), state=phase, epoch=killed.view.epoch, slots=2, member_id=killed.view.member_id
+        )
         await life.topics.publish_worker(said)
         await killed.aclose()
-        back = memberships(life.channel, life.topics, name, is_gone=lambda _said: gone).make(IdleListener(), None)
+        back = life.others("w2", is_gone=lambda _said: gone).make(IdleListener(), None)
         back.begin(Predecessor.GONE)
         await eventually(lambda: back.state.phase is Phase.STABLE, "it has joined")
         assert (killed.view.member_id in life.channel.coordinator.groups["g"].current) is waits
         await eventually(lambda: back.state.running == killed.state.running, "it has what it had")
-        assert life.runner.running | back.state.running == {A0, A1}
+        await eventually(lambda: life.runner.running | back.state.running == {A0, A1}, "and the other one what it had")
         await back.aclose()
 
 
@@ -228,7 +229,7 @@ async def test_two_share_and_the_one_that_leaves_says_why() -> None:
     async with living_declared() as life:
         ended: list[Ended] = []
         other = Recorder(ended)
-        second = memberships(life.channel, life.topics, WorkerId("w2")).make(other, None)
+        second = life.others("w2").make(other, None)
         second.begin(Predecessor.GONE)
         await eventually(lambda: len(second.state.running) == 1, "one task has moved")
         assert life.declarative.state.owned | second.state.owned == {A0, A1}
@@ -257,8 +258,8 @@ async def test_two_share_and_the_one_that_leaves_says_why() -> None:
 
 async def test_the_tasks_of_one_that_is_lost_wait_for_it_and_then_go_to_others() -> None:
     """Its delay is over when the member that has computed says so."""
-    async with living_declared() as life:
-        second = memberships(life.channel, life.topics, WorkerId("w2")).make(IdleListener(), None)
+    async with living_declared(SHORT_SESSION_MS) as life:
+        second = life.others("w2").make(IdleListener(), None)
         second.begin(Predecessor.GONE)
         await eventually(lambda: len(second.state.running) == 1, "one task has moved")
         await second.aclose()

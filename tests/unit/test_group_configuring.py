@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from declarative_life import NearChannel
+from declarative_life import SESSION_MS, NearChannel
 from stand_ins import MemoryTopics
 
 from airflow_provider.cli.main import main
@@ -107,7 +107,7 @@ async def coordinated() -> AsyncIterator[NearChannel]:
 async def test_what_holds_is_the_answer() -> None:
     async with coordinated() as channel:
         unset = {
-            "session_timeout_ms": GroupSetting(value=600, is_default=True),
+            "session_timeout_ms": GroupSetting(value=SESSION_MS, is_default=True),
             "heartbeat_interval_ms": GroupSetting(value=30, is_default=True),
             "max_delay_ms": GroupSetting(value=None, is_default=True),
         }

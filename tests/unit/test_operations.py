@@ -7,6 +7,7 @@ import dataclasses
 
 import pytest
 from airflow_values import group_record
+from job_topics import topics_with
 from stand_ins import MemoryTopics
 
 from airflow_provider.ledger.leftovers import leftovers
@@ -22,16 +23,14 @@ from airflow_provider.operations.operations import (
     ResumeJob,
 )
 from airflow_provider.operations.words import outcome_in_words
-from airflow_provider.protocol.model import ConfigOffset, Epoch, MemberId, TaskId, WorkerId, planner_of
+from airflow_provider.protocol.model import ConfigOffset, MemberId, TaskId, WorkerId, planner_of
 from airflow_provider.records import (
     ActionEvent,
     Halt,
     JobDefinition,
     PlanRecord,
-    TaskFailure,
     TaskKind,
     TaskState,
-    TaskStatus,
     job_key,
 )
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
@@ -45,30 +44,7 @@ RESUME = ResumeJob(job="etl")
 
 
 def group_with(*states: TaskState, job: JobDefinition = JOB) -> MemoryTopics:
-    """The topics of a group that knows the job, with its tasks in these states."""
-    topics = MemoryTopics()
-
-    async def write() -> None:
-        await topics.submit(job)
-        plan = PlanRecord.of(job, [{"i": index} for index in range(len(states))], planned_by=ME, at_ms=0)
-        await topics.publish_plan(plan)
-        for index, state in enumerate(states):
-            await topics.publish_task(
-                TaskStatus(
-                    task=TaskId(job.name, index),
-                    state=state,
-                    epoch=Epoch(4),
-                    worker=ME,
-                    fingerprint=plan.fingerprints[index],
-                    attempt=3,
-                    failures=3,
-                    started_at_ms=1,
-                    error=TaskFailure.of("boom"),
-                )
-            )
-
-    asyncio.run(write())
-    return topics
+    return topics_with(job, *states)
 
 
 def ask(topics: MemoryTopics, operation: Operation, by: str = "me@here") -> Outcome:

@@ -7,45 +7,18 @@ import dataclasses
 from typing import Any
 
 import pytest
+from job_topics import topics_with
 from stand_ins import MemoryTopics
 
 from airflow_provider.ledger.progress import configured
 from airflow_provider.operations.operations import NoJobError, OperationError
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
-from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.topics.group_topics import Submission
 
 ME = WorkerId("w1")
 STREAM = JobDefinition(name="copy", entry_point="m:f", max_tasks=9, kind=TaskKind.STREAMING)
 FAILED, RUNNING, FINISHED = TaskState.FAILED, TaskState.RUNNING, TaskState.FINISHED
-
-
-def asked(job: JobDefinition, *states: TaskState) -> MemoryTopics:
-    """The topics of a group that knows the job, with its tasks in these states."""
-    topics = MemoryTopics()
-
-    async def write() -> None:
-        await topics.submit(job)
-        plan = PlanRecord.of(job, [{"i": index} for index in range(len(states))], planned_by=ME, at_ms=0)
-        await topics.publish_plan(plan)
-        for index, state in enumerate(states):
-            await topics.publish_task(
-                TaskStatus(
-                    task=TaskId(job.name, index),
-                    state=state,
-                    epoch=Epoch(4),
-                    worker=ME,
-                    run_key=job.run_key,
-                    fingerprint=plan.fingerprints[index],
-                    attempt=3,
-                    failures=3,
-                    started_at_ms=1,
-                    error=TaskFailure.of("boom"),
-                )
-            )
-
-    asyncio.run(write())
-    return topics
 
 
 def say(topics: MemoryTopics, status: TaskStatus) -> None:
@@ -63,7 +36,7 @@ def submit(topics: MemoryTopics, job: JobDefinition) -> Submission:
     "changes", [{}, {"retries": 5}], ids=["the same again", "the same work, with another policy for retries"]
 )
 def test_submitting_what_has_failed_has_it_tried_again(changes: dict[str, Any]) -> None:
-    topics = asked(STREAM, FAILED, RUNNING, FAILED)
+    topics = topics_with(STREAM, FAILED, RUNNING, FAILED)
     submission = submit(topics, dataclasses.replace(STREAM, **changes))
     assert submission.retried == (TaskId("copy", 0), TaskId("copy", 2))
     assert {TaskId("copy", 0), TaskId("copy", 2)} <= configured(topics.jobs, topics.status.tasks)
@@ -74,29 +47,29 @@ def test_submitting_what_has_failed_has_it_tried_again(changes: dict[str, Any]) 
 
 
 def test_a_planner_that_has_failed_plans_again() -> None:
-    topics = asked(STREAM)
+    topics = topics_with(STREAM)
     say(topics, TaskStatus(task=planner_of("copy"), state=FAILED, epoch=Epoch(4), worker=ME, failures=1))
     assert submit(topics, STREAM).retried == (planner_of("copy"),)
 
 
 def test_what_failed_in_another_run_or_another_form_is_left_alone() -> None:
     job = dataclasses.replace(STREAM, kind=TaskKind.BATCH, run_key="monday")
-    topics = asked(job, FAILED, FINISHED)
+    topics = topics_with(job, FAILED, FINISHED)
     assert submit(topics, dataclasses.replace(job, run_key="tuesday")).retried == ()
     assert topics.status.tasks[TaskId("copy", 0)].state is FAILED
-    topics = asked(job, FAILED, FINISHED)
+    topics = topics_with(job, FAILED, FINISHED)
     assert submit(topics, dataclasses.replace(job, config={"other": 1})).retried == ()
 
 
 def test_the_retry_is_written_over_the_end_only_because_it_is_of_another_attempt() -> None:
-    topics = asked(STREAM, FAILED)
+    topics = topics_with(STREAM, FAILED)
     submit(topics, STREAM)
     assert topics.status.tasks[TaskId("copy", 0)].state is TaskState.UNASSIGNED
     assert not topics.status.overwritten, "nothing for a leader to mend"
 
 
 def test_a_task_that_ended_spark_too_often_has_all_its_chances_again() -> None:
-    topics = asked(STREAM, FAILED)
+    topics = topics_with(STREAM, FAILED)
     task = TaskId("copy", 0)
     say(topics, dataclasses.replace(topics.status.tasks[task], spark_deaths=3))
     submit(topics, STREAM)
@@ -104,7 +77,7 @@ def test_a_task_that_ended_spark_too_often_has_all_its_chances_again() -> None:
 
 
 def test_single_tasks_can_be_named() -> None:
-    topics = asked(STREAM, FAILED, FAILED, RUNNING)
+    topics = topics_with(STREAM, FAILED, FAILED, RUNNING)
     retried = asyncio.run(topics.retry_failed("copy", {1, 2}, by="me"))
     assert retried == (TaskId("copy", 1),)
     assert topics.status.tasks[TaskId("copy", 0)].state is FAILED

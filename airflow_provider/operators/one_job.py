@@ -1,0 +1,35 @@
+"""What the operators have in common that ask something of a job which was submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider.common.parameters import group_name, is_template, job_name
+from airflow_provider.hooks.spark_group import SparkGroupHook
+
+
+class OneJobOperator(BaseOperator):
+    """Names a job.
+
+    :param group: the group
+    :param job: the job's name
+    :param kafka_conn_id: a connection of type ``kafka``
+    """
+
+    template_fields: Sequence[str] = ("group", "job", "kafka_conn_id")
+    ui_color = "#f7e3b5"
+
+    def __init__(
+        self, *, group: str, job: str, kafka_conn_id: str = SparkGroupHook.default_conn_name, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.group = group
+        self.job = job
+        self.kafka_conn_id = kafka_conn_id
+        if not is_template(group):
+            group_name(group)
+        if not is_template(job):
+            job_name(job)

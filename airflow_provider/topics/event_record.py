@@ -1,0 +1,17 @@
+"""A record of a group's events topic, as the event that it is."""
+
+from __future__ import annotations
+
+from airflow_provider.ledger.topic_view import Unreadable, reason_of
+from airflow_provider.records import Event, decode, event_from_json
+from airflow_provider.topics.complaints import Complaints
+from airflow_provider.topics.reader import Record
+
+
+def read_event(record: Record, complaints: Complaints) -> Event | None:
+    """None: it can't be read, and that is among the complaints."""
+    try:
+        return event_from_json(decode(record.value or b""))
+    except Exception as wrong:  # noqa: BLE001  whatever it is, the others can be read
+        complaints.add(Unreadable(key=record.key, offset=record.offset, reason=reason_of(wrong)))
+        return None
