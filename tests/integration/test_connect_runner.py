@@ -28,6 +28,7 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 from airflow_provider.spark_connect import connection
+from airflow_provider.spark_connect.client import require_client
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ pytestmark = pytest.mark.filterwarnings(r"ignore:\[RETRIES_EXCEEDED\]")
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalConnectServer]:
+    require_client()
     # On a busy machine a Python needs longer than 15 s to import what it is to run.
     with LocalConnectServer(conf={"spark.python.authenticate.socketTimeout": "120s"}) as server:
         yield server

@@ -327,7 +327,7 @@ class TestWorkerOperator:
         self, runs: type[FakeRun], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         server = Connection(conn_id="sc", conn_type="spark_connect", host="spark", password="t0ken")
-        monkeypatch.setattr(SparkConnectHook, "get_connection", lambda conn_id: server)
+        monkeypatch.setattr(SparkConnectHook, "get_connection", lambda self, conn_id: server)
         runs.endings += [outcome(Ending.HANDED_OVER, saved={})]
         with pytest.raises(TaskDeferred) as deferred:
             worker_operator(spark_conn_id="sc").execute(context())
