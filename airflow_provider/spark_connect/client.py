@@ -36,12 +36,12 @@ def require_client() -> str:
     try:
         import pyspark
     except ImportError as missing:
-        raise SparkStartError(f"PySpark is not installed here ({missing}): {INSTALL}") from missing
+        raise SparkStartError(f"PySpark is not installed here ({missing}): {INSTALL}") from None
     try:
         import pyspark.sql.connect.session
     except ImportError as missing:
         what = " ".join(str(missing).split())
-        raise SparkStartError(f"PySpark's Spark Connect client lacks something here: {what} {INSTALL}") from missing
+        raise SparkStartError(f"PySpark's Spark Connect client lacks something here: {what} {INSTALL}") from None
     return str(pyspark.__version__)
 
 

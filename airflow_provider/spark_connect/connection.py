@@ -143,7 +143,8 @@ class ServerConnection:
             raise
         except Exception as error:
             REMOTE_MODE.leave()
-            raise SparkStartError(_refusal(self._settings, error)) from error
+            log.debug("No session of %s", self._settings.server, exc_info=True)
+            raise SparkStartError(_refusal(self._settings, error)) from None  # which says all that the error does
         self._number += 1
         log.info("Spark Connect server %s runs Spark %s", self._settings.server, version)
         return ConnectedServer(self._number, self._settings, watch)

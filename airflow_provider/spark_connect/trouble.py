@@ -44,7 +44,7 @@ _UNSUPPORTED: Final = frozenset(
 )
 
 
-class UnsupportedOnConnectError(Exception):
+class UnsupportedOnConnectError(NotImplementedError):
     """A job uses what Spark Connect does not have, so that no other try can help on such a worker."""
 
 

@@ -12,19 +12,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from runner_bench import SEEN, SIGNALS, Events, order_of, until
+from runner_bench import DEADLINE_S, SEEN, SIGNALS, Events, order_of, until
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.spark.connect import ConnectRunner
 from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
+    LAST_EVENTS,
     QueryStarted,
     SparkAbsent,
     SparkLost,
     TaskFailed,
     TaskFinished,
     TaskOrder,
+    TaskProgressed,
     TaskStopped,
 )
 from airflow_provider.spark_connect import connection
@@ -42,7 +46,9 @@ pytestmark = pytest.mark.filterwarnings(r"ignore:\[RETRIES_EXCEEDED\]")
 def server() -> Iterator[LocalConnectServer]:
     require_client()
     # On a busy machine a Python needs longer than 15 s to import what it is to run.
-    with LocalConnectServer(conf={"spark.python.authenticate.socketTimeout": "120s"}) as server:
+    patience = {"spark.python.authenticate.socketTimeout": f"{DEADLINE_S:.0f}s"}
+    conf = {**patience, "spark.connect.progress.reportInterval": "100ms"}
+    with LocalConnectServer(conf=conf, start_timeout_s=DEADLINE_S) as server:
         yield server
 
 
@@ -66,6 +72,7 @@ async def make_runner(server: LocalConnectServer, events: Events) -> AsyncIterat
             settings=settings or settings_of(server),
             worker=worker,
             scope="cluster/group",
+            tell_every_s=1.0,
         )
         made.append(runner)
         return runner
@@ -108,12 +115,13 @@ def touch_on(spark: SparkSession, task: TaskContext) -> None:
 
     file = task.config["file"]
 
-    def write(_id: int) -> int:
+    @udf("long")
+    def write(_id):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
         while True:
             Path(file).write_text(str(time.time()))
             time.sleep(0.05)
 
-    spark.range(0, 1, 1, 1).select(udf(write, "long")("id")).collect()
+    spark.range(0, 1, 1, 1).select(write("id")).collect()
 
 
 @spark_job
@@ -121,7 +129,8 @@ def stream_on(spark: SparkSession, task: TaskContext) -> StreamingQuery:
     file = task.config["file"]
 
     def write(batch: DataFrame, number: int) -> None:
-        Path(file).write_text(f"{number} {batch.count()} {os.getpid()}")
+        Path(f"{file}.new").write_text(f"{number} {batch.count()} {os.getpid()}")
+        Path(f"{file}.new").rename(file)
 
     rows = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
     query = rows.writeStream.foreachBatch(task.foreach_batch(write)).trigger(processingTime="200 milliseconds")
@@ -136,6 +145,27 @@ def use_context(spark: SparkSession, task: TaskContext) -> int:
 @spark_job
 def share(spark: SparkSession, task: TaskContext) -> int:
     return task.cached("numbers", lambda: spark.range(7)).count()
+
+
+async def touched(events: Events, order: TaskOrder) -> None:
+    """Wait for the file that the task writes."""
+
+    def is_there() -> bool:
+        assert not [event for event in events.of(order.task) if isinstance(event, LAST_EVENTS)]
+        return Path(order.config["file"]).exists()
+
+    await until(is_there)
+
+
+async def begins(runner: ConnectRunner, events: Events, stream: TaskOrder) -> None:
+    """A Python that has not started within ten seconds Spark takes for one that failed, however busy the machine is."""
+    while True:
+        await runner.start(stream)
+        began = await events.wait_for(stream.task, QueryStarted, TaskFailed)
+        if isinstance(began, QueryStarted):
+            return
+        assert "Python worker failed to connect back" in began.error
+        events.heard.clear()
 
 
 def is_quiet(file: Path) -> bool:
@@ -166,11 +196,14 @@ async def test_what_a_stopped_task_has_begun_on_the_server_ends_and_its_neighbou
     one, other = (order("touch_on", index, file=str(tmp_path / str(index))) for index in (0, 1))
     await runner.start(one)
     await runner.start(other)
-    await until(lambda: (tmp_path / "0").exists() and (tmp_path / "1").exists())
+    await touched(events, one)
+    await touched(events, other)
+    told = await events.wait_for(one.task, TaskProgressed)
+    assert told.progress == JobCounts(stages=1, tasks=1)
     assert await runner.stop([one.task], "revoked") == frozenset()
     assert isinstance(await events.last(one.task), TaskStopped)
     await until(lambda: is_quiet(tmp_path / "0"))
-    assert not is_quiet(tmp_path / "1")
+    await until(lambda: not is_quiet(tmp_path / "1"))
     assert runner.running == {other.task}
 
 
@@ -180,8 +213,9 @@ async def test_a_stream_runs_beside_the_server_and_stops_with_its_task(
     file = tmp_path / "batch"
     runner = make_runner()
     stream = order_of(__name__, "stream_on", checkpoint=tmp_path / "checkpoint", file=str(file))
-    await runner.start(stream)
-    await events.wait_for(stream.task, QueryStarted)
+    await begins(runner, events, stream)
+    told = await events.wait_for(stream.task, TaskProgressed)
+    assert isinstance(told.progress, QueryProgress)
     await until(lambda: file.exists() and int(file.read_text().split()[0]) >= 2)
     assert int(file.read_text().split()[2]) != os.getpid()
     assert await runner.stop([stream.task], "revoked") == frozenset()
@@ -191,8 +225,7 @@ async def test_a_stream_runs_beside_the_server_and_stops_with_its_task(
 
     again = Events()
     second = make_runner("worker-2", on_event=again)
-    await second.start(stream)
-    await again.wait_for(stream.task, QueryStarted)
+    await begins(second, again, stream)
     await until(lambda: int(file.read_text().split()[0]) > last)
 
 
@@ -203,7 +236,7 @@ async def test_the_next_attempt_ends_what_the_last_one_has_left_on_the_server(
     lost = make_runner()
     first = order("touch_on", 0, file=str(tmp_path / "first"))
     await lost.start(first)
-    await until((tmp_path / "first").exists)
+    await touched(events, first)
     theirs = Events()
     second = TaskOrder(
         task=first.task,
@@ -213,12 +246,12 @@ async def test_the_next_attempt_ends_what_the_last_one_has_left_on_the_server(
         attempt=first.attempt + 1,
     )
     await make_runner("worker-2", on_event=theirs).start(second)
-    await until((tmp_path / "second").exists)
+    await touched(theirs, second)
     await until(lambda: is_quiet(tmp_path / "first"))
     failed = await events.last(first.task)
     assert isinstance(failed, TaskFailed)
     assert "has closed this task's session" in failed.error
-    assert not is_quiet(tmp_path / "second")
+    await until(lambda: not is_quiet(tmp_path / "second"))
 
 
 async def test_what_a_job_consists_of_is_sent_to_the_server(
@@ -280,10 +313,9 @@ async def test_tasks_of_a_server_that_was_killed_are_lost_and_run_again_when_it_
     make_runner: Callable[..., ConnectRunner], events: Events, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     runner = make_runner()
-    file = tmp_path / "touched"
-    task = order("touch_on", 0, file=str(file))
+    task = order("touch_on", 0, file=str(tmp_path / "touched"))
     await runner.start(task)
-    await until(file.exists)
+    await touched(events, task)
     server.kill()
     server.start()
     lost = await events.last(task.task)
@@ -308,7 +340,7 @@ async def test_a_server_that_says_nothing_any_more_is_given_up(
     runner = make_runner()
     task = order("touch_on", 0, file=str(tmp_path / "touched"))
     await runner.start(task)
-    await until((tmp_path / "touched").exists)
+    await touched(events, task)
     assert server.pid is not None
     os.kill(server.pid, signal.SIGSTOP)
     try:
@@ -323,7 +355,7 @@ async def test_a_server_that_says_nothing_any_more_is_given_up(
 async def test_a_wrong_token_is_refused_with_words_and_not_shown(
     make_runner: Callable[..., ConnectRunner], events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with LocalConnectServer(token="right-token") as closed:
+    with LocalConnectServer(token="right-token", start_timeout_s=DEADLINE_S) as closed:
         host, port = "localhost", int(closed.url.rpartition(":")[2])
         wrong = ConnectSettings(server=ConnectServer(host=host, port=port), token="wrong-token")
         task = order("count")

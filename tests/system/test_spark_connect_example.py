@@ -20,7 +20,7 @@ NAME = "spark_connect_default"
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalConnectServer]:
     require_client()
-    with LocalConnectServer(token=TOKEN) as server:
+    with LocalConnectServer(token=TOKEN, start_timeout_s=240) as server:
         yield server
 
 

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkAttributeError
 
 from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.driver.sight import Sight
+from airflow_provider.spark.connect_session import ConnectSession
+from airflow_provider.spark.failures import is_retryable
 from airflow_provider.spark_connect import client, connection
 from airflow_provider.spark_connect.client import RemoteMode
 from airflow_provider.spark_connect.connection import ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
-from airflow_provider.spark_connect.trouble import Trouble, is_unsupported, trouble_of
+from airflow_provider.spark_connect.shipping import Parcels
+from airflow_provider.spark_connect.trouble import (
+    SessionRefusedError,
+    Trouble,
+    UnsupportedOnConnectError,
+    is_unsupported,
+    trouble_of,
+)
 
 SETTINGS = ConnectSettings(server=ConnectServer(host="spark"))
 
@@ -57,8 +68,6 @@ def test_what_an_error_says_of_the_server(error: Exception, trouble: Trouble) ->
 
 
 def test_what_spark_connect_does_not_have_is_known_by_its_name() -> None:
-    from pyspark.errors import PySparkAttributeError
-
     lacks = PySparkAttributeError(
         errorClass="JVM_ATTRIBUTE_NOT_SUPPORTED", messageParameters={"attr_name": "sparkContext"}
     )
@@ -134,6 +143,54 @@ def test_a_server_that_does_not_know_its_session_is_another_one(answers: Answers
     assert (first.number, second.number) == (1, 2)
     link.close()
     assert answers.hung_up == 2
+
+
+def session_on(server: ConnectedServer) -> ConnectSession:
+    session = ConnectSession(
+        ServerConnection(SETTINGS, "w"), SETTINGS, Parcels(), name="a:0", session_id="s", tell_every_s=1
+    )
+    session.spark = server
+    return session
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said", "again"),
+    [
+        (RefusedError("UNAVAILABLE", "refused"), SparkGoneError, r"it does not answer \(refused\)", True),
+        (RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED]"), SparkGoneError, "it was restarted", True),
+        (
+            RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CLOSED]"),
+            SessionRefusedError,
+            "closed this task's session",
+            True,
+        ),
+        (RefusedError("RESOURCE_EXHAUSTED", "limit"), SessionRefusedError, "refuses this task: limit", True),
+        (
+            PySparkAttributeError(errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "rdd"}),
+            UnsupportedOnConnectError,
+            "there are no SparkContext, no RDDs",
+            False,
+        ),
+        (ValueError("a job's own"), ValueError, "a job's own", True),
+    ],
+)
+def test_an_error_of_a_task_is_said_in_words_and_tried_again_where_that_helps(
+    answers: Answers, error: Exception, kind: type[Exception], said: str, again: bool
+) -> None:
+    server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
+    plain = session_on(server).explain(error)
+    assert type(plain) is kind
+    assert re.search(said, str(plain))
+    assert is_retryable(plain) is again
+    assert server.alive is (kind is not SparkGoneError)
+
+
+def test_that_a_session_is_closed_is_the_servers_end_if_it_knows_none(answers: Answers) -> None:
+    server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
+    answers.answer = RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_NOT_FOUND]")
+    plain = session_on(server).explain(answers.answer)
+    assert isinstance(plain, SparkGoneError)
+    assert not server.alive
 
 
 @pytest.mark.parametrize(
