@@ -164,6 +164,7 @@ async def begins(runner: ConnectRunner, events: Events, stream: TaskOrder) -> No
         began = await events.wait_for(stream.task, QueryStarted, TaskFailed)
         if isinstance(began, QueryStarted):
             return
+        assert isinstance(began, TaskFailed)
         assert "Python worker failed to connect back" in began.error
         events.heard.clear()
 
