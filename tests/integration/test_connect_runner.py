@@ -310,6 +310,7 @@ async def test_nobody_at_the_port_is_said_at_once(make_runner: Callable[..., Con
     assert time.monotonic() - began < connection.AWAY_S, "it was not tried again and again"
 
 
+@pytest.mark.thorough  # a server starts again
 async def test_tasks_of_a_server_that_was_killed_are_lost_and_run_again_when_it_is_back(
     make_runner: Callable[..., ConnectRunner], events: Events, server: LocalConnectServer, tmp_path: Path
 ) -> None:
@@ -329,6 +330,7 @@ async def test_tasks_of_a_server_that_was_killed_are_lost_and_run_again_when_it_
     assert isinstance(await events.last(again.task), TaskFinished)
 
 
+@pytest.mark.thorough  # it takes long to wait that long
 async def test_a_server_that_says_nothing_any_more_is_given_up(
     make_runner: Callable[..., ConnectRunner],
     events: Events,
@@ -337,7 +339,7 @@ async def test_a_server_that_says_nothing_any_more_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "ANSWER_S", 1.0)
-    monkeypatch.setattr(connection, "SLOW_S", 3.0)
+    monkeypatch.setattr(connection, "SLOW_S", 20.0)
     runner = make_runner()
     task = order("touch_on", 0, file=str(tmp_path / "touched"))
     await runner.start(task)
@@ -353,6 +355,7 @@ async def test_a_server_that_says_nothing_any_more_is_given_up(
     assert "it has not answered for" in lost.error
 
 
+@pytest.mark.thorough  # with a server of its own
 async def test_a_wrong_token_is_refused_with_words_and_not_shown(
     make_runner: Callable[..., ConnectRunner], events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
