@@ -24,6 +24,7 @@ from benchmarks import (
     rebalance,
     short_tasks,
     triggerer,
+    viewers,
     warm_move,
     whole_targets,
 )
@@ -41,6 +42,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "rebalance": rebalance.run,
     "short_tasks": short_tasks.run,
     "triggerer": triggerer.run,
+    "viewers": viewers.run,
     "warm_move": warm_move.run,
     "whole_targets": whole_targets.run,
 }

@@ -42,7 +42,7 @@ class Call:
     :param ready: what members have said in their own records that they are ready for, maybe after they had joined
     :param stateful: the jobs whose tasks have something to warm up, where tasks are learned before they move
     :param renewed: the jobs that were submitted since the last round
-    :param asked_for: somebody has asked for this round: what waits for its time waits no longer
+    :param asked_for: somebody has asked for this round, so all delays are over
     :param limits: how much is learned together
     :param now_ms: wall clock, milliseconds since 1970
     """

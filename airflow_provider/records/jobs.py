@@ -10,8 +10,6 @@ from enum import Enum
 from reprlib import repr as short
 from typing import Annotated, Any, Final
 
-import msgspec
-
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records.checks import (
     LONGEST_ENTRY_POINT,
@@ -21,7 +19,7 @@ from airflow_provider.records.checks import (
     is_entry_point,
     json_object,
 )
-from airflow_provider.records.envelope import COUNT, DEEPEST, TEXT, check_plain, dump
+from airflow_provider.records.envelope import COUNT, DEEPEST, TEXT, check_plain, convert, dump
 
 MOST_TASKS: Final = 100_000
 """Of one plan. As many as a group was ever tried with; each takes memory in every process that follows the group."""
@@ -172,7 +170,7 @@ class JobDefinition:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,7 +292,7 @@ class PlanRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        plan = msgspec.convert(data, cls)
+        plan = convert(data, cls)
         check_job_name(plan.job)
         return plan
 
@@ -370,8 +368,8 @@ class ControlRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        wish = msgspec.convert(data, cls)
-        soon = msgspec.convert(data, _Soon).learned_first
+        wish = convert(data, cls)
+        soon = convert(data, _Soon).learned_first
         return replace(wish, action=ControlAction.LEAVE_SOON) if soon else wish
 
 
