@@ -7,10 +7,15 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from enum import Enum
 from pathlib import Path
+from typing import Final
 
 from airflow_provider.broker.jars import JarsUnavailableError
 from airflow_provider.broker.local_broker import BrokerStartError, LocalBroker
+from airflow_provider.broker.spark_connect import LocalConnectServer, ServerStartError
 from airflow_provider.common.group_protocols import GroupProtocolName
 from demo.airflow import LocalAirflow
 from demo.data import MissingDataError, lay_out
@@ -19,6 +24,15 @@ from demo.processes import ProcessFailedError
 from demo.results import print_results, write_results
 
 _HERE = Path(__file__).parent
+_SERVER_MASTER: Final = "local[4]"
+"""Of the Spark Connect server: a core for each worker's task, as workers with a Spark of their own have it."""
+
+
+class Spark(Enum):
+    """Where the tasks' Spark is."""
+
+    WORKERS = "workers"
+    CONNECT = "connect"
 
 
 def main() -> int:
@@ -38,23 +52,44 @@ def main() -> int:
         default=GroupProtocolName.CLASSIC.value,
         help="by which the workers join their group: Kafka's own (default), or as a declarative group",
     )
+    parser.add_argument(
+        "--spark",
+        choices=[spark.value for spark in Spark],
+        default=Spark.WORKERS.value,
+        help="where Spark is: in the workers (default), or in a Spark Connect server for all of them",
+    )
     args = parser.parse_args()
     output: Path = args.output.absolute()
     try:
-        return _play(output, keep=args.keep, group_protocol=GroupProtocolName(args.group_protocol))
-    except (MissingDataError, JarsUnavailableError, BrokerStartError, ProcessFailedError) as missing:
+        return _play(
+            output, keep=args.keep, group_protocol=GroupProtocolName(args.group_protocol), spark=Spark(args.spark)
+        )
+    except (
+        MissingDataError,
+        JarsUnavailableError,
+        BrokerStartError,
+        ServerStartError,
+        ProcessFailedError,
+    ) as missing:
         print(f"demo: {missing}", file=sys.stderr)
         return 2
 
 
-def _play(output: Path, *, keep: bool, group_protocol: GroupProtocolName) -> int:
+def _play(output: Path, *, keep: bool, group_protocol: GroupProtocolName, spark: Spark) -> int:
     began = time.monotonic()
     for folder in ("airflow", "result", "checkpoints"):
         shutil.rmtree(output / folder, ignore_errors=True)
     print("Laying out the flights of 2013 ...", flush=True)
     lay_out(output / "input")
     print("Starting a Kafka broker and Airflow ...", flush=True)
-    with LocalBroker() as broker, _airflow(output, broker, group_protocol) as airflow:
+    with ExitStack() as stack:
+        broker = stack.enter_context(LocalBroker())
+        masters = {}
+        if spark is Spark.CONNECT:
+            server = stack.enter_context(LocalConnectServer(master=_SERVER_MASTER))
+            print(f"The tasks run on the Spark Connect server {server.url}", flush=True)
+            masters["COSPARK_DEMO_SPARK"] = server.url
+        airflow = stack.enter_context(_airflow(output, broker, group_protocol, masters))
         ready = time.monotonic()
         print(
             f"Ready after {ready - began:.0f} s: {airflow.url} (user {airflow.username}, password {airflow.password})"
@@ -68,7 +103,9 @@ def _play(output: Path, *, keep: bool, group_protocol: GroupProtocolName) -> int
     return 0 if report["ok"] else 1
 
 
-def _airflow(output: Path, broker: LocalBroker, group_protocol: GroupProtocolName) -> LocalAirflow:
+def _airflow(
+    output: Path, broker: LocalBroker, group_protocol: GroupProtocolName, masters: Mapping[str, str]
+) -> LocalAirflow:
     return LocalAirflow(
         output / "airflow",
         dag_folders=[_HERE / "dags"],
@@ -82,6 +119,7 @@ def _airflow(output: Path, broker: LocalBroker, group_protocol: GroupProtocolNam
             "COSPARK_DEMO_OUTPUT": str(output / "result"),
             "AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL": group_protocol.value,
             "PYTHONPATH": str(_HERE.parent),  # tasks import what the job is made of
+            **masters,
         },
     )
 

@@ -41,6 +41,9 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         ),
         "replay": Command("airflow_provider.offline.replay", "run the assignor through a recorded history"),
         "scale": Command("airflow_provider.cli.scale", "scale a group down"),
+        "spark-connect": Command(
+            "airflow_provider.cli.spark_connect", "start a Spark Connect server on this machine, to try things out"
+        ),
         "status": Command("airflow_provider.cli.status", "watch a group: workers, tasks, rebalances"),
         "worker": Command("airflow_provider.cli.worker", "run a worker in the foreground, without Airflow"),
         "workers": Command("airflow_provider.cli.workers", "ask workers to leave their group"),
