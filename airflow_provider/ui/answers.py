@@ -62,7 +62,7 @@ class Answers:
             raise HTTPException(
                 status.HTTP_503_SERVICE_UNAVAILABLE,
                 "many look at this now, and it is being made for them: ask again",
-                headers={"Retry-After": str(_AGAIN_S)},
+                headers={"Retry-After": str(_AGAIN_S), _NOW: str(wall_ms())},
             )
         return _response(request, made)
 

@@ -30,7 +30,7 @@ export async function ask(path, headers = {}) {
   const answer = await fetch(path, { headers, cache: "no-store", credentials: "same-origin" });
   serverSaid(Number(answer.headers.get("X-Cospark-Now")));
   if (answer.status === 304) return { same: true };
-  const afterS = answer.status === 503 && Number(answer.headers.get("Retry-After"));
+  const afterS = answer.status === 503 && answer.headers.has("X-Cospark-Now") && Number(answer.headers.get("Retry-After"));
   if (afterS > 0) throw new AskAgain(afterS * 1000);
   if (!answer.ok) throw new Refused(answer.status, await words(answer));
   return { tag: answer.headers.get("ETag"), body: await answer.json() };
