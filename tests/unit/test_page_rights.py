@@ -20,7 +20,7 @@ from airflow_provider.topics import one_shot
 from airflow_provider.ui.rights import ACTING_HEADER
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
-RETRY = {**GROUP, "job": "job", "defined_at": 0}
+RETRY: dict[str, Any] = {**GROUP, "job": "job", "defined_at": 0}
 OURS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin"}
 
 
