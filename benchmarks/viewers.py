@@ -79,6 +79,9 @@ class Viewer:
             began = time.monotonic()
             more = f"&since={since}" if "/timeline" in self.path else ""
             answer = await self.http.get(self.path + more, headers={"If-None-Match": tag})
+            if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE and "Retry-After" in answer.headers:
+                await asyncio.sleep(int(answer.headers["Retry-After"]))
+                continue
             self.waited_ms.append((time.monotonic() - began) * 1000)
             if answer.status_code != httpx.codes.NOT_MODIFIED:
                 answer.raise_for_status()

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from airflow_provider.protocol.model import HIGHEST_INDEX, TaskId
 from airflow_provider.records import TaskState
-from airflow_provider.ui.kept_tasks import NOTHING_KEPT
 from airflow_provider.ui.pages import Clusters, GroupPage, begun, clusters, head_of
+from airflow_provider.ui.turns import BusyError
 from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.learners import learners_view
 from airflow_provider.ui.views.tasks import LARGEST_PAGE, TaskOrder, TaskQuery, task_detail, task_page
@@ -44,17 +44,23 @@ class Asked:
         """:param make: makes what the page shows beside the group's head
         :param version: of what else it is made of
         """
-        watched = self.watched
+        watched, answers, request = self.watched, self._world.answers, self._request
         if watched is None:
-            return self._world.answers.answer(self._request, "", lambda: begun(self.conn, self.group))
-        seen = watched.seen()
+            return answers.answer(request, "", lambda: begun(self.conn, self.group))
 
-        def page() -> GroupPage:
+        def page(seen: Seen) -> GroupPage:
+            body = make(watched, seen) if seen.whole else None
+            return GroupPage(head=head_of(self.conn, watched, seen), body=body)
+
+        known = answers.known(request, f"{watched.seen().version}.{version}")
+        if known is not None:
+            return known
+        try:
             with watched.working():
-                body = make(watched, seen) if seen.whole else None
-                return GroupPage(head=head_of(self.conn, watched, seen), body=body)
-
-        return self._world.answers.answer(self._request, f"{seen.version}.{version}", page)
+                seen = watched.seen()  # by now it may be another, and its answer made
+                return answers.answer(request, f"{seen.version}.{version}", lambda: page(seen))
+        except BusyError:
+            return answers.last(request)
 
 
 def asked(
@@ -73,8 +79,12 @@ About = Annotated[Asked, Depends(asked)]
 @router.get("/groups")
 def all_groups(request: Request, world: ItsWorld) -> Response:
     """Every group of every cluster, in short."""
-    found: Clusters = clusters(world)
-    return world.answers.answer(request, found.version, lambda: found)
+    try:
+        with world.listing.mine():
+            found: Clusters = clusters(world)
+            return world.answers.answer(request, found.version, lambda: found)
+    except BusyError:
+        return world.answers.last(request)
 
 
 @router.get("/workers")
@@ -108,8 +118,7 @@ def its_tasks(
     query = TaskQuery(
         text=text, state=state, job=job, worker=worker, order=order, descending=descending, page=page, size=size
     )
-    kept = about.watched.kept_tasks() if about.watched else NOTHING_KEPT
-    return about.answer(lambda _, __: task_page(kept.tasks, query), kept.version)
+    return about.answer(lambda watched, seen: task_page(watched.tasks(seen), query))
 
 
 @router.get("/task")
