@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from airflow_provider.broker.jars import JarsUnavailableError
@@ -33,6 +34,14 @@ def main() -> int:
     )
     parser.add_argument("--keep", action="store_true", help="leave Airflow and the broker up until Ctrl-C")
     parser.add_argument(
+        "--dags",
+        type=_folder,
+        default=[],
+        action="append",
+        metavar="DIR",
+        help="a folder of your own DAGs, and of what they import, for this Airflow to load too",
+    )
+    parser.add_argument(
         "--group-protocol",
         choices=[name.value for name in GroupProtocolName],
         default=GroupProtocolName.CLASSIC.value,
@@ -41,20 +50,27 @@ def main() -> int:
     args = parser.parse_args()
     output: Path = args.output.absolute()
     try:
-        return _play(output, keep=args.keep, group_protocol=GroupProtocolName(args.group_protocol))
+        return _play(output, args.dags, keep=args.keep, group_protocol=GroupProtocolName(args.group_protocol))
     except (MissingDataError, JarsUnavailableError, BrokerStartError, ProcessFailedError) as missing:
         print(f"demo: {missing}", file=sys.stderr)
         return 2
 
 
-def _play(output: Path, *, keep: bool, group_protocol: GroupProtocolName) -> int:
+def _folder(name: str) -> Path:
+    folder = Path(name).absolute()
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {folder}")
+    return folder
+
+
+def _play(output: Path, dags: Sequence[Path], *, keep: bool, group_protocol: GroupProtocolName) -> int:
     began = time.monotonic()
     for folder in ("airflow", "result", "checkpoints"):
         shutil.rmtree(output / folder, ignore_errors=True)
     print("Laying out the flights of 2013 ...", flush=True)
     lay_out(output / "input")
     print("Starting a Kafka broker and Airflow ...", flush=True)
-    with LocalBroker() as broker, _airflow(output, broker, group_protocol) as airflow:
+    with LocalBroker() as broker, _airflow(output, dags, broker, group_protocol) as airflow:
         ready = time.monotonic()
         print(
             f"Ready after {ready - began:.0f} s: {airflow.url} (user {airflow.username}, password {airflow.password})"
@@ -68,10 +84,12 @@ def _play(output: Path, *, keep: bool, group_protocol: GroupProtocolName) -> int
     return 0 if report["ok"] else 1
 
 
-def _airflow(output: Path, broker: LocalBroker, group_protocol: GroupProtocolName) -> LocalAirflow:
+def _airflow(
+    output: Path, dags: Sequence[Path], broker: LocalBroker, group_protocol: GroupProtocolName
+) -> LocalAirflow:
     return LocalAirflow(
         output / "airflow",
-        dag_folders=[_HERE / "dags"],
+        dag_folders=[_HERE / "dags", *dags],
         connections={
             "kafka_default": json.dumps(
                 {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
@@ -90,12 +108,18 @@ def _access(airflow: LocalAirflow) -> str:
     return f"{airflow.url} (user {airflow.username}, password {airflow.password})"
 
 
+def _cospark() -> Path:
+    """Of the environment that runs this, which is hardly ever on the PATH."""
+    command = Path(sys.executable).with_name("cospark")
+    return command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
+
+
 def _wait_for_interrupt(airflow: LocalAirflow, broker: LocalBroker) -> None:
     print(
         f"\nAirflow: {_access(airflow)}\n"
         f"Groups:  {airflow.url}/plugin/spark_groups, in Airflow under Browse, and beside each DAG run and task\n"
         f"Kafka:   {broker.bootstrap_servers}, for example:"
-        f" cospark status flights --bootstrap-servers {broker.bootstrap_servers}\n"
+        f" {_cospark()} status flights --bootstrap-servers {broker.bootstrap_servers}\n"
         "Both stay up until Ctrl-C."
     )
     try:
