@@ -14,6 +14,7 @@ from airflow_provider.broker.jars import JarsUnavailableError
 from airflow_provider.broker.local_broker import BrokerStartError, LocalBroker
 from airflow_provider.common.group_protocols import GroupProtocolName
 from demo.airflow import LocalAirflow
+from demo.airflow_api import AirflowApiError
 from demo.data import MissingDataError, lay_out
 from demo.play import Play
 from demo.processes import ProcessFailedError
@@ -75,12 +76,21 @@ def _play(output: Path, dags: Sequence[Path], *, keep: bool, group_protocol: Gro
         print(
             f"Ready after {ready - began:.0f} s: {airflow.url} (user {airflow.username}, password {airflow.password})"
         )
-        play = Play(airflow, broker.bootstrap_servers)
-        observed = play.run()
-        report = write_results(output, observed)
-        print_results(report, output, seconds=time.monotonic() - ready)
+        status = _played(Play(airflow, broker.bootstrap_servers), output, began=ready)
         if keep:
             _wait_for_interrupt(airflow, broker)
+    return status
+
+
+def _played(play: Play, output: Path, *, began: float) -> int:
+    try:
+        observed = play.run()
+    except (TimeoutError, AirflowApiError) as late:
+        logs = output / "airflow" / "logs"
+        print(f"demo: {late}: this machine is too busy for it, or something is wrong: see {logs}", file=sys.stderr)
+        return 2
+    report = write_results(output, observed)
+    print_results(report, output, seconds=time.monotonic() - began)
     return 0 if report["ok"] else 1
 
 

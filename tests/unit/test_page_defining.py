@@ -116,7 +116,7 @@ def test_a_job_is_altered_by_what_has_changed_of_it(altered: list[Operation]) ->
     changes = {"config": {"table": "b", "secret": None}, "max_tasks": 5}
     assert post(page_of(), "alter", job="job", **changes) == (200, "job job: altered")
     assert altered == [AlterJob(job="job", config={"table": "b", "secret": None}, settings={"max_tasks": 5})]
-    assert post(page_of(), "alter", job="gone") == (409, "the group has no job 'gone'")
+    assert post(page_of(), "alter", job="gone") == (409, "the group has no job 'gone'; it has 'job'")
 
 
 def test_a_config_that_the_job_would_refuse_is_refused_here_if_it_may_be_imported(altered: list[Operation]) -> None:
