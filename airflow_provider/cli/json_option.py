@@ -20,7 +20,7 @@ def json_object_of(option: str, text: str) -> dict[str, Any]:
         raise ValueError(f"{option} is not JSON that can be read: too deeply nested") from deep
     except ValueError as wrong:
         raise ValueError(
-            f"{option} is not JSON: {wrong}; write it as '{{\"key\": \"value\"}}', or @FILE for what is in a file"
+            f'{option} is not JSON: {wrong}; write it as \'{{"key": "value"}}\', or @FILE for what is in a file'
         ) from wrong
     if not isinstance(value, dict):
         raise ValueError(f"{option} must be a JSON object, not {text}")
