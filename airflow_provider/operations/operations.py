@@ -9,7 +9,6 @@ from typing import Any, Final
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import Halt, LogLevel
 
-
 _NAMED: Final = 10
 
 
