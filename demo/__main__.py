@@ -24,7 +24,7 @@ _HERE = Path(__file__).parent
 
 
 def main() -> int:
-    """0: the group completed, every check holds; 1: a check does not; 2: it could not be played."""
+    """0: the group completed, every check holds; 1: a check does not; 2: it could not be played; 130: Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument(
         "--output",
@@ -55,6 +55,9 @@ def main() -> int:
     except (MissingDataError, JarsUnavailableError, BrokerStartError, ProcessFailedError) as missing:
         print(f"demo: {missing}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("demo: ended before it was done", file=sys.stderr)
+        return 130
 
 
 def _folder(name: str) -> Path:
