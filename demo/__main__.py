@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
@@ -18,6 +18,7 @@ from airflow_provider.broker.local_broker import BrokerStartError, LocalBroker
 from airflow_provider.broker.spark_connect import LocalConnectServer, ServerStartError
 from airflow_provider.common.group_protocols import GroupProtocolName
 from demo.airflow import LocalAirflow
+from demo.airflow_api import AirflowApiError
 from demo.data import MissingDataError, lay_out
 from demo.play import Play
 from demo.processes import ProcessFailedError
@@ -36,7 +37,7 @@ class Spark(Enum):
 
 
 def main() -> int:
-    """0: the group completed, every check holds; 1: a check does not; 2: it could not be played."""
+    """0: the group completed, every check holds; 1: a check does not; 2: it could not be played; 130: Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument(
         "--output",
@@ -46,6 +47,14 @@ def main() -> int:
         help="where the results go (default: build/demo)",
     )
     parser.add_argument("--keep", action="store_true", help="leave Airflow and the broker up until Ctrl-C")
+    parser.add_argument(
+        "--dags",
+        type=_folder,
+        default=[],
+        action="append",
+        metavar="DIR",
+        help="a folder of your own DAGs, and of what they import, for this Airflow to load too",
+    )
     parser.add_argument(
         "--group-protocol",
         choices=[name.value for name in GroupProtocolName],
@@ -62,7 +71,11 @@ def main() -> int:
     output: Path = args.output.absolute()
     try:
         return _play(
-            output, keep=args.keep, group_protocol=GroupProtocolName(args.group_protocol), spark=Spark(args.spark)
+            output,
+            args.dags,
+            keep=args.keep,
+            group_protocol=GroupProtocolName(args.group_protocol),
+            spark=Spark(args.spark),
         )
     except (
         MissingDataError,
@@ -73,9 +86,19 @@ def main() -> int:
     ) as missing:
         print(f"demo: {missing}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("demo: ended before it was done", file=sys.stderr)
+        return 130
 
 
-def _play(output: Path, *, keep: bool, group_protocol: GroupProtocolName, spark: Spark) -> int:
+def _folder(name: str) -> Path:
+    folder = Path(name).absolute()
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {folder}")
+    return folder
+
+
+def _play(output: Path, dags: Sequence[Path], *, keep: bool, group_protocol: GroupProtocolName, spark: Spark) -> int:
     began = time.monotonic()
     for folder in ("airflow", "result", "checkpoints"):
         shutil.rmtree(output / folder, ignore_errors=True)
@@ -89,26 +112,39 @@ def _play(output: Path, *, keep: bool, group_protocol: GroupProtocolName, spark:
             server = stack.enter_context(LocalConnectServer(master=_SERVER_MASTER))
             print(f"The tasks run on the Spark Connect server {server.url}", flush=True)
             masters["COSPARK_DEMO_SPARK"] = server.url
-        airflow = stack.enter_context(_airflow(output, broker, group_protocol, masters))
+        airflow = stack.enter_context(_airflow(output, dags, broker, group_protocol, masters))
         ready = time.monotonic()
         print(
             f"Ready after {ready - began:.0f} s: {airflow.url} (user {airflow.username}, password {airflow.password})"
         )
-        play = Play(airflow, broker.bootstrap_servers)
-        observed = play.run()
-        report = write_results(output, observed)
-        print_results(report, output, seconds=time.monotonic() - ready)
+        status = _played(Play(airflow, broker.bootstrap_servers), output, began=ready)
         if keep:
             _wait_for_interrupt(airflow, broker)
+    return status
+
+
+def _played(play: Play, output: Path, *, began: float) -> int:
+    try:
+        observed = play.run()
+    except (TimeoutError, AirflowApiError) as late:
+        logs = output / "airflow" / "logs"
+        print(f"demo: {late}: this machine is too busy for it, or something is wrong: see {logs}", file=sys.stderr)
+        return 2
+    report = write_results(output, observed)
+    print_results(report, output, seconds=time.monotonic() - began)
     return 0 if report["ok"] else 1
 
 
 def _airflow(
-    output: Path, broker: LocalBroker, group_protocol: GroupProtocolName, masters: Mapping[str, str]
+    output: Path,
+    dags: Sequence[Path],
+    broker: LocalBroker,
+    group_protocol: GroupProtocolName,
+    masters: Mapping[str, str],
 ) -> LocalAirflow:
     return LocalAirflow(
         output / "airflow",
-        dag_folders=[_HERE / "dags"],
+        dag_folders=[_HERE / "dags", *dags],
         connections={
             "kafka_default": json.dumps(
                 {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
@@ -128,12 +164,18 @@ def _access(airflow: LocalAirflow) -> str:
     return f"{airflow.url} (user {airflow.username}, password {airflow.password})"
 
 
+def _cospark() -> Path:
+    """Of the environment that runs this, which is hardly ever on the PATH."""
+    command = Path(sys.executable).with_name("cospark")
+    return command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
+
+
 def _wait_for_interrupt(airflow: LocalAirflow, broker: LocalBroker) -> None:
     print(
         f"\nAirflow: {_access(airflow)}\n"
         f"Groups:  {airflow.url}/plugin/spark_groups, in Airflow under Browse, and beside each DAG run and task\n"
         f"Kafka:   {broker.bootstrap_servers}, for example:"
-        f" cospark status flights --bootstrap-servers {broker.bootstrap_servers}\n"
+        f" {_cospark()} status flights --bootstrap-servers {broker.bootstrap_servers}\n"
         "Both stay up until Ctrl-C."
     )
     try:

@@ -178,6 +178,7 @@ class SparkApplication:
         mark_next_jvm()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        log.info("Spark starts with master %s", settings.master)
         try:
             start_jvm(conf)
             root = SparkSession.builder.config(map={**conf}).getOrCreate()

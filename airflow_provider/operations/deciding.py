@@ -62,7 +62,7 @@ def decide(operation: Operation, jobs: JobsSnapshot, status: StatusSnapshot, *, 
         return decide_rebalance(status, by=by, at_ms=at_ms)
     definition = jobs.jobs.get(operation.job)
     if definition is None:
-        raise NoJobError(operation.job)
+        raise NoJobError(operation.job, jobs.jobs)
     check_still_it(operation.job, operation.defined_at, jobs)
     return replace(_decide(operation, definition, jobs, status, by=by, at_ms=at_ms), about=job_key(operation.job))
 

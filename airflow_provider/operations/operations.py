@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import Halt, LogLevel
+
+_NAMED: Final = 10
 
 
 class OperationError(ValueError):
@@ -15,14 +17,20 @@ class OperationError(ValueError):
 
 
 class NoJobError(OperationError):
-    """The group has no such job."""
+    """The group has no such job.
 
-    def __init__(self, job: str) -> None:
-        super().__init__(f"the group has no job {job!r}")
+    :param jobs: what it has, if that is known: the name may be mistyped
+    """
+
+    def __init__(self, job: str, jobs: Iterable[str] = ()) -> None:
         self.job = job
+        self.jobs = tuple(sorted(jobs))
+        more = ", ..." if len(self.jobs) > _NAMED else ""
+        has = f"; it has {', '.join(map(repr, self.jobs[:_NAMED]))}{more}" if self.jobs else ""
+        super().__init__(f"the group has no job {job!r}{has}")
 
-    def __reduce__(self) -> tuple[type[NoJobError], tuple[str]]:
-        return type(self), (self.job,)
+    def __reduce__(self) -> tuple[type[NoJobError], tuple[str, tuple[str, ...]]]:
+        return type(self), (self.job, self.jobs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -136,7 +136,7 @@ def alter_job(act: ChangeJob, by: By, world: ItsWorld) -> Done:
         watched = world.group(act.conn, act.group)
         known = watched.seen().jobs.jobs.get(act.job) if watched else None
         if known is None:
-            raise NoJobError(act.job)
+            raise NoJobError(act.job, watched.seen().jobs.jobs if watched else ())
         then = altered(act.operation, known)
         check_here(then.name, then.entry_point, then.config, world.prefixes())
         return outcome_in_words(act.operation, one_shot.carry_out(settings, act.group, act.operation, by=by))

@@ -119,7 +119,7 @@ def test_a_job_is_altered_by_what_has_changed_of_it(altered: list[Operation]) ->
     assert altered == [
         AlterJob(job="job", defined_at=0, config={"table": "b", "secret": None}, settings={"max_tasks": 5})
     ]
-    assert post(page_of(), "alter", **{**JOB, "job": "gone"}) == (409, "the group has no job 'gone'")
+    assert post(page_of(), "alter", **{**JOB, "job": "gone"}) == (409, "the group has no job 'gone'; it has 'job'")
 
 
 def test_a_config_that_the_job_would_refuse_is_refused_here_if_it_may_be_imported(altered: list[Operation]) -> None:
