@@ -137,6 +137,7 @@ def test_every_subcommand_is_one_of_airflows_too() -> None:
     assert [command.name for command in group.subcommands] == list(COMMANDS)
 
 
+@pytest.mark.skipif(airflow.__version__ < "3.2", reason="Airflow 3.1 takes no commands from providers")
 def test_airflow_passes_all_arguments_on(capsys: pytest.CaptureFixture[str]) -> None:
     from airflow.cli.cli_parser import get_parser
 
