@@ -58,7 +58,7 @@ def _plays(item: pytest.Function) -> bool:
     return item.originalname == test_is_noticed.__name__ and item.path == Path(__file__)
 
 
-@pytest.mark.parametrize("mutation", drawn())
+@pytest.mark.parametrize("mutation", list(drawn()))
 def test_is_noticed(mutation: Mutation, runs: dict[str, Future[subprocess.CompletedProcess[str]]]) -> None:
     run = runs[mutation.name].result()
     assert run.returncode == 0, f"{run.stdout}\n{run.stderr}"
