@@ -235,7 +235,7 @@ async def test_the_next_attempt_ends_what_the_last_one_has_left_on_the_server(
 ) -> None:
     """Its worker may have been killed, or is paused and will wake: it can do nothing any more."""
     lost = make_runner()
-    first = order("touch_on", 0, file=str(tmp_path / "first"))
+    first = order("touch_on", 7, file=str(tmp_path / "first"))  # whose session no other test has had
     await lost.start(first)
     await touched(events, first)
     theirs = Events()
