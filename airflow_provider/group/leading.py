@@ -51,6 +51,7 @@ def gather_call(
     """
     wanted = configured(jobs, status.tasks)
     ended = frozenset(task for task, word in status.tasks.items() if word.state.final) - wanted
+    failed = [task for task in ended if status.tasks[task].state is TaskState.FAILED]  # few, where many finished
     last = newer(command.last_record, last_round(status))
     return Call(
         generation=command.generation,
@@ -66,7 +67,7 @@ def gather_call(
         reason=command.reason,
         revocation_rank=revocation_rank(status.tasks),
         ended=ended,
-        failed=frozenset(task for task in ended if has_failed(task, jobs, status.tasks)),
+        failed=frozenset(task for task in failed if has_failed(task, jobs, status.tasks)),
         spoken_epoch=spoken_epoch(status),
         jobs_end=jobs.offset,
         named=frozenset(WorkerId(member.instance_id) for member in command.members if member.instance_id is not None),

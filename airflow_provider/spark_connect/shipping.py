@@ -41,7 +41,8 @@ class Parcels:
         with self._lock:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="cospark-parcels-"))
-            for source in sources_of(module):
+            sources = list(sources_of(module))
+            for source in sources:
                 if source.name not in self._archives:
                     self._archives[source.name] = packed(source, self._folder)
-            return [archive for source in sources_of(module) if (archive := self._archives[source.name]) is not None]
+            return [archive for source in sources if (archive := self._archives[source.name]) is not None]
