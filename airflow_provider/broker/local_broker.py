@@ -5,23 +5,20 @@ It is Kafka's own server, started from its jars; nothing here imitates a broker.
 
 from __future__ import annotations
 
-import atexit
 import base64
 import json
 import os
-import shutil
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from airflow_provider.broker.jars import JarsUnavailableError, default_cache, fetch_jars
 from airflow_provider.broker.java import ClassArchive, MissingPrerequisiteError, find_java
-from airflow_provider.broker.own_process import HOST, PortError, free_ports, require_free, tail, watch_over
+from airflow_provider.broker.own_process import HOST, PortError, free_ports, require_free, tail
+from airflow_provider.broker.own_server import OwnServer
 from airflow_provider.broker.security import BrokerSecurity
 
 __all__ = [
@@ -39,7 +36,6 @@ KAFKA_VERSION: Final = "4.3.1"
 COORDINATES: Final = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", "org.slf4j:slf4j-simple:1.7.36")
 
 _STARTED: Final = "Kafka Server started"
-_POLL_S: Final = 0.02
 _JVM: Final = (
     "-Xmx384m",
     "-XX:+UseSerialGC",
@@ -83,12 +79,11 @@ class BrokerStartError(RuntimeError):
     """The broker did not come up; the message carries the end of its log."""
 
 
-class LocalBroker:
+class LocalBroker(OwnServer):
     """A one-node Kafka broker in a process of its own.
 
-    As a context manager it is started and, at the end, stopped and its data removed (unless ``data`` names a folder,
-    which stays). Killed and started again, it has the same address and data. It does not outlive this process, however
-    this process ends.
+    At its end its data are removed, unless ``data`` names a folder. Killed and started again, it has the same address
+    and data.
 
     :param port: where clients connect; a free one by default
     :param data: the folder for the broker's data and log; a temporary one by default
@@ -111,35 +106,21 @@ class LocalBroker:
         cache: Path | None = None,
         start_timeout_s: float = 60.0,
     ) -> None:
+        folder = data.absolute() if data else Path(tempfile.mkdtemp(prefix="cospark-broker-"))
+        super().__init__(
+            "the broker", folder, "broker.log", keeps_folder=data is not None, not_started=BrokerStartError
+        )
         self._security = security
         self._security_protocol = security.security_protocol if security else security_protocol
         self._properties = {**(security.properties() if security else {}), **(properties or {})}
         self._cache = cache or default_cache()
         self._start_timeout_s = start_timeout_s
-        self._owner = os.getpid()
-        self._keep_folder = data is not None
-        self._folder = data.absolute() if data else Path(tempfile.mkdtemp(prefix="cospark-broker-"))
         internal, controller, *free = free_ports(2 if port else 3)
         self._client_port, self._internal_port, self._controller_port = port or free[0], internal, controller
-        self._process: subprocess.Popen[bytes] | None = None
-        self._watchdog: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         return f"{HOST}:{self._client_port}"
-
-    @property
-    def log_path(self) -> Path:
-        return self._folder / "broker.log"
-
-    def log_tail(self) -> str:
-        """The end of its log, which goes with the folder."""
-        return tail(self.log_path.read_text(errors="replace"))
-
-    @property
-    def pid(self) -> int | None:
-        """The broker's process, or None while it is not running."""
-        return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> None:
         """Start the broker and wait until it serves clients. The first start on a machine fetches the jars.
@@ -157,26 +138,13 @@ class LocalBroker:
             raise BrokerStartError(str(taken)) from taken
         java, class_path = self._prepare()
         self._folder.mkdir(parents=True, exist_ok=True)
-        atexit.register(self.close)
+        self._close_at_exit()
         self._write_properties()
         if not (self._folder / "data" / "meta.properties").exists():
             self._format([*java, *self._archive.options(), "-cp", class_path])
-        before = self.log_path.stat().st_size if self.log_path.exists() else 0
         options = self._archive.options(write_to=self._written_archive)
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603
-                [*java, *options, "-cp", class_path, "kafka.Kafka", str(self._folder / "server.properties")],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # a Ctrl-C in our terminal is ours to handle
-            )
-        self._watchdog = watch_over(self._process.pid)
-        try:
-            self._wait_until_started(self._process, log_from=before)
-        except BaseException:
-            self.kill()
-            raise
+        command = [*java, *options, "-cp", class_path, "kafka.Kafka", str(self._folder / "server.properties")]
+        self._run(command, lambda log: _STARTED in log, limit_s=self._start_timeout_s)
 
     def stop(self, timeout_s: float = 30.0) -> None:
         """End the broker in order, or by force if that takes longer than ``timeout_s``. Its data stay."""
@@ -190,41 +158,6 @@ class LocalBroker:
             pass
         finally:
             self.kill()
-
-    def kill(self) -> None:
-        """End the broker as a crash would (SIGKILL). Its data stay."""
-        if self._watchdog is not None:
-            self._watchdog.kill()
-            self._watchdog.communicate()
-            self._watchdog = None
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def close(self) -> None:
-        """Stop the broker and remove its data, unless the caller named the folder."""
-        if os.getpid() != self._owner:
-            return  # a forked child that ends: the broker is its parent's
-        atexit.unregister(self.close)
-        try:
-            self.stop()
-        finally:  # a second Ctrl-C: sooner, but as clean
-            if not self._keep_folder:
-                shutil.rmtree(self._folder, ignore_errors=True)
-
-    def __enter__(self) -> LocalBroker:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _prepare(self) -> tuple[list[str], str]:
         """How to call Java, and the class path."""
@@ -274,16 +207,6 @@ class LocalBroker:
             arguments.unlink()
         if done.returncode != 0:
             raise BrokerStartError(f"could not format {self._folder}:\n{tail(done.stdout + done.stderr)}")
-
-    def _wait_until_started(self, process: subprocess.Popen[bytes], *, log_from: int) -> None:
-        deadline = time.monotonic() + self._start_timeout_s
-        while _STARTED not in (log := self.log_path.read_bytes()[log_from:].decode(errors="replace")):
-            status = process.poll()
-            if status is not None:
-                raise BrokerStartError(f"the broker ended with status {status} instead of starting:\n{tail(log)}")
-            if time.monotonic() > deadline:
-                raise BrokerStartError(f"the broker did not start within {self._start_timeout_s:g} s:\n{tail(log)}")
-            time.sleep(_POLL_S)
 
 
 def _cluster_id() -> str:

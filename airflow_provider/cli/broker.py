@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
-import signal
-import time
 from pathlib import Path
-from types import FrameType
-from typing import Final, NoReturn
 
-from airflow_provider.broker.local_broker import (
-    KAFKA_VERSION,
-    BrokerStartError,
-    JarsUnavailableError,
-    LocalBroker,
-    MissingPrerequisiteError,
-)
-from airflow_provider.broker.own_process import PortError
+from airflow_provider.broker.local_broker import KAFKA_VERSION, LocalBroker
 from airflow_provider.cli.connection import BOOTSTRAP_ENV
-from airflow_provider.cli.terminal import complain, say
-
-_LOOK_S: Final = 0.5
-_LAST_PORT: Final = 65_535
+from airflow_provider.cli.foreground import serve
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,28 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.port is not None and not 0 <= args.port <= _LAST_PORT:
-        complain(f"cospark broker: --port {args.port}: must be from 0 (a free one) to {_LAST_PORT}")
-        return 2
-    signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        with LocalBroker(port=args.port, data=args.data) as broker:
-            say(*_welcome(broker, args.data).split("\n"))
-            while broker.pid is not None:
-                time.sleep(_LOOK_S)
-            complain(f"cospark broker: the broker has ended:\n{broker.log_tail()}")
-            return 1
-    except (MissingPrerequisiteError, JarsUnavailableError, BrokerStartError, PortError, OSError) as problem:
-        complain(f"cospark broker: {problem}")
-        return 2
-    except KeyboardInterrupt:
-        say("stopped")
-        return 0
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """End as by Ctrl-C, so that the broker is stopped in order."""
-    raise KeyboardInterrupt
+    make = functools.partial(LocalBroker, port=args.port, data=args.data)
+    return serve("cospark broker", args.port, make, lambda broker: _welcome(broker, args.data))
 
 
 def _welcome(broker: LocalBroker, data: Path | None) -> str:

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
-import signal
-import time
-from types import FrameType
-from typing import Final, NoReturn
 
-from airflow_provider.broker.java import MissingPrerequisiteError
-from airflow_provider.broker.own_process import HOST, PortError
-from airflow_provider.broker.spark_connect import LocalConnectServer, ServerStartError
-from airflow_provider.cli.terminal import complain, say
-
-_LOOK_S: Final = 0.5
-_LAST_PORT: Final = 65_535
+from airflow_provider.broker.own_process import HOST
+from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.cli.foreground import serve
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,28 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.port is not None and not 0 <= args.port <= _LAST_PORT:
-        complain(f"cospark spark-connect: --port {args.port}: must be from 0 (a free one) to {_LAST_PORT}")
-        return 2
-    signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        with LocalConnectServer(port=args.port, master=args.master) as server:
-            say(*_welcome(server).split("\n"))
-            while server.pid is not None:
-                time.sleep(_LOOK_S)
-            complain(f"cospark spark-connect: the server has ended:\n{server.log_tail()}")
-            return 1
-    except (MissingPrerequisiteError, PortError, ServerStartError, OSError) as problem:
-        complain(f"cospark spark-connect: {problem}")
-        return 2
-    except KeyboardInterrupt:
-        say("stopped")
-        return 0
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """End as by Ctrl-C."""
-    raise KeyboardInterrupt
+    make = functools.partial(LocalConnectServer, port=args.port, master=args.master)
+    return serve("cospark spark-connect", args.port, make, _welcome)
 
 
 def _welcome(server: LocalConnectServer) -> str:

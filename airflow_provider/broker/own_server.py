@@ -1,0 +1,144 @@
+"""What the servers of this package have in common: a process, a log, a folder, and an end with their owner's."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider.broker.own_process import tail, watch_over
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+_POLL_S: Final = 0.02
+
+
+class OwnServer(ABC):
+    """A server in a process of its own. It does not outlive this process, however this process ends.
+
+    As a context manager it is started and, at the end, stopped.
+
+    :param name: for people, with its article
+    :param folder: its log's, and what else it writes
+    :param keeps_folder: whether the folder stays when the server is closed
+    :param not_started: the error of a server that does not start
+    """
+
+    def __init__(
+        self, name: str, folder: Path, log: str, *, keeps_folder: bool, not_started: Callable[[str], Exception]
+    ) -> None:
+        self.name = name
+        self._folder = folder
+        self._keeps_folder = keeps_folder
+        self._not_started = not_started
+        self._owner = os.getpid()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self.log_path = folder / log
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start the server and wait until it serves clients."""
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, or None while it is not running."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def log_tail(self) -> str:
+        """The end of its log, which goes with the folder."""
+        return tail(self.log_path.read_text(errors="replace"))
+
+    def stop(self) -> None:
+        """End the server for now."""
+        self.kill()
+
+    def kill(self) -> None:
+        """End the server as a crash would (SIGKILL)."""
+        if self._watchdog is not None:
+            self._watchdog.kill()
+            self._watchdog.communicate()
+            self._watchdog = None
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def close(self) -> None:
+        """Stop the server for good and remove its folder, unless that is to be kept."""
+        if os.getpid() != self._owner:
+            return  # a forked child that ends: the server is its parent's
+        atexit.unregister(self.close)
+        try:
+            self.stop()
+        finally:  # a second Ctrl-C: sooner, but as clean
+            if not self._keeps_folder:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _close_at_exit(self) -> None:
+        atexit.register(self.close)
+
+    def _run(
+        self,
+        command: Sequence[str],
+        started: Callable[[str], bool],
+        *,
+        limit_s: float,
+        cwd: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Run the server until it has started.
+
+        :param started: asked with what it has logged since
+        """
+        before = self.log_path.stat().st_size if self.log_path.exists() else 0
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603
+                command,
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # a Ctrl-C in our terminal is ours to handle
+            )
+        self._watchdog = watch_over(self._process.pid)
+        try:
+            self._wait_until_started(self._process, started, before, limit_s)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _wait_until_started(
+        self, process: subprocess.Popen[bytes], started: Callable[[str], bool], log_from: int, limit_s: float
+    ) -> None:
+        deadline = time.monotonic() + limit_s
+        while not started(log := self.log_path.read_bytes()[log_from:].decode(errors="replace")):
+            status = process.poll()
+            if status is not None:
+                raise self._not_started(f"{self.name} ended with status {status} instead of starting:\n{tail(log)}")
+            if time.monotonic() > deadline:
+                raise self._not_started(f"{self.name} did not start within {limit_s:g} s:\n{tail(log)}")
+            time.sleep(_POLL_S)
