@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.driver.shipping import explain_missing
 from airflow_provider.spark.job import FencedError, TaskGuard
-from airflow_provider.spark.query_progress import QueryProgress, await_termination
+from airflow_provider.spark.query_progress import (
+    QueryProgress,
+    await_batches,
+    await_termination,
+    say_left_running,
+    summary_of,
+)
 from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, release, settle, unbind_session
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.server import ConnectSettings
@@ -135,23 +141,16 @@ class ConnectSession:
         if self._session is None:
             return None
         mine = self.query_id(value)
-        left = [query.name or str(query.id) for query in self._session.streams.active if str(query.id) != mine]
-        return f"run() has left streaming queries running: {', '.join(sorted(left))}" if left else None
+        return say_left_running(self._session.streams.active, mine)
 
     def await_query(self, query: Any, tell: Callable[[QueryProgress], None]) -> Any:
         self._awaits_query = True
         await_termination(query, tell, every_s=self._tell_every_s)
-        progress = query.lastProgress
-        return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
+        return summary_of(query)
 
     def await_batch(self, limit_s: float, may_go_on: Callable[[], bool]) -> None:
-        if self._session is None or self.spark is None or not self.spark.alive:
-            return
-        known = {query: last for query in self._session.streams.active if (last := _last_batch(query)) is not None}
-        brief = {query: number for query, (number, seconds) in known.items() if seconds <= limit_s}
-        while any(_is_in_batch_after(query, number) for query, number in brief.items()):
-            if not may_go_on():
-                return
+        if self._session is not None and self.spark is not None and self.spark.alive:
+            await_batches(self._session.streams.active, _last_batch, _is_busy, limit_s, may_go_on)
 
     def count(self) -> JobCounts | None:
         return None if self._session is None or self._awaits_query else self._counts.look()
@@ -243,6 +242,5 @@ def _last_batch(query: Any) -> tuple[int, float] | None:
     return int(progress["batchId"]), float(progress["durationMs"].get("triggerExecution") or 0) / 1000
 
 
-def _is_in_batch_after(query: Any, number: int) -> bool:
-    last = _last_batch(query)
-    return bool(query.isActive) and bool(query.status["isTriggerActive"]) and last is not None and last[0] == number
+def _is_busy(query: Any) -> bool:
+    return bool(query.isActive) and bool(query.status["isTriggerActive"])

@@ -27,7 +27,13 @@ from airflow_provider.driver.pyspark_internals import (
 from airflow_provider.driver.rehearsal import rehearse
 from airflow_provider.driver.shipping import explain_missing
 from airflow_provider.spark.job import FencedError, TaskGuard
-from airflow_provider.spark.query_progress import QueryProgress, await_termination
+from airflow_provider.spark.query_progress import (
+    QueryProgress,
+    await_batches,
+    await_termination,
+    say_left_running,
+    summary_of,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -130,14 +136,12 @@ class LocalSession:
         if isinstance(value, StreamingQuery) and value.isActive and not ends_by_itself(value):
             self._awaited = value
             return "run() has returned a streaming query that does not end by itself"
-        left = [query.name or str(query.id) for query in self._session.streams.active if str(query.id) != mine]
-        return f"run() has left streaming queries running: {', '.join(sorted(left))}" if left else None
+        return say_left_running(self._session.streams.active, mine)
 
     def await_query(self, query: StreamingQuery, tell: Callable[[QueryProgress], None]) -> Any:
         self._awaited = query
         await_termination(query, tell, every_s=self._tell_every_s)
-        progress = query.lastProgress
-        return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
+        return summary_of(query)
 
     def count(self) -> JobCounts | None:
         """What its Spark jobs have done; from any thread. None: it has no Spark, or its query reports itself."""
@@ -171,18 +175,8 @@ class LocalSession:
         return gone
 
     def await_batch(self, limit_s: float, may_go_on: Callable[[], bool]) -> None:
-        """Wait until each of the task's queries has ended the batch that it is in. One whose last batch took longer
-        than ``limit_s`` is not waited for: it would be stopped in this one all the same, only later.
-
-        :param may_go_on: waits a little, and says whether to wait on
-        """
-        if self._session is None or self.spark is None or not self.spark.alive:
-            return
-        known = {query: last for query in self._queries(self._session) if (last := last_batch(query)) is not None}
-        brief = {query: number for query, (number, seconds) in known.items() if seconds <= limit_s}
-        while any(_is_in_batch_after(query, number) for query, number in brief.items()):
-            if not may_go_on():
-                return
+        if self._session is not None and self.spark is not None and self.spark.alive:
+            await_batches(self._queries(self._session), last_batch, is_busy, limit_s, may_go_on)
 
     def cancel(self) -> None:
         session = self._session
@@ -223,11 +217,6 @@ class LocalSession:
             unbind_session()
             self._pools.give_back(self._pool)
             self._pool = None
-
-
-def _is_in_batch_after(query: StreamingQuery, number: int) -> bool:
-    last = last_batch(query)
-    return is_busy(query) and last is not None and last[0] == number
 
 
 def _is_lost_connection(error: BaseException) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+Query = TypeVar("Query")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,46 @@ def await_termination(query: StreamingQuery, tell: Callable[[QueryProgress], Non
         if progress is not None and progress != told:
             told = progress
             tell(progress)
+
+
+def summary_of(query: StreamingQuery) -> dict[str, Any]:
+    """The result of a task whose query has ended."""
+    progress = query.lastProgress
+    return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
+
+
+def say_left_running(active: Iterable[Any], mine: str | None) -> str | None:
+    """What is wrong with the queries that ``run`` has left in its session; None: nothing.
+
+    :param mine: the id of the query that it has returned
+    """
+    left = [query.name or str(query.id) for query in active if str(query.id) != mine]
+    return f"run() has left streaming queries running: {', '.join(sorted(left))}" if left else None
+
+
+def await_batches(
+    queries: Iterable[Query],
+    last_batch: Callable[[Query], tuple[int, float] | None],
+    is_busy: Callable[[Query], bool],
+    limit_s: float,
+    may_go_on: Callable[[], bool],
+) -> None:
+    """Wait until each query has ended the batch that it is in. One whose last batch took longer than ``limit_s`` is not
+    waited for: it would be stopped in this one all the same, only later.
+
+    :param last_batch: the number of the last batch that has come to its end, and how many seconds that took
+    :param may_go_on: waits a little, and says whether to wait on
+    """
+    known = {query: last for query in queries if (last := last_batch(query)) is not None}
+    brief = {query: number for query, (number, seconds) in known.items() if seconds <= limit_s}
+
+    def is_in_batch_after(query: Query, number: int) -> bool:
+        last = last_batch(query)
+        return is_busy(query) and last is not None and last[0] == number
+
+    while any(is_in_batch_after(query, number) for query, number in brief.items()):
+        if not may_go_on():
+            return
 
 
 def _rate(said: float | None) -> float | None:
