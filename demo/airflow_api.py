@@ -22,6 +22,8 @@ _LONGER: Final = 1.5
 """What comes soon is seen soon; but an answer costs the API server 20 ms of a core, and some wait for minutes."""
 _WARM_UP_TIMEOUT_S: Final = 120.0
 _TRIES: Final = 4
+_LOCKED: Final = ("Database error", "Internal Server Error")
+"""What Airflow says if its database is locked; the second one before Airflow 3.3, of any error."""
 _T = TypeVar("_T")
 
 
@@ -108,7 +110,8 @@ class AirflowApi:
             answer = self._http.request(
                 method, f"/api/v2{path}", headers={"Authorization": f"Bearer {self.token}"}, **options
             )
-            if answer.status_code != httpx.codes.INTERNAL_SERVER_ERROR or "Database error" not in answer.text:
+            locked = any(text in answer.text for text in _LOCKED)
+            if answer.status_code != httpx.codes.INTERNAL_SERVER_ERROR or not locked:
                 break
         if not answer.is_success:
             raise AirflowApiError(f"{method} {path}: status {answer.status_code}: {answer.text[:2000]}")

@@ -111,8 +111,10 @@ def _stats_set_up() -> Any:
         from airflow.sdk.observability.metrics import stats_utils
     except ImportError:
         return stats  # an older Airflow's read the config by themselves
+    named: Callable[..., Any] = stats_utils.get_stats_factory
+    asks = inspect.signature(named).parameters  # Airflow 3.2 asks for the stats
     settings = {
-        "factory": stats_utils.get_stats_factory(),
+        "factory": named(stats) if asks else named(),
         "export_legacy_names": conf.getboolean("metrics", "legacy_names_on", fallback=True),
     }
     known = inspect.signature(stats.initialize).parameters

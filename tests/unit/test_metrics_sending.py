@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 import threading
@@ -177,7 +178,13 @@ def test_where_airflow_has_not_set_its_stats_up_that_is_done_by_its_config(monke
     from airflow.sdk.observability.metrics import stats_utils
 
     stats, heard = airflow_stats._stats(), FakeStats()
-    monkeypatch.setattr(stats_utils, "get_stats_factory", lambda: lambda: heard)
+
+    @functools.wraps(stats_utils.get_stats_factory)
+    def named(*args: object) -> Callable[[], FakeStats]:
+        inspect.signature(named).bind(*args)
+        return lambda: heard
+
+    monkeypatch.setattr(stats_utils, "get_stats_factory", named)
     nowhere: dict[str, Any] = {"factory": NoStatsLogger}
     if "export_legacy_names" in inspect.signature(stats.initialize).parameters:
         nowhere["export_legacy_names"] = False
