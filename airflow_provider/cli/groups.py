@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe = actions.add_parser("describe", help="show members, epoch and tasks of a group")
     add_group_argument(describe)
     describe.add_argument("--json", action="store_true", help="as one JSON object, with every task")
-    describe.add_argument("--tasks", action="store_true", help="show all tasks, not only those that failed")
+    describe.add_argument("--tasks", action="store_true", help="list all tasks, also if there are more than 20")
     add_connection_arguments(describe)
     rebalance = actions.add_parser("rebalance", help="rebalance a group now")
     add_group_argument(rebalance)

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kind",
         choices=[kind.value for kind in TaskKind],
         default=TaskKind.BATCH.value,
-        help="whether its tasks come to an end by themselves (default: batch)",
+        help="whether its tasks end by themselves (batch, the default) or not (streaming)",
     )
     submit.add_argument(
         "--retries", type=int, default=0, metavar="N", help="how often to try a failed task again (default: 0)"
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="stop an attempt of a task that takes longer, and count it as failed (default: no limit)",
     )
     submit.add_argument(
-        "--replan-interval-ms", type=int, metavar="MS", help="plan again each time after so long (default: plan once)"
+        "--replan-interval-ms", type=int, metavar="MS", help="plan again at this interval (default: plan once)"
     )
     submit.add_argument(
         "--wait", action="store_true", help="wait until the job has finished or failed, and show its progress"
