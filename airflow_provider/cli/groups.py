@@ -157,7 +157,7 @@ async def _read_and_describe(settings: KafkaSettings, args: argparse.Namespace) 
         description = declarative_groups.description_of(declared)
     jobs, status, has_topics = await _read_topics(settings, args.group)
     if not description.members and not has_topics:
-        complain(f"cospark groups describe: there is no group {args.group!r}; those there are: cospark groups list")
+        complain(f"cospark groups describe: there is no group {args.group!r}; to see all groups: cospark groups list")
         return 1
     about = describe(description, jobs, declarative_groups.as_of(declared, jobs, status))
     if args.json:

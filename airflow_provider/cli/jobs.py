@@ -143,9 +143,9 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
         submitted_by=user_at_host(),
     )
     if args.wait and not definition.bounded:
-        raise ValueError("--wait: a job that streams or plans again and again does not come to an end")
+        raise ValueError("--wait: a job that streams, or has a --replan-interval-ms, does not end by itself")
     if args.timeout is not None and not (args.wait and args.timeout > 0):
-        raise ValueError("--timeout: give a number of seconds above 0, and --wait with it")
+        raise ValueError("--timeout: must be above 0, and needs --wait")
     check_config_here(definition.name, definition.entry_point, definition.config)
     await reach(settings)
     async with shared_topics(settings, args.group, SUBMITTER) as topics:
@@ -212,7 +212,9 @@ async def _retry(args: argparse.Namespace, settings: KafkaSettings) -> int:
         say(retried_in_words(args.name, retried))
     others = sorted(set(args.task or ()) - {task.index for task in retried})
     if others:
-        return _refuse(args, f"not failed: {', '.join(str(TaskId(args.name, index)) for index in others)}", 1)
+        return _refuse(
+            args, f"these tasks have not failed: {', '.join(str(TaskId(args.name, index)) for index in others)}", 1
+        )
     return 0
 
 

@@ -106,7 +106,8 @@ def _configs(definition: JobDefinition, allowed: list[str]) -> list[dict[str, An
         return make_plan(job, context)
     except EntryPointError as elsewhere:
         raise OperationError(
-            f"{elsewhere} (the plan is made here: the job must be there to import, and be named or allowed by --allow)"
+            f"{elsewhere} (the plan is made on this machine: the job must be importable here, and be"
+            " named or allowed by --allow)"
         ) from elsewhere
     except PlanError as wrong:
         raise ValueError(str(wrong)) from wrong
