@@ -162,7 +162,7 @@ def test_who_has_left_is_none_and_who_stands_back_is_one() -> None:
     ("goal", "message"),
     [
         (count(3), r"^no worker is left to ask: it has 3 workers, and 3 stay$"),
-        (count(4), r"^it has 3 workers, and 4 would be more: .* none is started$"),
+        (count(4), r"^it has 3 workers, and 4 would be more: .* starts none$"),
         (share("90%"), r"^no worker is left to ask: it has 3 workers, and 90% of 3, rounded up, are 3$"),
         (all_but("abc"), r"^no worker would stay: to have all workers leave, use cospark"),
     ],
@@ -218,7 +218,7 @@ def test_what_is_no_percentage_is_refused(text: str) -> None:
         (lambda: share("0%"), "would leave no worker"),
         (lambda: share("0.0%"), "would leave no worker"),
         (lambda: share("100%"), "must be less than 100%"),
-        (lambda: share("140%"), "none is started"),
+        (lambda: share("140%"), "starts none"),
         (lambda: count(0), "would leave no worker"),
         (lambda: count(-1), "would leave no worker"),
         (lambda: all_but([]), "name the workers that leave"),
