@@ -123,7 +123,7 @@ def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
         (("j", "m:f", "--kind", "streaming", "--wait"), "does not end by itself"),
         (("j", "m:f", "--replan-interval-ms", "9", "--wait"), "does not end by itself"),
         (("j", "m:f", "--timeout", "9"), "--timeout: must be above 0, and needs --wait"),
-        (("j", "m:f", "--wait", "--timeout", "0"), "--timeout: give a number of seconds above 0"),
+        (("j", "m:f", "--wait", "--timeout", "0"), "--timeout: must be above 0"),
     ],
 )
 def test_what_cannot_be_a_job_is_refused_before_anybody_is_asked(
