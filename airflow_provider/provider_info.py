@@ -102,11 +102,11 @@ def get_provider_info() -> dict[str, Any]:
                 "options": {
                     "default_group_protocol": {
                         "description": (
-                            "The group protocol of workers whose DAG does not choose one by group_protocol: classic,"
-                            " Kafka's own, in rounds; or connect, declarative groups. Must be the same wherever DAGs"
-                            " are parsed and tasks run. Change it only while no group has workers: one group can't be"
-                            " both, and one that was classic does not become declarative under its name. It does not"
-                            " apply to workers with connect_protocol='extensible', which classic groups have alone."
+                            "The group protocol of workers that set no group_protocol: classic, Kafka's own, in rounds;"
+                            " or connect, declarative groups. Set the same wherever DAGs are parsed and tasks run."
+                            " Change it while no group has workers, or migrate running groups as docs/declarative.md"
+                            " says. It does not apply to workers with connect_protocol='extensible', which only"
+                            " classic groups have."
                         ),
                         "version_added": "0.1.0",
                         "type": "string",
@@ -115,8 +115,8 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "metrics_interval": {
                         "description": (
-                            "So many seconds after one look at how a group is, its gauges are sent again, where"
-                            " [metrics] has a StatsD server or another one. At least 0.1."
+                            "Seconds between two values of a group's gauges, if [metrics] sends metrics anywhere. At"
+                            " least 0.1."
                         ),
                         "version_added": "0.1.0",
                         "type": "float",
@@ -125,7 +125,7 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "page_connections": {
                         "description": (
-                            "The connections whose groups the page in Airflow's UI shows, with commas between them; by"
+                            "The connections whose groups the page in Airflow's UI shows, separated by commas. By"
                             " default all of type kafka that are in Airflow's database or in the environment of the API"
                             " server. Connections in another secrets backend can't be listed: name them here."
                         ),
@@ -148,12 +148,11 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "gc_freeze": {
                         "description": (
-                            "Have each triggerer call Python's gc.freeze() when it is given its first deferred"
-                            " worker and when that has loaded Kafka's clients, and look for garbage only when there"
-                            " are 10,000 objects more. A full garbage"
-                            " collection then holds up its event loop about 100 ms less, and is rare. What"
-                            " other triggers hold at that moment may never be collected if it comes to refer to itself,"
-                            " so this is for triggerers that hold many hundreds of workers."
+                            "Have each triggerer call Python's gc.freeze() when its first deferred worker comes and"
+                            " when Kafka's clients are loaded, and collect garbage only after every 10,000 new objects."
+                            " A full collection then stops the event loop about 100 ms less, and is rare. Objects of"
+                            " other triggers that exist at that moment are never collected if they later become a cycle"
+                            " of garbage, so use this for triggerers that hold many hundreds of workers."
                         ),
                         "version_added": "0.1.0",
                         "type": "boolean",

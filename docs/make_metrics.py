@@ -21,7 +21,7 @@ _PLACE: Final = re.compile(r"(<!-- made by docs/make_metrics.py -->\n).*?(<!-- e
 _ENDS: Final = {Kind.GAUGE: "", Kind.COUNTER: "_total", Kind.TIMING: "_seconds"}
 _TYPES: Final = {Kind.GAUGE: "gauge", Kind.COUNTER: "counter", Kind.TIMING: "observer"}
 _BUCKETS_S: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
-_WHO: Final = {Speaker.SPOKESMAN: "group", Speaker.LEADER: "leader of the round", Speaker.OWNER: "worker"}
+_WHO: Final = {Speaker.SPOKESMAN: "spokesman", Speaker.LEADER: "leader of the round", Speaker.OWNER: "worker"}
 
 
 def prometheus_name(metric: Metric) -> str:
@@ -36,7 +36,7 @@ def shown(page: str) -> str:
 
 def table() -> str:
     """Each metric beside what Kafka Connect has."""
-    rows = ["| metric | kind | tags | said by | what it is | in Connect |", "|---|---|---|---|---|---|"]
+    rows = ["| metric | kind | tags | sent by | what it is | in Connect |", "|---|---|---|---|---|---|"]
     for metric in DECLARED:
         tags = ", ".join(tag.value for tag in metric.tags)
         connect = "" if metric.connect is None else f"`{metric.connect[0]}`: `{metric.connect[1]}`"

@@ -21,12 +21,12 @@ _LOOK_S: Final = 0.5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "It serves the shards of groups that it is given, and says which. SIGTERM or Ctrl-C has it leave them to other"
+        "It serves its share of the groups, and logs which shards these are. SIGTERM or Ctrl-C hands them over to other"
         " coordinators. Exit status: 0 it was signalled; 2 not possible."
     )
     defaults = CoordinatorSettings()
     for name, value, meaning in (
-        ("session-timeout-ms", defaults.session_timeout_ms, "a member that is silent for so long is removed"),
+        ("session-timeout-ms", defaults.session_timeout_ms, "a member that is silent for this long is removed"),
         ("heartbeat-interval-ms", defaults.heartbeat_interval_ms, "time between heartbeats of a member"),
     ):
         parser.add_argument(
@@ -34,15 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             type=int,
             default=value,
             metavar="MS",
-            help=f"{meaning}; the same for all coordinators of a cluster (default: %(default)s)",
+            help=f"{meaning}; give all coordinators of a cluster the same (default: %(default)s)",
         )
     parser.add_argument(
         "--migration-policy",
         choices=[policy.value for policy in MigrationPolicy],
         default=MigrationPolicy.DISABLED.value,
-        help="bidirectional: groups may have classic workers beside declarative ones, so that they can be restarted one"
-        " by one with the other group protocol. The same for all coordinators of a cluster, all of which must then be"
-        " dedicated ones (default: %(default)s)",
+        help="bidirectional: a group may have classic and declarative workers at the same time, so that they can be"
+        " restarted one by one with the other group protocol. Then all coordinators of the cluster must be dedicated"
+        " ones, with the same policy (default: %(default)s)",
     )
     add_connection_arguments(parser)
 

@@ -42,7 +42,7 @@ async def _read(settings: KafkaSettings, only: str | None) -> Mapping[str, Group
     try:
         return await asyncio.to_thread(read_groups, settings, timeout_s=DEFAULT_TIMEOUT_S, only=only)
     except (TopicError, ProtocolError) as wrong:
-        complain(f"cospark groups: of declarative groups, not all is known: {wrong}")
+        complain(f"cospark groups: declarative groups may be missing or incomplete: {wrong}")
         return {}
 
 

@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe = actions.add_parser("describe", help="show members, epoch and tasks of a group")
     add_group_argument(describe)
     describe.add_argument("--json", action="store_true", help="as one JSON object, with every task")
-    describe.add_argument("--tasks", action="store_true", help="show all tasks, not only those that failed")
+    describe.add_argument("--tasks", action="store_true", help="list all tasks, also if there are more than 20")
     add_connection_arguments(describe)
     rebalance = actions.add_parser("rebalance", help="rebalance a group now")
     add_group_argument(rebalance)
@@ -157,7 +157,7 @@ async def _read_and_describe(settings: KafkaSettings, args: argparse.Namespace) 
         description = declarative_groups.description_of(declared)
     jobs, status, has_topics = await _read_topics(settings, args.group)
     if not description.members and not has_topics:
-        complain(f"cospark groups describe: there is no group {args.group!r}; those there are: cospark groups list")
+        complain(f"cospark groups describe: there is no group {args.group!r}; to see all groups: cospark groups list")
         return 1
     about = describe(description, jobs, declarative_groups.as_of(declared, jobs, status))
     if args.json:

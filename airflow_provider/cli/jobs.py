@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kind",
         choices=[kind.value for kind in TaskKind],
         default=TaskKind.BATCH.value,
-        help="whether its tasks come to an end by themselves (default: batch)",
+        help="whether its tasks end by themselves (batch, the default) or not (streaming)",
     )
     submit.add_argument(
         "--retries", type=int, default=0, metavar="N", help="how often to try a failed task again (default: 0)"
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="stop an attempt of a task that takes longer, and count it as failed (default: no limit)",
     )
     submit.add_argument(
-        "--replan-interval-ms", type=int, metavar="MS", help="plan again each time after so long (default: plan once)"
+        "--replan-interval-ms", type=int, metavar="MS", help="plan again at this interval (default: plan once)"
     )
     submit.add_argument(
         "--wait", action="store_true", help="wait until the job has finished or failed, and show its progress"
@@ -143,9 +143,9 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
         submitted_by=user_at_host(),
     )
     if args.wait and not definition.bounded:
-        raise ValueError("--wait: a job that streams or plans again and again does not come to an end")
+        raise ValueError("--wait: a job that streams, or has a --replan-interval-ms, does not end by itself")
     if args.timeout is not None and not (args.wait and args.timeout > 0):
-        raise ValueError("--timeout: give a number of seconds above 0, and --wait with it")
+        raise ValueError("--timeout: must be above 0, and needs --wait")
     check_config_here(definition.name, definition.entry_point, definition.config)
     await reach(settings)
     async with shared_topics(settings, args.group, SUBMITTER) as topics:
@@ -212,7 +212,9 @@ async def _retry(args: argparse.Namespace, settings: KafkaSettings) -> int:
         say(retried_in_words(args.name, retried))
     others = sorted(set(args.task or ()) - {task.index for task in retried})
     if others:
-        return _refuse(args, f"not failed: {', '.join(str(TaskId(args.name, index)) for index in others)}", 1)
+        return _refuse(
+            args, f"these tasks have not failed: {', '.join(str(TaskId(args.name, index)) for index in others)}", 1
+        )
     return 0
 
 

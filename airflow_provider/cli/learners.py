@@ -21,15 +21,15 @@ def add_learner_arguments(parser: argparse.ArgumentParser) -> None:
         "--learned",
         choices=[rule.value for rule in LearnedRule],
         default=LearnedRule.WHEN_READY.value,
-        help="when this worker stops what another learns: when it hears that the other one is ready, or at the start"
-        " of every rebalance (default: %(default)s)",
+        help="when this worker stops a task that another one learns: when it hears that the other one is ready, or at"
+        " the start of every rebalance (default: %(default)s)",
     )
     learners.add_argument(
         "--max-learners",
         type=int,
         default=DEFAULT_LIMITS.per_worker,
         metavar="N",
-        help="a worker learns so many tasks together, while this one leads the group (default: %(default)s)",
+        help="how many tasks a worker learns at a time, while this one leads the group (default: %(default)s)",
     )
     learners.add_argument(
         "--max-group-learners",
@@ -43,7 +43,7 @@ def add_learner_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=DEFAULT_LIMITS.ready_from,
         metavar="PROGRESS",
-        help="from this progress of a warm-up on, above 0 and at most 1, a task may move here (default: %(default)s)",
+        help="a task may move here from this progress of its warm-up on, above 0 and at most 1 (default: %(default)s)",
     )
     learners.add_argument(
         "--learner-timeout-ms",

@@ -17,7 +17,7 @@ def add_worker_option(parser: argparse.ArgumentParser) -> None:
         "--worker",
         type=_worker,
         metavar="NAME",
-        help="the worker's name in the group: the same after a restart (default: host name and process number)",
+        help="the worker's name in the group; keep it the same over restarts (default: host name and process number)",
     )
     # What the option was called at first: supervisors have it in their units.
     parser.add_argument("--instance-id", dest="worker", type=_worker, help=argparse.SUPPRESS)

@@ -25,7 +25,7 @@ from airflow_provider.spark.job import JobContext
 from airflow_provider.spark.planning import PlanError, make_plan
 from airflow_provider.topics.errors import NoTopicError
 
-_MEANING = "which tasks a plan would make, and to whom they would go now; nothing is written, and nothing is started"
+_MEANING = "show which tasks a plan would have, and which workers would get them now; nothing is written or started"
 
 
 def add_action(actions: Any) -> None:
@@ -36,13 +36,13 @@ def add_action(actions: Any) -> None:
     parser.add_argument(
         "entry_point",
         nargs="?",
-        help="of a job to submit, importable here (default: a job of the group, as alter would change it)",
+        help="of a job to submit, importable here; without it, a job of the group as alter would change it",
     )
     parser.add_argument(
         "--config", default="{}", metavar="JSON", help="as in submit; without an entry point, as in alter"
     )
     parser.add_argument("--max-tasks", type=int, metavar="N", help="the most tasks the plan may have")
-    parser.add_argument("--run-key", default="", metavar="KEY", help="of a job to submit")
+    parser.add_argument("--run-key", default="", metavar="KEY", help="as in submit")
     add_allow_option(parser, "without an entry point")
     parser.add_argument(
         "--dry-run", action="store_true", required=True, help="required: this command only shows a plan"
@@ -106,7 +106,8 @@ def _configs(definition: JobDefinition, allowed: list[str]) -> list[dict[str, An
         return make_plan(job, context)
     except EntryPointError as elsewhere:
         raise OperationError(
-            f"{elsewhere} (the plan is made here: the job must be there to import, and be named or allowed by --allow)"
+            f"{elsewhere} (the plan is made on this machine: the job must be importable here, and be"
+            " named or allowed by --allow)"
         ) from elsewhere
     except PlanError as wrong:
         raise ValueError(str(wrong)) from wrong

@@ -13,21 +13,24 @@ def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         choices=[name.value for name in PolicyName],
         default=PolicyName.DEFERRED.value,
-        help="immediately, after a delay for lost work, or also in steps (default: %(default)s)",
+        help="immediate: immediately; deferred: lost tasks wait for their worker; incremental: also in steps (default:"
+        " %(default)s)",
     )
     policy.add_argument(
         "--max-delay-ms",
         "--max-delay",
         type=int,
         metavar="MS",
-        help="lost work waits for its worker at most so long; 0: not at all (default: 300000; immediate: 0)",
+        help="how long lost tasks wait for their worker at most; 0: not at all (default: 300000; immediate: 0)",
     )
-    policy.add_argument("--max-moves", type=int, metavar="N", help="incremental: so many tasks move in a round")
+    policy.add_argument(
+        "--max-moves", type=int, metavar="N", help="incremental: how many tasks move in a round at most"
+    )
     policy.add_argument(
         "--move-interval-ms",
         type=int,
         metavar="MS",
-        help="incremental: so long from a round that moved tasks to the next one that does"
+        help="incremental: time from a round that moved tasks to the next one that moves any"
         f" (default: {Incremental.__dataclass_fields__['move_interval_ms'].default})",
     )
 

@@ -42,7 +42,7 @@ _SETTLE_S: Final = 0.5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Ask workers to leave as soon as others have learned their tasks; if the group learns no tasks, they leave when"
-        f" their running tasks have finished. The rule: {RULE}."
+        f" their running tasks have finished. Workers are asked in this order: {RULE}."
     )
     add_group_argument(parser)
     goal = parser.add_mutually_exclusive_group(required=True)
@@ -78,7 +78,7 @@ def _seconds(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     """0: asked (with ``--wait``: they have left); 1: no such group or worker, or still there; 2: not possible."""
     if args.timeout is not None and not args.wait:
-        return _refuse("--timeout is about --wait, which is missing", 2)
+        return _refuse("--timeout needs --wait", 2)
     try:
         goal = scale_goal(to=args.to, workers=args.workers, without=args.without)
     except ValueError as wrong:
@@ -123,7 +123,7 @@ async def _scale(args: argparse.Namespace, settings: KafkaSettings, goal: Goal) 
         if args.json:
             _say(args, plan, "", **left, seconds=round(time.monotonic() - began, 3))
         if left["still_there"]:
-            return _refuse(f"after {args.timeout:g} s still there: {', '.join(left['still_there'])}", 1)
+            return _refuse(f"after {args.timeout:g} s these have not left: {', '.join(left['still_there'])}", 1)
         return 0
 
 

@@ -121,8 +121,8 @@ def _check(operation: AlterJob, jobs: JobsSnapshot, allowed: Sequence[str]) -> N
         if unchecked and not allowed:
             module = then.entry_point.partition(":")[0]
             complain(
-                "cospark jobs alter: the config is not checked here, but by the worker that plans the job;"
-                f" --allow {module} has it checked here, too, if {module} is there to import"
+                "cospark jobs alter: the config is only checked by the worker that plans the job; to check it here too,"
+                f" add --allow {module}, if {module} can be imported here"
             )
 
 

@@ -55,8 +55,8 @@ TOKEN_ENV: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name o
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The first SIGTERM or Ctrl-C has the worker stop its tasks and leave the group; a second one ends it"
-        " immediately. Exit status: 0 it left or the group was drained; 1 it lost its membership, failed, or waited in"
-        " vain for something to run; 2 not possible."
+        " immediately. Exit status: 0 it left, or the group was drained; 1 it lost its membership, failed, or its"
+        " --idle-timeout is over; 2 not possible."
     )
     add_group_argument(parser, "the group to join")
     add_worker_option(parser)
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--runner",
         choices=("local", "noop"),
         default="local",
-        help="what runs the tasks: Spark in this process (default), or nothing at all, to try out groups",
+        help="what runs the tasks: Spark (local, the default), or nothing, to try out groups (noop)",
     )
     parser.add_argument(
         "--slots", type=int, default=2, metavar="N", help="how many tasks it runs at the same time (default: 2)"
@@ -73,7 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--until",
         choices=[until.value for until in Until],
         default=Until.FOREVER.value,
-        help="when to leave: when every job is bounded and complete, or never by itself (default)",
+        help="when to leave: when every job of the group is bounded and complete (drained), or never by itself"
+        " (forever, the default)",
     )
     parser.add_argument(
         "--idle-timeout",
@@ -87,8 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PREFIX",
-        help="package or module from which jobs may be imported; may be repeated. Whoever may write to the group's jobs"
-        " topic decides what runs here, within these. By default nothing is allowed, and every job fails",
+        help="package or module from which jobs may be imported; may be repeated. Within these, whoever may write to"
+        " the group's jobs topic decides what runs here. By default nothing is allowed, and every job fails",
     )
     parser.add_argument(
         "--checkpoint-root",
@@ -100,31 +101,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--spark-master",
         default=DEFAULT_SPARK_MASTER,
         metavar="URL",
-        help="where Spark is: a master of Spark's, or a Spark Connect server, sc://host:port, whose token, if it wants"
-        f" one, is in the environment: {TOKEN_ENV} (default: %(default)s)",
+        help="a Spark master, or a Spark Connect server: sc://host:port. If the server needs a token, set it in the"
+        f" environment variable {TOKEN_ENV} (default: %(default)s)",
     )
-    parser.add_argument("--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
+    parser.add_argument(
+        "--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; may be repeated"
+    )
     parser.add_argument(
         "--max-spark-deaths",
         type=int,
         default=DEFAULT_MAX_SPARK_DEATHS,
         metavar="N",
-        help="a task fails for good when Spark has ended under it so often (default: %(default)s)",
+        help="a task fails for good when Spark has ended N times while it ran (default: %(default)s)",
     )
     parser.add_argument(
         "--progress-interval",
         type=float,
         default=DEFAULT_PROGRESS_S,
         metavar="S",
-        help="the least time between two progress reports of a task, in seconds (default: %(default)g)",
+        help="shortest time between two progress reports of a task, in seconds (default: %(default)g)",
     )
     parser.add_argument(
         "--returns-ms",
         type=int,
         default=0,
         metavar="MS",
-        help="set this if a supervisor starts the worker again under its name: how long that takes at most. Its tasks"
-        " may wait so long for it when it is lost or gets a signal (default: 0, nobody starts it again)",
+        help="if a supervisor starts the worker again under its name: how long that takes at most. Its tasks wait at"
+        " most this long for it when it is lost or gets a signal (default: 0, nobody starts it again)",
     )
     _add_timing(parser)
     add_learner_arguments(parser)
@@ -140,35 +143,35 @@ def _add_timing(parser: argparse.ArgumentParser) -> None:
         "--group-protocol",
         choices=[name.value for name in GroupProtocolName],
         default=GroupProtocolName.CLASSIC.value,
-        help="classic: Kafka's own, in rounds (default); connect: a declarative group, which this process may"
-        " coordinate, too. The same for all workers of a group",
+        help="classic: Kafka's group protocol, in rounds (default); connect: a declarative group, which this process"
+        " may also coordinate. Give all workers of a group the same",
     )
     timing.add_argument(
         "--coordinators",
         choices=[coordinators.value for coordinators in Coordinators],
         default=Coordinators.MEMBERS.value,
-        help="who coordinates declarative groups: the processes that hold workers, as this one (default), or only"
-        " dedicated ones (cospark coordinator)",
+        help="who coordinates declarative groups: the processes that hold workers, such as this one (members, the"
+        " default), or only dedicated ones (cospark coordinator)",
     )
     timing.add_argument(
         "--connect-protocol",
         choices=[protocol.value for protocol in ConnectProtocol],
         default=ConnectProtocol.SESSIONED.value,
-        help="which versions of the embedded protocol to offer (default: %(default)s)",
+        help="as Connect's connect.protocol; extensible: tasks are learned before they move (default: %(default)s)",
     )
     timing.add_argument(
         "--session-timeout-ms",
         type=int,
         metavar="MS",
-        help="the coordinator removes a worker that is silent for so long (default:"
+        help="the coordinator removes a worker that is silent for this long (default:"
         f" {_SESSION_MS[GroupProtocolName.CLASSIC]}; {_SESSION_MS[GroupProtocolName.CONNECT]} in a declarative group,"
-        " whose coordinator may have to be replaced meanwhile)",
+        " because its coordinator may have to be replaced in that time)",
     )
     fields = MemberSettings.__dataclass_fields__
     for name, meaning in (
         ("heartbeat_interval_ms", "time between heartbeats"),
-        ("rebalance_timeout_ms", "the coordinator waits so long for workers to join a rebalance"),
-        ("lease_margin_ms", "tasks are told to stop so long before others may be given them"),
+        ("rebalance_timeout_ms", "how long the coordinator waits for workers to join a rebalance"),
+        ("lease_margin_ms", "how long before the end of its lease a worker tells its tasks to stop"),
     ):
         timing.add_argument(
             f"--{name.replace('_', '-')}",

@@ -98,10 +98,14 @@ async def _wait(args: argparse.Namespace, topics: GroupTopics, processes: Mappin
         await topics.wait_for(lambda _jobs, status: not asked & may_be_asked(status), timeout_s=args.wait)
     except TopicTimeoutError:
         left = ", ".join(sorted(asked & may_be_asked(topics.status)))
-        return _refuse(args, f"after {args.wait:g} s still there: {left}", 1)
+        return _refuse(args, f"after {args.wait:g} s these have not left: {left}", 1)
     while running := sorted(worker for worker, process in processes.items() if still_runs(process)):
         if time.monotonic() >= until:
-            return _refuse(args, f"after {args.wait:g} s out of the group, and not ended: {', '.join(running)}", 1)
+            return _refuse(
+                args,
+                f"after {args.wait:g} s they have left the group, but their processes still run: {', '.join(running)}",
+                1,
+            )
         await asyncio.sleep(_LOOK_S)
     return 0
 

@@ -49,7 +49,7 @@ Read: TypeAlias = "Callable[[JobsSnapshot, StatusSnapshot], T | None]"
 
 
 class SparkGroupHook(BaseHook):
-    """Submits and removes the jobs of a group of workers, and tells what becomes of them.
+    """Submits, operates and removes the jobs of a group of workers, and reports their progress.
 
     For tasks and their threads; each call opens the group's topics, acts, and closes them.
 
@@ -93,10 +93,10 @@ class SparkGroupHook(BaseHook):
     # ---- jobs
 
     def submit_job(self, group: str, definition: JobDefinition) -> Submission:
-        """Ask the group to run a job; makes the group's topics if they are missing.
+        """Ask the group to run a job; creates missing topics.
 
-        The same definition under the same run key changes nothing, but that tasks which have failed for good are tried
-        again: see :meth:`retry_failed`. Without ``submitted_at_ms`` it is submitted now.
+        The same definition under the same run key only tries tasks again that have failed for good: see
+        :meth:`retry_failed`. Without ``submitted_at_ms`` it is submitted now.
 
         :raises TopicError: if the topics can't be made, read or written; says what is missing
         """
@@ -107,7 +107,7 @@ class SparkGroupHook(BaseHook):
         return one_shot.submit_job(self.get_settings(), group, definition)
 
     def remove_job(self, group: str, job: str, *, by: str | None = None) -> bool:
-        """Ask the group to run a job no more; its tasks are stopped, and it is forgotten how far they were.
+        """Remove a job: its tasks are stopped, and their progress is lost.
 
         :param by: who asks for it, for those who wait for the job; by default the user and the host
         :returns: whether there was such a job
@@ -123,7 +123,7 @@ class SparkGroupHook(BaseHook):
     def retry_failed(
         self, group: str, job: str, tasks: Iterable[int] | None = None, *, by: str | None = None
     ) -> list[str]:
-        """Have those tasks of the job's present run tried again that failed for good.
+        """Try the tasks of the job's present run again that have failed for good.
 
         :param tasks: the indexes of some of them, -1 for the planner; by default all
         :param by: as in :meth:`pause_job`
@@ -259,7 +259,7 @@ class SparkGroupHook(BaseHook):
     def stop_workers(
         self, group: str, workers: str | Iterable[str] | None = None, *, by: str | None = None
     ) -> list[str]:
-        """Ask workers to stop what they run and to leave the group; their Airflow tasks then end with success.
+        """Ask workers to stop their tasks and leave the group; their Airflow tasks then succeed.
 
         :param workers: their names, or the name of one; by default all that are in the group
         :param by: as in :meth:`pause_job`
@@ -288,19 +288,21 @@ class SparkGroupHook(BaseHook):
         within_s: float | None = None,
         by: str | None = None,
     ) -> ScaleDown:
-        """Ask workers to leave when others have learned what they have; their Airflow tasks then end with success.
-        Where tasks are not learned, they leave when what they run has finished. Who has least to move is asked first.
+        """Ask workers to leave when others have learned their tasks; their Airflow tasks then succeed. In a group that
+        learns no tasks, they leave when their running tasks have finished. The workers with the least to move are asked
+        first.
 
-        One of the three says how many:
+        Give one of these three:
 
-        :param to: so many percent of the present workers stay, rounded up, as in ``"80%"``
-        :param workers: so many stay
-        :param without: those with these names leave
-        :param within_s: so many seconds after it has heard of it, each stops what it still runs and leaves; None: it
-            takes the time that it takes
+        :param to: the percentage of the present workers that stay, rounded up: ``"80%"``
+        :param workers: how many workers stay
+        :param without: the names of workers that leave
+        :param within_s: each worker stops what it still runs and leaves, this many seconds after it was asked; None: no
+            limit
         :param by: as in :meth:`pause_job`
         :returns: who was asked, and who stays
-        :raises ValueError: if the group can't come there by having workers leave, or is there; nobody was asked then
+        :raises ValueError: if the group can't reach this size by workers leaving, or has reached it; nobody was asked
+            then
         :raises TopicError: as :meth:`submit_job`
         """
         goal = scale_goal(to=to, workers=workers, without=without)
@@ -315,10 +317,10 @@ class SparkGroupHook(BaseHook):
     def configure_group(
         self, group: str, changes: Mapping[str, int] | None = None, *, reset: Iterable[str] = ()
     ) -> Mapping[str, GroupSetting]:
-        """Set how a declarative group is coordinated: all of it, or nothing. Without a change, look at it.
+        """Set how a declarative group is coordinated: all changes, or none. Without changes it only reads the settings.
 
         :param changes: milliseconds by name: ``session_timeout_ms``, ``heartbeat_interval_ms``, ``max_delay_ms``
-        :param reset: the names of those that get the coordinators' default again
+        :param reset: the names of settings that get the coordinators' default again
         :returns: what holds now, by name
         :raises GroupConfigError: if a value is refused; says what is wrong and what to do
         :raises TopicError: if no coordinator can be asked, or none has answered

@@ -17,7 +17,7 @@ from airflow_provider.protocol.model import NO_TASKS, WorkerId
 from airflow_provider.records import WorkerPhase
 
 RULE: Final = (
-    "who has least to move goes first: fewest running tasks with state, then fewest running tasks, then fewest tasks"
+    "least to move first, that is fewest running tasks with state, then fewest running tasks, then fewest tasks"
 )
 
 _PERCENT: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?%")
@@ -68,16 +68,16 @@ def share(text: str) -> Share:
         raise ScaleError(f"{text!r} must be a percentage of the present workers, such as 80%")
     percent = Fraction(found[1])
     if not percent:
-        raise ScaleError(f"{text!r} would leave no worker: cospark workers drain --all has all of them leave")
+        raise ScaleError(f"{text!r} would leave no worker: to have all workers leave, use cospark workers drain --all")
     if percent >= 100:
-        raise ScaleError(f"{text!r} must be less than 100%: workers are asked to leave here, and none is started")
+        raise ScaleError(f"{text!r} must be less than 100%: scaling down only asks workers to leave, and starts none")
     return Share(percent)
 
 
 def count(workers: int) -> Count:
     """:raises ScaleError: for less than 1"""
     if workers < 1:
-        raise ScaleError(f"{workers} would leave no worker: cospark workers drain --all has all of them leave")
+        raise ScaleError(f"{workers} would leave no worker: to have all workers leave, use cospark workers drain --all")
     return Count(workers)
 
 
@@ -85,7 +85,7 @@ def all_but(workers: Iterable[str]) -> Without:
     """:raises ScaleError: if nobody is named"""
     names = frozenset(map(WorkerId, workers))
     if not names:
-        raise ScaleError("nobody is named who is to leave")
+        raise ScaleError("name the workers that leave")
     return Without(names)
 
 
@@ -144,8 +144,8 @@ class ScaleDown:
     def what_follows(self) -> str:
         """What those do who are asked."""
         if self.learns:
-            return "they leave when others have learned and taken what they have"
-        return "nobody learns another's tasks in this group: they start nothing more, and leave when what they run ends"
+            return "they leave when others have learned and taken over their tasks"
+        return "this group learns no tasks: they start no more tasks, and leave when their running tasks have finished"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -201,9 +201,9 @@ def _check_names(goal: Without, present: frozenset[WorkerId], going: frozenset[W
         raise UnknownWorkersError(f"{', '.join(unknown)}: not in it; in it: {', '.join(sorted(present))}")
     if goal.workers <= going:
         leave = _leave(len(goal.workers))
-        raise ScaleError(f"nobody is left to be asked: {', '.join(sorted(goal.workers))} {leave}")
+        raise ScaleError(f"no worker is left to ask: {', '.join(sorted(goal.workers))} {leave}")
     if goal.workers | going == present:
-        raise ScaleError("it would have no worker: cospark workers drain --all has all of them leave")
+        raise ScaleError("no worker would stay: to have all workers leave, use cospark workers drain --all")
 
 
 def _staying(goal: Share | Count, present: int, going: int) -> int:
@@ -212,9 +212,9 @@ def _staying(goal: Share | Count, present: int, going: int) -> int:
     aim = str(goal) if isinstance(goal, Count) else f"{goal} of {present}, rounded up, are {stay}"
     has = f"it has {workers_in_words(present)}{f', of which {going} {_leave(going)}' if going else ''}"
     if stay > now:
-        raise ScaleError(f"{has}, and {aim} would be more: workers are asked to leave here, and none is started")
+        raise ScaleError(f"{has}, and {aim} would be more: scaling down only asks workers to leave, and starts none")
     if stay == now:
-        raise ScaleError(f"nobody is left to be asked: {has}, and {aim if isinstance(goal, Share) else aim + ' stay'}")
+        raise ScaleError(f"no worker is left to ask: {has}, and {aim if isinstance(goal, Share) else aim + ' stay'}")
     return stay
 
 

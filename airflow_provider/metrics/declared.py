@@ -81,52 +81,52 @@ def _time(name: str, meaning: str) -> Metric:
 
 
 MEMBERS: Final = _group(
-    "cospark.group.members", "workers that are in the group, by its last round and what they have said since"
+    "cospark.group.members", "workers in the group: the members of its last round, except those that have left since"
 )
 EPOCH: Final = _group("cospark.group.epoch", "the number of the last assignment", (_REBALANCE, "epoch"))
 CONVERGED: Final = _group(
     "cospark.group.converged",
-    "1 if each member runs what it was assigned and no further round is to follow, else 0",
+    "1 if each worker has applied its assignment and no further round is to follow, else 0",
     (_REBALANCE, "rebalancing"),
 )
 UNCONVERGED_S: Final = _group(
-    "cospark.group.unconverged_seconds", "for how long the group has not been converged; 0 if it is"
+    "cospark.group.unconverged_seconds", "how long the group has not been converged; 0 if it is"
 )
 SINCE_REBALANCE_S: Final = _group(
     "cospark.group.since_rebalance_seconds",
-    "since the last round was decided",
+    "how long ago the last round was computed",
     (_REBALANCE, "time-since-last-rebalance-ms"),
 )
 LOST_TASKS: Final = _group("cospark.group.lost_tasks", "tasks that wait for their lost worker to come back")
-SLOTS: Final = _group("cospark.group.slots", "how many tasks all members together run at the same time")
-BUSY_SLOTS: Final = _group("cospark.group.busy_slots", "how many of these slots run something", (_WORKER, "task-count"))
+SLOTS: Final = _group("cospark.group.slots", "how many tasks all workers in the group can run at the same time")
+BUSY_SLOTS: Final = _group("cospark.group.busy_slots", "how many of these slots are in use", (_WORKER, "task-count"))
 MISSING_SLOTS: Final = _group(
-    "cospark.group.missing_slots", "how many slots are missing for tasks that never end: so many of these wait for ever"
+    "cospark.group.missing_slots", "slots that are missing for unbounded tasks: so many of these tasks will never start"
 )
 JOBS: Final = _group("cospark.group.jobs", "jobs that are defined", (_WORKER, "connector-count"))
 TASKS: Final = _group(
     "cospark.job.tasks",
-    "tasks of the job's present run in each state, planners left out",
+    "tasks of the job's present run in each state, without planners",
     (_CONNECTOR, "connector-{running,failed,unassigned,restarting}-task-count"),
     (*_JOB, Tag.STATE),
 )
 PENDING_AGE_S: Final = _group(
     "cospark.job.pending_age_seconds",
-    "for how long the task that has waited longest has waited to start; 0 if none waits",
+    "how long the longest waiting task has waited to start; 0 if none waits",
     tags=_JOB,
 )
 LEARNERS: Final = _group(
-    "cospark.job.learners", "tasks that a worker makes ready while another one runs them", tags=_JOB
+    "cospark.job.learners", "learner tasks: tasks that a worker makes ready while another one runs them", tags=_JOB
 )
 LEARNER_LAG: Final = _group(
-    "cospark.job.learner_lag", "how far the learner that has most left is from being ready, from 0 to 1", tags=_JOB
+    "cospark.job.learner_lag", "how far the learner with the least progress is from ready: 0 (ready) to 1", tags=_JOB
 )
 
 REBALANCES: Final = Metric(
     name="cospark.rebalances",
     kind=Kind.COUNTER,
     speaker=Speaker.LEADER,
-    meaning="rounds that were completed",
+    meaning="completed rounds",
     connect=(_REBALANCE, "completed-rebalances-total"),
 )
 REBALANCE_TIME: Final = Metric(
@@ -140,32 +140,32 @@ MOVED: Final = Metric(
     name="cospark.tasks_moved",
     kind=Kind.COUNTER,
     speaker=Speaker.LEADER,
-    meaning="tasks that went from one worker to another, by why",
+    meaning="tasks that moved from one worker to another, by reason",
     tags=(*_JOB, Tag.REASON),
 )
 LESSONS_GIVEN_UP: Final = Metric(
     name="cospark.lessons_given_up",
     kind=Kind.COUNTER,
     speaker=Speaker.LEADER,
-    meaning="tasks that could not be made ready where they were to go, or not in time",
+    meaning="learner tasks given up because the warm-up failed or took too long",
     tags=_JOB,
 )
 
-STARTED: Final = _task("cospark.tasks_started", "attempts that began", (_WORKER, "task-startup-attempts-total"))
-FINISHED: Final = _task("cospark.tasks_finished", "tasks that came to their end")
+STARTED: Final = _task("cospark.tasks_started", "attempts that started", (_WORKER, "task-startup-attempts-total"))
+FINISHED: Final = _task("cospark.tasks_finished", "tasks that finished")
 ATTEMPTS_FAILED: Final = _task("cospark.attempts_failed", "attempts that failed")
-RETRIED: Final = _task("cospark.tasks_retried", "attempts that failed and are followed by another one")
+RETRIED: Final = _task("cospark.tasks_retried", "failed attempts that are followed by another one")
 FAILED: Final = _task("cospark.tasks_failed", "tasks that failed for good")
 STOPPED: Final = _task("cospark.tasks_stopped", "running tasks that were stopped, to run again elsewhere or later")
-SPARK_DEATHS: Final = _task("cospark.spark_deaths", "attempts under which Spark ended")
+SPARK_DEATHS: Final = _task("cospark.spark_deaths", "attempts during which Spark ended")
 STOOD_STILL: Final = _time("cospark.task_stood_still", "from the stop of a task to its next start")
-TASK_TIME: Final = _time("cospark.task_time", "how long the attempt took with which a task finished")
-PLANNER_TIME: Final = _time("cospark.planner_time", "how long the attempt took with which a planner finished")
+TASK_TIME: Final = _time("cospark.task_time", "how long the successful attempt of a task took")
+PLANNER_TIME: Final = _time("cospark.planner_time", "how long the successful attempt of a planner took")
 LEASES_ENDED: Final = Metric(
     name="cospark.leases_ended",
     kind=Kind.COUNTER,
     speaker=Speaker.OWNER,
-    meaning="times that a worker had to stop all it had, for it might be given to others; not if it left in order",
+    meaning="times that a worker had to stop all its tasks as others may get them; orderly leaves do not count",
     tags=(Tag.GROUP, Tag.REASON),
 )
 

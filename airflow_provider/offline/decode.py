@@ -18,17 +18,17 @@ from airflow_provider.protocol.model import MalformedEmbeddedError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Reads one hex string a line and writes one JSON object a line. A record has two, its key and its value, with a"
-        " tab between them; without a tab it is a tombstone. A line that can't be decoded gives"
-        ' {"error": "..."}, and the exit status is 1 in the end.'
+        "Reads one hex string per line and writes one JSON object per line. A record has two, its key and its value,"
+        " with a tab between them; without a tab it is a tombstone. A line that can't be decoded gives"
+        ' {"error": "..."}, and the exit status is 1.'
     )
     parser.add_argument(
         "kind",
         choices=list(_DECODERS),
-        help="metadata: of a JoinGroup; assignment: of a SyncGroup;"
-        " record, request, reply: of a declarative group (KIP-848)",
+        help="metadata: from a JoinGroup; assignment: from a SyncGroup;"
+        " record, request, reply: from a declarative group (KIP-848)",
     )
-    parser.add_argument("file", metavar="FILE", help=f"where the hex strings are; {STDIN} is standard input")
+    parser.add_argument("file", metavar="FILE", help=f"the hex strings; {STDIN} is standard input")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -36,14 +36,14 @@ _MEMBER_KEYS: Final = frozenset({"epoch", "state", "assigned", "revoking"})
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Reconciles members of a declarative group (KIP-848) with their targets, each by one step. One JSON object a"
-        " line in: target_epoch, target ([[job, index], ...]), member (epoch,"
-        f" state: {', '.join(MemberState)}, assigned, revoking), owned (what its heartbeat says that it owns; null if"
-        " it does not say) and held_by_others (what other members have or have still to stop). One JSON object a line"
-        " out, which is the member after that step: epoch, state, assigned, revoking. A line that can't be read gives"
-        ' {"error": "..."}, and the exit status is 1 in the end. A key that means nothing is named on standard error.'
+        "Moves members of a declarative group (KIP-848) one step towards their targets. Each input line is one JSON"
+        " object: target_epoch, target ([[job, index], ...]), member (epoch,"
+        f" state ({', '.join(MemberState)}), assigned, revoking), owned (what its heartbeat says that it owns; null if"
+        " it does not say) and held_by_others (what other members have or still have to stop). Each output line is the"
+        " member after that step: epoch, state, assigned, revoking. A line that can't be read gives"
+        ' {"error": "..."}, and the exit status is 1. Unknown keys are named on standard error.'
     )
-    parser.add_argument("file", metavar="FILE", help=f"where the members are; {STDIN} is standard input")
+    parser.add_argument("file", metavar="FILE", help=f"the members; {STDIN} is standard input")
 
 
 def run(args: argparse.Namespace) -> int:

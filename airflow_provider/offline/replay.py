@@ -25,26 +25,25 @@ _EXTENSIBLE: Final = "extensible"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Runs the cooperative assignor (KIP-415) through a history of rebalances. One JSON object a line in: now (ms),"
-        " generation, last_completed, jobs ({name: number of tasks}; each job also has its planner, index -1, but with"
-        ' "planners": false), owned'
-        f' ({{worker: [[job, index], ...]}}) and optionally event, of which "{LEADER_RESTART}" starts a new leader'
-        " before that round, left ({worker: reason}) and returns_ms ({worker: milliseconds; 0: never, null: not known})"
-        " of missing workers, draining ([worker]), running ([[job, index], ...]; a worker that drains gives up"
-        " what it does not run) and stays ([[job, index], ...]; not stopped for balance, as what runs is not in a round"
-        f" that is asked for because a slot is free). The reasons: {', '.join(LeaveReason)}. Of whom that is said keeps"
-        " its name when it comes back; of whom nothing is said is waited for as in Kafka Connect. One JSON object a"
-        " line out: assigned, revoked, delay (ms). A line that can't be read gives "
-        '{"error": "..."} and changes nothing, and the exit status is 1 in the end. A key that means nothing is named'
-        " on standard error."
-        f" With --protocol {_EXTENSIBLE} tasks that have state are learned before they move. A line in may also have"
+        "Runs the cooperative assignor (KIP-415) through a history of rebalances. Each input line is one JSON object:"
+        " now (ms), generation, last_completed, jobs ({name: number of tasks}; each job also has a planner, index -1,"
+        ' unless "planners" is false), owned ({worker: [[job, index], ...]}). Optional keys: left ({worker: reason})'
+        " and returns_ms ({worker: milliseconds; 0: never, null: not known}) of missing workers; draining ([worker]);"
+        " running ([[job, index], ...]; a worker that drains gives up what it does not run); stays ([[job, index],"
+        " ...]; tasks that are not stopped for balance, as running ones are not in a round that is asked for because a"
+        f' slot is free); event ("{LEADER_RESTART}" starts a new leader before that round). Reasons:'
+        f" {', '.join(LeaveReason)}."
+        " A worker with one of these keeps its name when it comes back. If nothing is said of a missing worker, it is"
+        " waited for as in Kafka Connect. Each output line is one JSON object: assigned, revoked, delay (ms). A line"
+        ' that can\'t be read gives {"error": "..."} and changes nothing, and the exit status is 1. Unknown keys are'
+        " named on standard error."
+        f" With --protocol {_EXTENSIBLE}, tasks that have state are learned before they move. Input lines may also have"
         " stateful ([job]; default: all), learning, ready and failed ({worker: [[job, index], ...]}) and leaving"
-        " ([worker]);"
-        " owned is what a worker still has when it joins, and what is not in running, if that is given, is not learned."
-        " A line out also has target (all that each worker has), learning, learned (what others learn of it) and"
-        " shutdown ([worker])."
+        " ([worker]); owned is what a worker still has when it joins. If running is given, tasks that are not in it are"
+        " not learned. Output lines also have target (all tasks of each worker), learning, learned (which of its tasks"
+        " others learn) and shutdown ([worker])."
     )
-    parser.add_argument("file", metavar="FILE", help=f"where the history is; {STDIN} is standard input")
+    parser.add_argument("file", metavar="FILE", help=f"the history; {STDIN} is standard input")
     parser.add_argument("--explain", action="store_true", help="add a sentence for each move")
     parser.add_argument(
         "--protocol",
@@ -55,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--learned",
         choices=[rule.value for rule in LearnedRule],
-        help=f"{_EXTENSIBLE}: when owners have stopped what is learned (default: {LearnedRule.WHEN_READY.value}): what"
-        " they have not is in owned, and is stopped in a round of its own",
+        help=f"{_EXTENSIBLE}: when owners stop tasks that others learn (default: {LearnedRule.WHEN_READY.value}). A"
+        " task that is still in owned is stopped in a round of its own",
     )
     add_policy_arguments(parser)
 

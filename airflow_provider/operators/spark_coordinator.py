@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 class SparkCoordinatorOperator(BaseOperator):
     """Coordinates declarative groups, as ``cospark coordinator`` does, for workers with ``coordinators="dedicated"``.
 
-    It works in the triggerer and costs no slot of a pool. It goes on until a user ends its task (marks it, clears it);
-    ``execution_timeout`` has it fail. Have two, in triggerers of their own, to have one replace the other.
+    It runs in the triggerer and takes no pool slot. It continues until a user ends its task (marks or clears it), or
+    fails after its ``execution_timeout``. Run two in different triggerers, so that one can replace the other.
 
-    :param session_timeout: a worker that is silent for so long is removed; the same for all coordinators
-    :param heartbeat_interval: time between heartbeats of a worker; the same for all coordinators
+    :param session_timeout: a worker that is silent for this long is removed; give all coordinators the same
+    :param heartbeat_interval: time between heartbeats of a worker; give all coordinators the same
     :param kafka_conn_id: a connection of type ``kafka``, whose user has the coordinators' rights
 
     All times are timedeltas, or seconds.

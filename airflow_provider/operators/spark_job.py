@@ -1,4 +1,4 @@
-"""Submits a job to a group, and takes it back."""
+"""Submits a job to a group, and removes it."""
 
 from __future__ import annotations
 
@@ -48,37 +48,38 @@ _PARAMETERS = {
 
 
 class SparkJobOperator(BaseOperator):
-    """Asks a group to run a job, or to run it otherwise than before.
+    """Submits a job to a group, or changes its definition.
 
-    The same job under the same run key changes nothing, but that Spark tasks which had failed for good are tried again:
-    also by a later DAG run, for a job that does not end by itself. Those that had finished stay finished.
+    Submitting the same job under the same run key again only tries those Spark tasks again that have failed for good.
+    For a job that does not end by itself, a later DAG run does so too. Finished tasks stay finished.
 
-    :param group: the group; its topics are made if they are missing
+    :param group: the group; missing topics are created
     :param job: the job's name: letters, digits, ``.``, ``_`` and ``-``
     :param entry_point: ``package.module:Class``, or a decorated function; the workers must be able and allowed to
         import it
-    :param config: a JSON object, handed to the job's ``plan``. One that is not as the job declares it
-        (``config_schema``) is refused, without retries: here, if ``entry_point`` is no template and can be imported
-        here, and else as it is planned
+    :param config: a JSON object for the job's ``plan``. If it does not match what the job declares (``config_schema``),
+        it is refused without retries: by this task if ``entry_point`` is no template and can be imported here,
+        otherwise by the worker that plans the job
     :param max_tasks: the most tasks a plan may have
-    :param run_key: names one run: the job runs again under a new one. By default the DAG run's id for a job that ends
-        by itself, and none for one that does not (``streaming``, or with a ``replan_interval``)
+    :param run_key: names one run of the job; under a new key it runs again. By default the DAG run's id for a job that
+        ends by itself, and none for one that does not (``streaming``, or with a ``replan_interval``)
     :param kind: ``batch``: its tasks end by themselves; ``streaming``: they run until the job is removed
-    :param task_retries: how often a failed Spark task is tried again. Airflow's own ``retries`` is about this task
+    :param task_retries: how often a failed Spark task is tried again. (Airflow's own ``retries`` are those of this
+        task)
     :param task_retry_delay: how long to wait before that
-    :param task_timeout: how long an attempt of a Spark task may take, from the call of its code: then it is stopped,
-        and has failed. Without end if None
-    :param replan_interval: plan again after so long, for a job whose plan watches for changes
+    :param task_timeout: how long an attempt of a Spark task may take, from the call of its code. After that it is
+        stopped and counts as failed. None: no limit
+    :param replan_interval: plan again at this interval, for a job whose plan watches for changes
     :param kafka_conn_id: a connection of type ``kafka``
-    :param wait_for_completion: wait until the job is complete; an unbounded one, until it runs everywhere
+    :param wait_for_completion: wait until the job is complete; for an unbounded job, until all its tasks run
     :param deferrable: wait in the triggerer
-    :param timeout: how long to wait; without end if None
+    :param timeout: how long to wait; None: no limit
 
     All times are timedeltas, or seconds.
 
     Returns a summary: ``job``, ``run_key``, ``state``, ``complete``, ``tasks``, ``counts`` by state, ``errors``,
-    ``results``, ``names``, ``learners`` and ``runs`` by task, ``assets`` that were written; and ``changed``: whether it
-    was not known already. Fails, with the errors of the Spark tasks, if it waits and the job fails.
+    ``results``, ``names``, ``learners`` and ``runs`` by task, ``assets`` that were written; and ``changed``: False if
+    the group had the job already. If it waits and the job fails, it fails with the errors of the Spark tasks.
 
     With ``outlets``, an operator that has waited for the job to finish has Airflow store asset events of what its tasks
     have written (:meth:`~airflow_provider.spark.job.TaskContext.wrote`).
@@ -305,7 +306,7 @@ class SparkJobOperator(BaseOperator):
 
 
 class RemoveSparkJobOperator(OneJobOperator):
-    """Asks a group to run a job no more: its tasks are stopped, and it is forgotten how far they were.
+    """Removes a job from a group: its tasks are stopped, and their progress is lost.
 
     :param group: the group
     :param job: the job's name

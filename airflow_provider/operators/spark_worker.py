@@ -72,25 +72,26 @@ _SAME_NAME: Final = (
 class SparkWorkerOperator(BaseOperator):
     """One worker of a group: it runs the Spark tasks that the group's leader assigns to it.
 
-    The task's process stays as long as Spark tasks run in it. When there is nothing to run for ``linger``, the operator
-    defers: the membership goes on in the triggerer, takes part in rebalances there, and comes back when there is work.
-    Killed and tried again, it comes back as the same worker and goes on with its own tasks if it is back within
-    ``session_timeout``; so give it ``retries`` and a short ``retry_delay``.
+    The task's process stays as long as Spark tasks run in it. When it has had nothing to run for ``linger``, the
+    operator defers: the membership continues in the triggerer, takes part in rebalances there, and returns when there
+    is work. If the process is killed, Airflow's retry comes back as the same worker, and keeps its tasks if it is back
+    within ``session_timeout``. So give it ``retries`` and a short ``retry_delay``.
 
     A user who ends the task (marks it, clears it) ends the worker: its Spark tasks are stopped and it leaves the group.
 
-    :param group: the group to join; becomes a part of topics' names
-    :param allowed_entry_points: packages or modules that jobs may be imported from. This is the trust boundary: who
-        may write to the group's jobs topic decides what runs here, within these
-    :param worker: the worker's name (its group instance id), by which it is known in the group. It must stay the same
-        over retries, deferrals and restarts, and no two workers of a group may share it. By default
-        ``<dag_id>.<task_id>`` with ``.<map_index>`` if mapped: the next run of the DAG has the same workers. So set
-        ``max_active_runs=1`` (a backfill has its own), or have the run's id in ``group``, if runs can overlap
-    :param slots: how many Spark tasks it runs at the same time; what is assigned beyond that waits
-    :param until: ``drained``: until every job of the group is bounded and complete; ``forever``: until told to end
+    :param group: the group to join; part of its topics' names
+    :param allowed_entry_points: packages or modules that jobs may be imported from. This is the trust boundary: within
+        these, whoever may write to the group's jobs topic decides what runs here
+    :param worker: the worker's name in the group (its group instance id). It must stay the same over retries, deferrals
+        and restarts, and no two workers of a group may share it. By default ``<dag_id>.<task_id>``, with
+        ``.<map_index>`` if mapped, so the next run of the DAG has the same workers. If runs can overlap, set
+        ``max_active_runs=1`` (a backfill has its own), or put the run's id into ``group``
+    :param slots: how many Spark tasks it runs at the same time; further assigned tasks wait
+    :param until: when to leave. ``drained``: when every job of the group is bounded and complete; ``forever``: only
+        when told
     :param kafka_conn_id: a connection of type ``kafka``
-    :param runner: ``local``: a Spark in this task's process, shared by its Spark tasks, or a session of a Spark Connect
-        server for each; ``noop``: runs nothing, to try out groups
+    :param runner: ``local``: one Spark in this task's process that its Spark tasks share, or with Spark Connect a
+        session for each of them; ``noop``: runs nothing, to try out groups
     :param spark_master: Spark's master URL, or that of a Spark Connect server:
         ``sc://host:port``. Such a worker needs no Java; see ``docs/spark-connect.md``
     :param spark_conn_id: in place of ``spark_master``: a connection of type ``spark_connect``, whose password is the
@@ -98,43 +99,46 @@ class SparkWorkerOperator(BaseOperator):
     :param spark_conf: Spark's settings; with Spark Connect those of each session
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
         it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files
-    :param max_spark_deaths: a Spark task under which Spark has ended so often fails, and is not tried again
-    :param progress_interval: the least time between two progress reports of a Spark task, in the log and in the group's
+    :param max_spark_deaths: a Spark task fails for good when Spark has ended this often while it ran
+    :param progress_interval: shortest time between two progress reports of a Spark task, in the log and in the group's
         topics
-    :param linger: how long to keep the process when there is nothing to run: from when its last task has ended or
-        moved away, or from when it has joined the group
-    :param idle_timeout: fail when nobody in the group has had anything to run for so long: it has no jobs (its name is
-        mistyped, say), or none with anything left to run. Without retries; by default the worker waits without end.
-        Having no task while other workers run theirs does not count
-    :param session_timeout: the coordinator removes a worker that is silent for so long. It must cover the time from a
-        trigger's event to the resumed task, and from a killed triggerer to the one that takes over (Airflow's
-        ``triggerer_health_check_threshold`` and a few seconds)
+    :param linger: how long to keep the process when there is nothing to run, from the end or the move of its last task,
+        or from the time when it joined the group
+    :param idle_timeout: fail, without retries, when no worker of the group has had anything to run for this long: the
+        group has no jobs (perhaps its name is mistyped), or none with anything left to run. A worker without tasks does
+        not fail while others run theirs. By default there is no limit
+    :param session_timeout: the coordinator removes a worker that is silent for this long. It must be longer than the
+        time from a trigger's event to the resumed task, and from a killed triggerer to the one that takes over
+        (Airflow's ``triggerer_health_check_threshold`` and a few seconds)
     :param heartbeat_interval: time between heartbeats
-    :param rebalance_timeout: the coordinator waits so long for workers to join a rebalance; must cover stopping a task,
-        and be at least ``session_timeout``
+    :param rebalance_timeout: how long the coordinator waits for workers to join a rebalance. It must be longer than
+        stopping a task takes, and at least ``session_timeout``
     :param policy: how an imbalance is resolved while this worker leads the group; give all workers the same.
-        ``deferred``: lost tasks wait for their worker, and too many are evened out in one round; ``immediate``: nothing
-        waits; ``incremental``: as ``deferred``, but evened out in steps, for groups in which it hurts when many tasks
-        move together. When to take which: ``docs/policies.md``
+        ``deferred``: lost tasks wait for their worker, and tasks above a worker's share move in one round;
+        ``immediate``: nothing waits; ``incremental``: like ``deferred``, but tasks move in steps, for groups in which
+        it does harm when many move together. How to choose: ``docs/policies.md``
     :param max_delay: how long lost tasks wait for their worker to come back (Connect's
         ``scheduled.rebalance.max.delay.ms``); by default 5 minutes, or not at all if ``immediate``
-    :param max_moves: ``incremental`` needs it: so many tasks are taken from their workers in a round to even out
-    :param move_interval: ``incremental``: so long from a round that moved tasks to the next (default: 30 s)
+    :param max_moves: for ``incremental``, which requires it: how many tasks a round takes from their workers at most
+    :param move_interval: for ``incremental``: time from a round that moved tasks to the next one that does (default: 30
+        s)
     :param group_protocol: ``classic``: Kafka's group protocol, in rounds; ``connect``: a declarative group, in which
         each worker moves its own tasks and waits for nobody else. Give all workers of the group the same. Processes
-        that hold such workers may coordinate groups, too, by their own session timeout and heartbeat interval. By
-        default what ``[cooperative_spark] default_group_protocol`` says; ``classic`` if that says nothing, and
-        with ``connect_protocol="extensible"``
-    :param coordinators: of declarative groups. ``members``: the processes that hold workers, triggerers too;
-        ``dedicated``: only those that do nothing else (``cospark coordinator``)
+        that hold such workers may also coordinate groups, with their own session timeout and heartbeat interval. The
+        default is ``[cooperative_spark] default_group_protocol``, or ``classic`` if that is not set, and always
+        ``classic`` with ``connect_protocol="extensible"``
+    :param coordinators: who coordinates declarative groups. ``members``: the processes that hold workers, also
+        triggerers; ``dedicated``: only processes that do nothing else (``cospark coordinator``)
     :param connect_protocol: ``sessioned``, ``compatible`` or ``eager``, as in Connect's ``connect.protocol``; or
         ``extensible``, in which a task that has something to warm up is learned by its new worker before it moves
-    :param learned: ``extensible``: when this worker stops what another learns. ``when-ready``: when it hears that the
-        other one is ready; ``at-rebalance``: at the start of every rebalance, and it may have to start it again
-    :param max_learners: ``extensible``: a worker learns so many tasks together, while this one leads the group
+    :param learned: for ``extensible``: when this worker stops a task that another one learns. ``when-ready``: when it
+        hears that the other one is ready; ``at-rebalance``: at the start of every rebalance, and it may have to start
+        it again
+    :param max_learners: for ``extensible``: how many tasks a worker learns at a time, while this one leads the group
     :param max_group_learners: the same for the whole group
-    :param ready_from: ``extensible``: from this progress of a warm-up on (above 0, at most 1) a task may move here
-    :param learner_timeout: ``extensible``: a warm-up that takes longer is given up, and the task stays where it is,
+    :param ready_from: for ``extensible``: a task may move here from this progress of its warm-up on (above 0, at most
+        1)
+    :param learner_timeout: for ``extensible``: a warm-up that takes longer is given up, and the task stays where it is,
         unless its worker leaves
 
     All times are timedeltas, or seconds.

@@ -14,9 +14,10 @@ class AssignmentEpochSensor(SparkGroupSensor):
     """Waits until a group has reached an epoch: the number of an assignment, which grows with every rebalance.
 
     :param at_least: wait for this epoch or a later one
-    :param after: wait for one later than this: the ``epoch`` of another task's report, say. Give one of the two
-    :param converged: wait also until every worker has applied the assignment, and no further round is to follow:
-        nothing is to be stopped any more, and no delay runs
+    :param after: wait for a later epoch than this one, for example the ``epoch`` in another task's report. Give one of
+        the two
+    :param converged: wait also until every worker has applied the assignment, and no further round is to follow (no
+        task has still to be stopped, and no delay runs)
 
     Further parameters are those of :class:`~airflow_provider.sensors.base.SparkGroupSensor` and of Airflow's sensors.
 

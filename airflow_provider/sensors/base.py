@@ -1,4 +1,4 @@
-"""What all sensors of a group have in common: they ask the topics, by poking or in the triggerer."""
+"""What all sensors of a group have in common: they read its topics, by poking or in the triggerer."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _NOBODY: Final = "nobody has submitted a job, and no worker has started"
 
 
 class SparkGroupSensor(BaseSensorOperator):
-    """Waits until the topics of a group say something; what, its subclasses decide.
+    """Waits until a condition holds for a group, by its topics; subclasses define the condition.
 
     :param group: the group
     :param kafka_conn_id: a connection of type ``kafka``
-    :param deferrable: wait in the triggerer, which follows the topics and does not poll; otherwise they are asked every
-        ``poke_interval``
+    :param deferrable: wait in the triggerer, which follows the topics and does not poll; otherwise the sensor reads
+        them every ``poke_interval``
     """
 
     operator_extra_links = (SparkGroupLink(),)

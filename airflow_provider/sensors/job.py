@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 class JobSensor(SparkGroupSensor):
-    """Waits until a job has finished, has failed, or runs everywhere.
+    """Waits until a job has finished, has failed, or has all its tasks running.
 
-    It fails immediately, without Airflow's retries, when what it waits for will not come: with the errors of the Spark
-    tasks when the job fails (a job that ends by itself: when nothing of it is left to run), and by whom and when it was
-    removed, if it was since the DAG run began. When the job is submitted under another run key meanwhile, it waits on,
-    until its ``timeout``.
+    It fails immediately, without Airflow's retries, if what it waits for can't happen any more. If the job fails (a job
+    that ends by itself: when nothing of it is left to run), it fails with the errors of the Spark tasks. If the job was
+    removed since the DAG run began, it says by whom and when. If the job is submitted under another run key meanwhile,
+    it continues to wait until its ``timeout``.
 
     :param job: the job's name; it need not be submitted yet
-    :param state: ``finished``; ``failed``; or ``running``: every task that has not finished runs, which is what there
-        is to wait for with streaming jobs
-    :param run_key: of which run; by default that of this DAG run, which is what ``SparkJobOperator`` gives a job that
-        ends by itself. None: of whichever is the present one, which is what a sensor in another DAG than the operator's
-        wants. Not looked at for jobs that do not end by themselves
+    :param state: ``finished``; ``failed``; or ``running``: every task that has not finished runs. Use that for
+        streaming jobs
+    :param run_key: which run to wait for. By default that of this DAG run, which is the default of ``SparkJobOperator``
+        for a job that ends by itself. None: the present run, whichever it is; use that in another DAG than the
+        operator's. Ignored for jobs that do not end by themselves
 
     Further parameters are those of :class:`~airflow_provider.sensors.base.SparkGroupSensor` and of Airflow's sensors.
 

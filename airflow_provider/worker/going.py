@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 ASKED: Final = "an operator of the group asked for it"
 """For the coordinator's log."""
-_DRAINS: Final = "it starts nothing more, and leaves when what it runs has finished"
+_DRAINS: Final = "it starts no more tasks, and leaves when its running tasks have finished"
 
 
 class Going:
@@ -92,14 +92,14 @@ class Going:
         self._record.leaves_soon = soon and not self._drains
         limit = "" if wish.within_ms is None else f", after {wish.within_ms / 1000:g} s at the latest"
         if soon and self._member.view.learns and not self._drains:
-            self._say(f"it gets nothing more, and leaves when others have learned and taken what it has{limit}")
+            self._say(f"it gets no more tasks, and leaves when others have learned and taken over its tasks{limit}")
             self._record.say_again()
             if not self._leaves_soon:
                 self._leaves_soon = True
                 self._hands.let_failed_go()
                 self._member.leave_soon(ASKED)
         elif not self._drains:
-            why = "nobody learns another's tasks in this group, so " if soon else ""
+            why = "this group learns no tasks, so " if soon else ""
             self._drain("" if wish.action is ControlAction.STOP else f"{why}{_DRAINS}{limit}")
 
     def _drain(self, how: str) -> None:

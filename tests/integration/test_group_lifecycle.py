@@ -165,7 +165,7 @@ def test_a_new_broker_is_asked_until_it_knows_of_groups(
         status = main(["groups", "describe", group_id, "--bootstrap-servers", broker.bootstrap_servers])
     assert (status, capsys.readouterr().err) == (
         1,
-        f"cospark groups describe: there is no group '{group_id}'; those there are: cospark groups list\n",
+        f"cospark groups describe: there is no group '{group_id}'; to see all groups: cospark groups list\n",
     )
 
 

@@ -52,11 +52,11 @@ async def test_who_is_asked_to_leave_finishes_what_it_runs_and_nothing_is_done_t
         said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", "150")
         assert said.status == 0, said
         assert said.out.startswith(f"group {name}: asked to leave: 1 of 3 workers, 2 stay (")
-        assert "\nnobody learns another's tasks in this group: they start nothing more, and" in said.out
+        assert "\nthis group learns no tasks: they start no more tasks, and" in said.out
         assert "\nit has left, " in said.out
         gone = asked(said.out)
         assert await group.ended(gone) == [0]
-        drains = "nobody learns another's tasks in this group, so it starts nothing more, and leaves when"
+        drains = "this group learns no tasks, so it starts no more tasks, and leaves when"
         await eventually(lambda: drains in group.log_of(gone), "it says why it drains")
 
         await group.wait_for(
@@ -70,7 +70,7 @@ async def test_who_is_asked_to_leave_finishes_what_it_runs_and_nothing_is_done_t
 
         again = await cospark(group, "scale", name, "--to", "60%")
         assert (again.status, again.out) == (2, "")
-        assert "nobody is left to be asked: it has 2 workers, and 60% of 2, rounded up, are 2\n" in again.err
+        assert "no worker is left to ask: it has 2 workers, and 60% of 2, rounded up, are 2\n" in again.err
 
         await group.submit("forever", tasks=2, kind=TaskKind.STREAMING)
         await running(group, 2)
@@ -105,7 +105,7 @@ async def test_where_tasks_are_learned_they_are_warm_before_they_move_and_then_i
 
         said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", "150")
         assert said.status == 0, said
-        assert "\nthey leave when others have learned and taken what they have\n" in said.out
+        assert "\nthey leave when others have learned and taken over their tasks\n" in said.out
         gone = asked(said.out)
         assert f"; {gone} (stable, leaves soon): 2 tasks, " in said.out
         assert " (warming, 50 %)" in said.out
@@ -122,6 +122,6 @@ async def test_where_tasks_are_learned_they_are_warm_before_they_move_and_then_i
         warming = {one for one in seen if not one.ready and one.learned}  # nobody's: it moves just now
         assert {(one.task, one.learned) for one in warming} == {(task, gone) for task in moved}
         assert {one.learner for one in seen} <= set(rest), "who leaves learns nothing"
-        await eventually(lambda: "it gets nothing more, and leaves when others have learned" in group.log_of(gone))
+        await eventually(lambda: "it gets no more tasks, and leaves when others have learned" in group.log_of(gone))
         learned = [line for worker in rest for line in group.log_of(worker).splitlines() if f" of {gone}: " in line]
         assert any(f"{gone} is leaving" in line for line in learned), "the round says who learns it, and why"

@@ -158,7 +158,7 @@ def test_who_may_not_read_the_records_sees_the_rest(
     monkeypatch.setattr(declarative_groups, "read_groups", refused)
     assert cospark("describe", GROUP) == 0
     said = capsys.readouterr()
-    assert "not all is known: no right" in said.err
+    assert "may be missing or incomplete: no right" in said.err
     assert said.out.startswith("group g: no worker is in it")
 
 

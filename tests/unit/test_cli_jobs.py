@@ -120,10 +120,10 @@ def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
         (("j", "m:f", "--config", "@/no/such/file"), "No such file"),
         (("j", "m:f", "--max-tasks", "0"), "max_tasks"),
         (("j", "m:f", "--retries", "-1"), "retries"),
-        (("j", "m:f", "--kind", "streaming", "--wait"), "does not come to an end"),
-        (("j", "m:f", "--replan-interval-ms", "9", "--wait"), "does not come to an end"),
-        (("j", "m:f", "--timeout", "9"), "--timeout: give a number of seconds above 0, and --wait with it"),
-        (("j", "m:f", "--wait", "--timeout", "0"), "--timeout: give a number of seconds above 0"),
+        (("j", "m:f", "--kind", "streaming", "--wait"), "does not end by itself"),
+        (("j", "m:f", "--replan-interval-ms", "9", "--wait"), "does not end by itself"),
+        (("j", "m:f", "--timeout", "9"), "--timeout: must be above 0, and needs --wait"),
+        (("j", "m:f", "--wait", "--timeout", "0"), "--timeout: must be above 0"),
     ],
 )
 def test_what_cannot_be_a_job_is_refused_before_anybody_is_asked(
@@ -279,9 +279,9 @@ def test_failed_tasks_are_tried_again_all_or_some(cli: Cli) -> None:
     assert cli("retry", "g", "a", "--task", "1", "--task", "3") == (
         1,
         "1 failed task of job a is tried again: a:1\n",
-        "cospark jobs retry: not failed: a:3\n",
+        "cospark jobs retry: these tasks have not failed: a:3\n",
     )
-    assert cli("retry", "g", "a", "--task", "3") == (1, "", "cospark jobs retry: not failed: a:3\n")
+    assert cli("retry", "g", "a", "--task", "3") == (1, "", "cospark jobs retry: these tasks have not failed: a:3\n")
     assert cli("retry", "g", "a") == (0, "2 failed tasks of job a are tried again: a:0, a:2\n", "")
     assert cli("retry", "g", "a") == (0, "nothing of job a has failed\n", "")
     assert cli("retry", "g", "b") == (1, "", "cospark jobs retry: group g has no job b\n")

@@ -28,9 +28,9 @@ from airflow_provider.reports.departures import departure_in_words
 from airflow_provider.topics.errors import NoTopicError
 
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
-ALL = "cospark workers drain --all has all of them leave"
-NONE = "workers are asked to leave here, and none is started"
-DRAIN = "nobody learns another's tasks in this group: they start nothing more, and leave when what they run ends"
+ALL = "to have all workers leave, use cospark workers drain --all"
+NONE = "scaling down only asks workers to leave, and starts none"
+DRAIN = "this group learns no tasks: they start no more tasks, and leave when their running tasks have finished"
 T0, T1 = TaskId("job", 0), TaskId("job", 1)
 
 
@@ -141,11 +141,11 @@ def test_a_dry_run_asks_nobody(cli: Cli) -> None:
         (("--to", "80"), 2, "--to: '80' must be a percentage of the present workers, such as 80%"),
         (("--to", "0%"), 2, f"--to: '0%' would leave no worker: {ALL}"),
         (("--workers", "0"), 2, f"--workers: 0 would leave no worker: {ALL}"),
-        (("--workers", "3"), 2, "group 'g': nobody is left to be asked: it has 3 workers, and 3 stay"),
+        (("--workers", "3"), 2, "group 'g': no worker is left to ask: it has 3 workers, and 3 stay"),
         (("--workers", "9"), 2, f"group 'g': it has 3 workers, and 9 would be more: {NONE}"),
         (("--without", "w3", "w9"), 1, "group 'g': w9: not in it; in it: w1, w2, w3"),
-        (("--without", "w3", "w2", "w1"), 2, f"group 'g': it would have no worker: {ALL}"),
-        (("--without", "w3", "--timeout", "5"), 2, "--timeout is about --wait, which is missing"),
+        (("--without", "w3", "w2", "w1"), 2, f"group 'g': no worker would stay: {ALL}"),
+        (("--without", "w3", "--timeout", "5"), 2, "--timeout needs --wait"),
     ],
 )
 def test_what_can_not_be_done_is_said_and_nobody_is_asked(
@@ -196,7 +196,7 @@ def test_as_json_it_says_who_has_left_and_how_long_that_took(cli: Cli, leaving: 
 
 def test_it_does_not_wait_for_ever(cli: Cli) -> None:
     status, out, err = cli("--without", "w2", "--wait", "--timeout", "0.05")
-    assert (status, err) == (1, "cospark scale: after 0.05 s still there: w2\n")
+    assert (status, err) == (1, "cospark scale: after 0.05 s these have not left: w2\n")
     assert out.splitlines()[-1].startswith(
         "0 of 1 have left; w2 (stable): 1 task, w1 learns job:1 of w2 (warming, 0 %), "
     )

@@ -173,7 +173,7 @@ def test_a_plan_is_shown_and_nothing_is_written(cli: Cli) -> None:
     [
         (SALES, "{}", "'table' is a required property"),
         (f"{__name__}:Broken", "{}", "the planner of job 'sales' failed: KeyError: 'tabel'"),
-        ("nowhere_to_be_found:Job", "{}", "the plan is made here: the job must be there to import"),
+        ("nowhere_to_be_found:Job", "{}", "the plan is made on this machine: the job must be importable here"),
     ],
 )
 def test_a_plan_that_cannot_be_made_says_why(cli: Cli, entry_point: str, config: str, refusal: str) -> None:
@@ -199,4 +199,7 @@ def test_a_bad_config_is_refused_before_anything_is_written(cli: Cli) -> None:
     assert cli.topics.jobs is before
     status, out, told = cli("alter", "g", "sales", "--config", '{"table": "b"}')
     assert (status, out) == (0, "job sales: altered\n")
-    assert f"the config is not checked here, but by the worker that plans the job; --allow {__name__} has it" in told
+    assert (
+        f"the config is only checked by the worker that plans the job; to check it here too, add --allow {__name__}"
+        in told
+    )

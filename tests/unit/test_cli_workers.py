@@ -77,7 +77,7 @@ def test_who_is_not_in_the_group_is_named_and_nobody_is_asked(cli: Cli, name: st
 
 
 def test_it_waits_until_they_have_left_but_not_for_ever(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    late = "cospark workers stop: after 0.05 s still there: w1\n"
+    late = "cospark workers stop: after 0.05 s these have not left: w1\n"
     assert cli("stop", "g", "w1", "--wait", "0.05") == (1, "asked to stop: w1\n", late)
 
     published = cli.topics.publish_control
@@ -94,7 +94,7 @@ def test_who_stands_back_can_be_asked_and_is_waited_for(cli: Cli) -> None:
     cli.told(W3, WorkerPhase.LEFT, "no master")
     status, out, err = cli("stop", "g", "w3", "--wait", "0.05")
     assert (status, out) == (1, "asked to stop: w3\n")
-    assert err == "cospark workers stop: after 0.05 s still there: w3\n"
+    assert err == "cospark workers stop: after 0.05 s these have not left: w3\n"
     cli.told(W3, WorkerPhase.LEFT)
     assert cli("stop", "g", "w3")[0] == 1, "it has ended"
 
@@ -132,7 +132,7 @@ def test_it_waits_until_the_process_has_ended_too_but_never_for_a_triggerer(
     try:
         status, _, complaint = cli("stop", "g", "w1", "--wait", "0.2")
         assert status == int(waits)
-        assert ("after 0.2 s out of the group, and not ended: w1" in complaint) is waits
+        assert ("after 0.2 s they have left the group, but their processes still run: w1" in complaint) is waits
     finally:
         sleeper.communicate(b"\n")
     asyncio.run(cli.topics.publish_worker(said(phase)))

@@ -143,10 +143,10 @@ def test_what_fails_after_the_trigger_fails_as_it_does(topics: MemoryTopics) -> 
 @pytest.mark.parametrize(
     ("goal", "problem"),
     [
-        ({"workers": 2}, "group 'g': nobody is left to be asked: it has 2 workers, and 2 stay"),
+        ({"workers": 2}, "group 'g': no worker is left to ask: it has 2 workers, and 2 stay"),
         ({"workers": 3}, "group 'g': it has 2 workers, and 3 would be more"),
         ({"without": ["w9"]}, "group 'g': w9: not in it; in it: w1, w2"),
-        ({"without": ["w1", "w2"]}, "group 'g': it would have no worker"),
+        ({"without": ["w1", "w2"]}, "group 'g': no worker would stay"),
     ],
 )
 def test_what_can_not_be_done_fails_for_good_and_nobody_is_asked(topics: MemoryTopics, goal: Any, problem: str) -> None:
@@ -178,7 +178,7 @@ def test_a_broker_that_is_away_before_anybody_was_asked_is_a_case_for_retries(to
         ({"workers": 0}, "workers: 0 would leave no worker"),
         ({"workers": -1}, "workers: -1 must be a whole number"),
         ({"workers": "x"}, "workers: 'x' must be a whole number"),
-        ({"without": []}, "without: nobody is named"),
+        ({"without": []}, "without: name the workers that leave"),
         ({"without": {"w1": 1}}, "without: .* must be a list of workers' names"),
         ({"without": ["a b"]}, "'a b' must be 1 to 249 letters"),
         ({"workers": 1, "within": -1}, "within: -1 must be at least 0 s"),

@@ -186,7 +186,7 @@ def test_a_group_gets_smaller_by_those_who_have_least_to_move(page: Page, broker
 
 
 @pytest.mark.parametrize(
-    ("workers", "why"), [(0, "0 would leave no worker"), (3, "nobody is left to be asked"), (4, "4 would be more")]
+    ("workers", "why"), [(0, "0 would leave no worker"), (3, "no worker is left to ask"), (4, "4 would be more")]
 )
 def test_a_group_that_can_not_get_so_small(page: Page, broker: Broker, workers: int, why: str) -> None:
     status, words = do(page, "scale", **GROUP, workers=workers)

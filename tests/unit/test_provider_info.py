@@ -145,4 +145,4 @@ def test_airflow_passes_all_arguments_on(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit) as ended:
         args.func(args)
     assert ended.value.code == 0
-    assert "one hex string a line" in capsys.readouterr().out
+    assert "one hex string per line" in capsys.readouterr().out

@@ -146,9 +146,7 @@ def test_who_leaves_already_counts_as_one_of_them_and_is_not_asked_again(going: 
     assert plan.asked == ("w01",)
     assert plan.going == {"w00"}
     assert plan.in_words == "1 of 40 workers, 1 more leaves already, 38 stay"
-    with pytest.raises(
-        ScaleError, match=r"^nobody is left to be asked: it has 40 workers, of which 1 leaves already, "
-    ):
+    with pytest.raises(ScaleError, match=r"^no worker is left to ask: it has 40 workers, of which 1 leaves already, "):
         scale_down(count(39), *group(forty(), (), going))
 
 
@@ -163,10 +161,10 @@ def test_who_has_left_is_none_and_who_stands_back_is_one() -> None:
 @pytest.mark.parametrize(
     ("goal", "message"),
     [
-        (count(3), r"^nobody is left to be asked: it has 3 workers, and 3 stay$"),
-        (count(4), r"^it has 3 workers, and 4 would be more: .* none is started$"),
-        (share("90%"), r"^nobody is left to be asked: it has 3 workers, and 90% of 3, rounded up, are 3$"),
-        (all_but("abc"), r"^it would have no worker: cospark workers drain --all"),
+        (count(3), r"^no worker is left to ask: it has 3 workers, and 3 stay$"),
+        (count(4), r"^it has 3 workers, and 4 would be more: .* starts none$"),
+        (share("90%"), r"^no worker is left to ask: it has 3 workers, and 90% of 3, rounded up, are 3$"),
+        (all_but("abc"), r"^no worker would stay: to have all workers leave, use cospark"),
     ],
 )
 def test_what_having_workers_leave_does_not_bring_about_is_refused(goal: Goal, message: str) -> None:
@@ -182,17 +180,17 @@ def test_more_than_stay_by_now_cannot_stay() -> None:
 def test_who_is_named_and_not_there_is_named_in_the_refusal() -> None:
     with pytest.raises(UnknownWorkersError, match=r"^x, y: not in it; in it: a, b$"):
         scale_down(all_but(["a", "y", "x"]), *group({"a": [], "b": []}))
-    with pytest.raises(ScaleError, match=r"^nobody is left to be asked: a leaves already$"):
+    with pytest.raises(ScaleError, match=r"^no worker is left to ask: a leaves already$"):
         scale_down(all_but(["a"]), *group({"a": [], "b": []}, (), said("a", slots=0)))
-    with pytest.raises(ScaleError, match=r"^it would have no worker: "):
+    with pytest.raises(ScaleError, match=r"^no worker would stay: "):
         scale_down(all_but(["a"]), *group({"a": [], "b": []}, (), said("b", slots=0)))
 
 
 @pytest.mark.parametrize(
     ("protocol", "words"),
     [
-        (SubProtocol.EXTENSIBLE, "they leave when others have learned and taken what they have"),
-        (SubProtocol.SESSIONED, "nobody learns another's tasks in this group: they start nothing more"),
+        (SubProtocol.EXTENSIBLE, "they leave when others have learned and taken over their tasks"),
+        (SubProtocol.SESSIONED, "this group learns no tasks: they start no more tasks"),
     ],
 )
 def test_what_they_do_then_depends_on_the_groups_protocol(protocol: SubProtocol, words: str) -> None:
@@ -220,10 +218,10 @@ def test_what_is_no_percentage_is_refused(text: str) -> None:
         (lambda: share("0%"), "would leave no worker"),
         (lambda: share("0.0%"), "would leave no worker"),
         (lambda: share("100%"), "must be less than 100%"),
-        (lambda: share("140%"), "none is started"),
+        (lambda: share("140%"), "starts none"),
         (lambda: count(0), "would leave no worker"),
         (lambda: count(-1), "would leave no worker"),
-        (lambda: all_but([]), "nobody is named"),
+        (lambda: all_but([]), "name the workers that leave"),
     ],
 )
 def test_a_goal_that_no_group_can_come_to_is_refused(make: Any, message: str) -> None:

@@ -368,7 +368,7 @@ async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_m
     life.runner.finish(A1)
     assert (await life.outcome()).ending is Ending.LEFT
     assert life.state(TaskId("a", 2)) is None, "it has never started"
-    assert caplog.text.count("asked this worker to leave its group: it starts nothing more") == 1
+    assert caplog.text.count("asked this worker to leave its group: it starts no more tasks") == 1
 
 
 @OTHER_CLOCKS

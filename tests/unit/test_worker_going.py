@@ -123,7 +123,7 @@ async def test_it_goes_on_until_others_have_learned_what_it_has(
     await eventually(lambda: life.said.leaves_soon, "its record says so")
     assert (life.said.state, life.said.drains, life.said.left) == (WorkerPhase.STABLE, False, None)
     assert life.said.running == {A0, A1}
-    assert "it gets nothing more, and leaves when others have learned and taken what it has" in caplog.text
+    assert "it gets no more tasks, and leaves when others have learned and taken over its tasks" in caplog.text
 
     await life.gives_up()
     assert not life.ended, "it is in the group as long as the leader does not let it go"
@@ -149,7 +149,7 @@ async def test_where_nobody_learns_it_drains_and_says_so(
     await eventually(lambda: unlearning.said.drains, "its record says so")
     assert unlearning.said.leaves_soon, "and why"
     assert unlearning.membership.leaves_soon == []
-    assert "nobody learns another's tasks in this group, so it starts nothing more, and leaves when" in caplog.text
+    assert "this group learns no tasks, so it starts no more tasks, and leaves when" in caplog.text
     unlearning.runner.finish(A0)
     unlearning.runner.finish(A1)
     assert_gone(unlearning, await unlearning.outcome(), LeaveReason.DRAINED)
