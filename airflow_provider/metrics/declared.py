@@ -98,10 +98,12 @@ SINCE_REBALANCE_S: Final = _group(
     (_REBALANCE, "time-since-last-rebalance-ms"),
 )
 LOST_TASKS: Final = _group("cospark.group.lost_tasks", "tasks that wait for their lost worker to come back")
-SLOTS: Final = _group("cospark.group.slots", "how many tasks all members together run at the same time")
-BUSY_SLOTS: Final = _group("cospark.group.busy_slots", "how many of these slots run something", (_WORKER, "task-count"))
+SLOTS: Final = _group("cospark.group.slots", "how many slots all members have together")
+BUSY_SLOTS: Final = _group(
+    "cospark.group.busy_slots", "how many of these slots are taken by what runs", (_WORKER, "task-count")
+)
 MISSING_SLOTS: Final = _group(
-    "cospark.group.missing_slots", "how many slots are missing for tasks that never end: so many of these wait for ever"
+    "cospark.group.missing_slots", "how many slots are missing for tasks that never end: some of these wait for ever"
 )
 JOBS: Final = _group("cospark.group.jobs", "jobs that are defined", (_WORKER, "connector-count"))
 TASKS: Final = _group(

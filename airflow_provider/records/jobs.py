@@ -20,6 +20,7 @@ from airflow_provider.records.checks import (
     json_object,
 )
 from airflow_provider.records.envelope import COUNT, DEEPEST, TEXT, check_plain, convert, dump
+from airflow_provider.records.slots import SLOTS_KEY, check_slots, wanted_slots
 
 MOST_TASKS: Final = 100_000
 """Of one plan. As many as a group was ever tried with; each takes memory in every process that follows the group."""
@@ -184,6 +185,7 @@ class PlanRecord:
     :param basis: of that definition, where it was altered
     :param configs: equal ones are one object
     :param stateful: whether the tasks have something to warm up before they move; it is no part of what a task is
+    :param large: how many slots each task takes that takes more than one, by its index
     :param fingerprints: for each task a hash of the definition and the task's own config: a task whose fingerprint
         stays the same over a new plan needs no restart
     :raises JobError: if it has too many tasks, or a config that can't be written as JSON
@@ -198,6 +200,7 @@ class PlanRecord:
     stateful: bool = False
     basis: Annotated[str, TEXT] = ""
     fingerprints: tuple[str, ...] = field(init=False, repr=False, compare=False, default=())
+    large: Mapping[int, int] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """What is small when compressed mostly repeats itself: kept once, it stays small here."""
@@ -221,6 +224,8 @@ class PlanRecord:
             tasks.append(known[text])
         object.__setattr__(self, "configs", tuple(config for config, _ in tasks))
         object.__setattr__(self, "fingerprints", tuple(fingerprint for _, fingerprint in tasks))
+        slots = ((index, wanted_slots(config)) for index, config in enumerate(self.configs) if SLOTS_KEY in config)
+        object.__setattr__(self, "large", {index: wanted for index, wanted in slots if wanted > 1})
 
     @classmethod
     def of(
@@ -235,11 +240,14 @@ class PlanRecord:
         """What a planner returned, checked.
 
         :param stateful: whether its tasks have something to warm up before they move
-        :raises JobError: if it has more than ``max_tasks`` tasks, or a config that isn't a JSON object
+        :raises JobError: if it has more than ``max_tasks`` tasks, a config that isn't a JSON object, or one with a
+            number of slots that is none
         """
         if isinstance(configs, (str, bytes, Mapping)) or not isinstance(configs, Iterable):
             raise JobError(definition.name, "plan", f"must return a list of objects, not {type(configs).__name__}")
         checked = tuple(json_object(definition.name, f"plan()[{i}]", config) for i, config in enumerate(configs))
+        for i, config in enumerate(checked):
+            check_slots(definition.name, f"plan()[{i}]", config)
         if len(checked) > definition.max_tasks:
             raise JobError(
                 definition.name,
@@ -309,6 +317,11 @@ class TaskWork:
     definition: JobDefinition
     config: Mapping[str, Any]
     fingerprint: str
+
+    @property
+    def slots(self) -> int:
+        """How many slots of its worker it takes, if there are so many. A planner takes none."""
+        return 0 if self.task.is_planner else wanted_slots(self.config)
 
     def is_same(self, other: TaskWork) -> bool:
         """Whether both are the same to run, by whatever definition."""
