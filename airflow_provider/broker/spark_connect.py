@@ -32,7 +32,7 @@ class ServerStartError(RuntimeError):
 
 
 class LocalConnectServer:
-    """A Spark Connect server in a process of its own, with a Spark of this machine's.
+    """A Spark Connect server in a process of its own, with a Spark of this machine's or of a cluster.
 
     As a context manager it is started and, at the end, killed. Killed and started again it has the same address, and
     knows nothing of the sessions that it had. It does not outlive this process, however this process ends.

@@ -12,7 +12,9 @@ from typing import Final, NoReturn
 from airflow_provider.broker.java import MissingPrerequisiteError
 from airflow_provider.broker.own_process import HOST, PortError
 from airflow_provider.broker.spark_connect import LocalConnectServer, ServerStartError
+from airflow_provider.cli.spark_conf import add_spark_conf_option, spark_conf_of
 from airflow_provider.cli.terminal import complain, say
+from airflow_provider.driver.standalone import unreachable
 
 _LOOK_S: Final = 0.5
 _LAST_PORT: Final = 65_535
@@ -21,15 +23,25 @@ _LAST_PORT: Final = 65_535
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="where clients connect (default: a free one)")
     parser.add_argument("--master", default="local[2]", metavar="URL", help="of its Spark (default: %(default)s)")
+    add_spark_conf_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.port is not None and not 0 <= args.port <= _LAST_PORT:
         complain(f"cospark spark-connect: --port {args.port}: must be from 0 (a free one) to {_LAST_PORT}")
         return 2
+    try:
+        conf = spark_conf_of(args.spark_conf)
+    except ValueError as wrong:
+        complain(f"cospark spark-connect: {wrong}")
+        return 2
+    refusals = unreachable(args.master)  # of which Spark itself would speak a minute later, in the server's log
+    if refusals:
+        complain(f"cospark spark-connect: no Spark master can be reached at {args.master} ({refusals}); is it started?")
+        return 2
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with LocalConnectServer(port=args.port, master=args.master) as server:
+        with LocalConnectServer(port=args.port, master=args.master, conf=conf) as server:
             say(*_welcome(server).split("\n"))
             while server.pid is not None:
                 time.sleep(_LOOK_S)

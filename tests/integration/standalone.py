@@ -67,13 +67,13 @@ class StandaloneCluster:
 
     def settings(self, name: str = "cospark", cores: int = 2, **conf: str) -> LocalSparkSettings:
         """For a runner whose application takes ``cores``; ``conf`` has further settings, with ``_`` for a dot."""
-        more = {"spark.executor.extraJavaOptions": " ".join(quick_jvm()), **_with_dots(conf)}
-        return LocalSparkSettings(master=self.url, app_name=name, conf={**_FAST, "spark.cores.max": str(cores), **more})
+        return LocalSparkSettings(
+            master=self.url, app_name=name, conf={**_FAST, "spark.cores.max": str(cores), **_settings(conf)}
+        )
 
     def options(self, **conf: str) -> tuple[str, ...]:
-        """The same for ``cospark worker``, which says itself how many cores it takes, or nothing of it."""
-        settings = {name: value for name, value in self.settings(**conf).conf.items() if name != "spark.cores.max"}
-        given = (f"{name}={value}" for name, value in {**settings, **_with_dots(conf)}.items())
+        """The same for ``cospark worker``; how many cores it takes is for the caller to say."""
+        given = (f"{name}={value}" for name, value in {**_FAST, **_settings(conf)}.items())
         return ("--spark-master", self.url, *(part for each in given for part in ("--spark-conf", each)))
 
     def __enter__(self) -> StandaloneCluster:
@@ -197,8 +197,9 @@ class StandaloneCluster:
         )
 
 
-def _with_dots(conf: Mapping[str, str]) -> dict[str, str]:
-    return {name.replace("_", "."): value for name, value in conf.items()}
+def _settings(conf: Mapping[str, str]) -> dict[str, str]:
+    named = {name.replace("_", "."): value for name, value in conf.items()}
+    return {"spark.executor.extraJavaOptions": " ".join(quick_jvm()), **named}
 
 
 def _die_with_parent() -> None:
