@@ -6,8 +6,11 @@ import argparse
 from collections.abc import Iterable
 
 
-def add_spark_conf_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
+def add_spark_conf_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """:param what: they are settings of"""
+    parser.add_argument(
+        "--spark-conf", action="append", default=[], metavar="KEY=VALUE", help=f"a setting of {what}; may be repeated"
+    )
 
 
 def spark_conf_of(pairs: Iterable[str]) -> dict[str, str]:

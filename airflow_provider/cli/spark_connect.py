@@ -23,7 +23,7 @@ _LAST_PORT: Final = 65_535
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="where clients connect (default: a free one)")
     parser.add_argument("--master", default="local[2]", metavar="URL", help="of its Spark (default: %(default)s)")
-    add_spark_conf_option(parser)
+    add_spark_conf_option(parser, "its Spark")
 
 
 def run(args: argparse.Namespace) -> int:

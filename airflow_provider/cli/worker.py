@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where Spark is: a master of Spark's, or a Spark Connect server, sc://host:port, whose token, if it wants"
         f" one, is in the environment: {TOKEN_ENV} (default: %(default)s)",
     )
-    add_spark_conf_option(parser)
+    add_spark_conf_option(parser, "Spark; with Spark Connect, of each session")
     parser.add_argument(
         "--max-spark-deaths",
         type=int,

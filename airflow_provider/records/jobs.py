@@ -20,6 +20,7 @@ from airflow_provider.records.checks import (
     json_object,
 )
 from airflow_provider.records.envelope import COUNT, DEEPEST, TEXT, check_plain, convert, dump
+from airflow_provider.records.session_conf import check_session_conf
 from airflow_provider.records.slots import SLOTS_KEY, check_slots, wanted_slots
 
 MOST_TASKS: Final = 100_000
@@ -54,6 +55,7 @@ class JobDefinition:
     :param retries: how often a failed task is run again
     :param retry_delay_ms: how long to wait before that
     :param timeout_ms: how long an attempt of a task may take, then it is stopped and has failed; None: without end
+    :param spark_conf: settings for the session of each task, from its next start on
     :param replan_interval_ms: plan again after so long, for jobs that watch for changes; None: plan once
     :param submitted_at_ms: wall clock, milliseconds since 1970
     :param submitted_by: who submitted it, for people
@@ -61,8 +63,8 @@ class JobDefinition:
         set when the record is written. What is said of the job that was removed then is not said of this one
     :param basis: the fingerprint of the definition that this one was altered from, at first: by it the tasks are known,
         so that those whose own config stays the same go on. Empty: it was not altered since it was submitted
-    :param fingerprint: a hash of what is to run, and of the removal. Not part of it: the run key, the retry policy, who
-        submitted it, when
+    :param fingerprint: a hash of what is to run, and of the removal. Not part of it: the run key, the retry policy, the
+        settings of Spark, who submitted it, when
     :raises JobError: for what can't be accepted
     """
 
@@ -76,6 +78,7 @@ class JobDefinition:
     retry_delay_ms: int = 0
     timeout_ms: int | None = None
     replan_interval_ms: int | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     submitted_at_ms: Annotated[int, COUNT] = 0
     submitted_by: str = ""
     removal: int | None = None
@@ -101,6 +104,8 @@ class JobDefinition:
                 raise JobError(self.name, "timeout_ms", "means nothing for a job whose tasks have no end: leave it out")
         if self.replan_interval_ms is not None:
             self._check_number("replan_interval_ms", self.replan_interval_ms, 1, most=_LONGEST_WAIT_MS)
+        check_session_conf(self.name, self.spark_conf)
+        object.__setattr__(self, "spark_conf", dict(self.spark_conf))
         if self.removal is not None:
             self._check_number("removal", self.removal, 0)
         if not isinstance(self.run_key, str):
@@ -159,6 +164,7 @@ class JobDefinition:
             "retry_delay_ms": self.retry_delay_ms,
             "timeout_ms": self.timeout_ms,
             "replan_interval_ms": self.replan_interval_ms,
+            **({"spark_conf": dict(self.spark_conf)} if self.spark_conf else {}),
             "submitted_at_ms": self.submitted_at_ms,
             "submitted_by": self.submitted_by,
             "removal": self.removal,
