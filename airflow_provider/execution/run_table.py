@@ -15,7 +15,10 @@ _Turn = tuple[bool, int, TaskId]
 
 
 class RunTable(MutableMapping[TaskId, TaskRun]):
-    """Runs by task. A change costs the same, however many there are."""
+    """Runs by task. A change costs the same, however many there are.
+
+    :ivar held_back: what had its turn last, and wants more slots than are free; None: it was not for that
+    """
 
     __slots__ = (
         "_active",
@@ -28,6 +31,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         "_resting",
         "_runs",
         "_startable",
+        "held_back",
     )
 
     def __init__(self) -> None:
@@ -42,6 +46,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         self._startable: list[_Turn] = []
         self._later: list[tuple[int, TaskId]] = []
         self._overdue: list[TaskId] = []
+        self.held_back: TaskId | None = None
 
     @property
     def active(self) -> Tasks:
@@ -84,6 +89,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         :param blocked: which may not start yet
         """
         self._wake(now_ms)
+        self.held_back = None
         put_off = []
         while self._startable and (not self._startable[0][0] or self._busy < slots):
             turn = heappop(self._startable)
@@ -94,6 +100,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
                 put_off.append(turn)
             elif self._busy + self.share_of(run, slots=slots) > slots and not run.task.is_planner:
                 put_off.append(turn)
+                self.held_back = run.task
                 break
             else:
                 yield run.task

@@ -16,7 +16,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks, WorkerId
-from airflow_provider.records import TaskState, WorkerStatus
+from airflow_provider.records import TaskState, TaskStatus, WorkerStatus
 
 
 def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, WorkerStatus]) -> frozenset[WorkerId]:
@@ -123,6 +123,16 @@ def _surely_wait(tasks: Tasks, worker: WorkerId, left: Tasks, jobs: JobsSnapshot
     if not tasks <= said | silent:
         return False
     record = status.workers.get(worker)
-    taken = sum(jobs.slots_of(task) for task, state in now.items() if state is TaskState.RUNNING)
-    free = len(left) if record is None else record.slots - taken
+    if record is None:
+        free = len(left)
+    else:
+        free = record.slots - sum(jobs.slots_of(task) for task, state in now.items() if state is TaskState.RUNNING)
+        if jobs.has_large and any(_holds_up(status.tasks[task], jobs, record.slots, free) for task in said):
+            free = 0
     return len(tasks & silent) <= max(0, len(silent) - max(0, free))
+
+
+def _holds_up(said: TaskStatus, jobs: JobsSnapshot, slots: int, free: int) -> bool:
+    """Whether a task waits for more slots than are free, and nothing else begins before it."""
+    waits_for_slots = said.retry_at_ms is None and said.claim is None
+    return waits_for_slots and min(jobs.slots_of(said.task), slots) > free

@@ -44,6 +44,14 @@ def test_what_was_submitted_later_does_not_take_the_slots_for_which_a_large_task
     assert started(two.finish(A1)) == ["a:2"]
 
 
+def test_of_what_waits_for_slots_while_some_are_free_it_is_said_that_it_waits() -> None:
+    """Once. A leader takes it for about to start otherwise, and has it moved to nobody who has room for it."""
+    two = script(1, 2, 2, slots=2)
+    assert words(two.give(A0, A1, A2)) == ["start a:0 #1", "write a:1 pending"]
+    assert words(two.begin(A0)) == ["write a:0 running"]
+    assert words(two.wait(1_000)) == []
+
+
 def test_a_task_that_wants_more_than_there_are_takes_all_and_it_is_said() -> None:
     two = script(4, 1, slots=2)
     done = two.give(A0, A1)
