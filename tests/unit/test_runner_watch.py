@@ -6,7 +6,7 @@ import contextlib
 import socket
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,6 +69,7 @@ class Session:
         module: str,
         *,
         label: str,
+        conf: Mapping[str, str],
         tell_every_s: float,
     ) -> None: ...
 
