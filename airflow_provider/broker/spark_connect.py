@@ -27,7 +27,7 @@ class ServerStartError(RuntimeError):
 
 
 class LocalConnectServer(OwnServer):
-    """A Spark Connect server in a process of its own, with a Spark of this machine's.
+    """A Spark Connect server in a process of its own, with a Spark of this machine's or of a cluster.
 
     Killed and started again it has the same address, and knows nothing of the sessions that it had. It has nothing that
     it would have to put in order, so it is stopped by a kill.

@@ -8,7 +8,6 @@ import functools
 import os
 import socket
 import sys
-from collections.abc import Iterable
 from typing import Final
 
 from airflow_provider.assignors.learners.model import LearnedRule
@@ -20,6 +19,7 @@ from airflow_provider.cli.metrics import destination
 from airflow_provider.cli.names import add_group_argument, add_worker_option
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
+from airflow_provider.cli.spark_conf import add_spark_conf_option, spark_conf_of
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
 from airflow_provider.common.metering import witness_of
@@ -104,9 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Spark master, or a Spark Connect server: sc://host:port. If the server needs a token, set it in the"
         f" environment variable {TOKEN_ENV} (default: %(default)s)",
     )
-    parser.add_argument(
-        "--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark; may be repeated"
-    )
+    add_spark_conf_option(parser, "Spark; with Spark Connect, of each session")
     parser.add_argument(
         "--max-spark-deaths",
         type=int,
@@ -261,7 +259,7 @@ def _equipment(args: argparse.Namespace) -> Equipment:
         checkpoint_root=args.checkpoint_root,
         spark_master=_spark_master(args.spark_master),
         spark_token=os.environ.get(TOKEN_ENV, ""),
-        spark_conf=_spark_conf(args.spark_conf),
+        spark_conf=spark_conf_of(args.spark_conf),
         max_spark_deaths=args.max_spark_deaths,
         progress_s=args.progress_interval,
     )
@@ -273,17 +271,6 @@ def _spark_master(master: str) -> str:
         return ConnectServer.parse(master).url if is_connect(master) else master
     except ConnectUrlError as wrong:
         raise ValueError(f"--spark-master: {wrong}") from None
-
-
-def _spark_conf(pairs: Iterable[str]) -> dict[str, str]:
-    """:raises ValueError: naming what is no pair"""
-    conf = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not key or not equals:
-            raise ValueError(f"--spark-conf {pair}: must be KEY=VALUE")
-        conf[key] = value
-    return conf
 
 
 def _when_signalled(returns_ms: int) -> Absence:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CORES: Final = "spark.cores.max"
+_DYNAMIC: Final = "spark.dynamicAllocation.enabled"
 
 
 def is_local(master: str) -> bool:
@@ -20,10 +21,11 @@ def is_local(master: str) -> bool:
 
 def warn_of_unlimited_cores(master: str, conf: SparkConf) -> None:
     """A standalone master gives all free cores to the first application that asks; the next ones wait without a word.
+    With dynamic allocation it gives back what it does not need.
 
     :param conf: the application's, with what stands in ``spark-defaults.conf``
     """
-    if master.startswith("spark://") and not conf.contains(_CORES):
+    if master.startswith("spark://") and not conf.contains(_CORES) and conf.get(_DYNAMIC, "false") != "true":
         log.warning(
             "%s is not set: this worker may take all cores of %s, and the others' tasks then wait for it to end."
             " Give each worker its share, for example spark_conf={%r: '4'}",

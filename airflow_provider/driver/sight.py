@@ -15,6 +15,8 @@ class Sight(str, Enum):
     FINE = "fine"
     WAITING = "waiting for executors"
     """Spark jobs wait, and there is not one executor."""
+    MASTERLESS = "waiting for executors, which only its master can give, and that does not answer"
+    """The same, on a standalone cluster whose master is away."""
     SILENT = "waiting for its server"
     """It does not answer, and may again."""
     ENDED = "ended"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -43,12 +44,25 @@ def unreachable(master: str) -> str:
     return "; ".join(refusals)
 
 
-def is_forgotten(context: SparkContext) -> bool:
-    """Whether a master answers, and none that answers knows this application."""
-    application = context.applicationId
-    answers = [_applications(context, host, port) for host, port in addresses(context.master or "")]
+class MasterSays(Enum):
+    """What becomes of an application by the word of its master."""
+
+    KNOWN = "known"
+    """Or there is no master that can be asked."""
+    FORGOTTEN = "forgotten"
+    """A master answers, and none that answers knows it."""
+    NOTHING = "nothing"
+    """No master answers: what has executors goes on, and nobody gets new ones."""
+
+
+def ask_master(context: SparkContext) -> MasterSays:
+    asked = addresses(context.master or "")
+    answers = [_applications(context, host, port) for host, port in asked]
     known = [ids for ids in answers if ids is not None]
-    return bool(known) and not any(application in ids for ids in known)
+    if not known:
+        return MasterSays.NOTHING if asked else MasterSays.KNOWN
+    here = any(context.applicationId in ids for ids in known)
+    return MasterSays.KNOWN if here else MasterSays.FORGOTTEN
 
 
 def _applications(context: SparkContext, host: str, port: int) -> Sequence[str] | None:

@@ -12,7 +12,7 @@ from airflow_provider.driver.application import RunningSpark
 from airflow_provider.driver.cluster import is_local
 from airflow_provider.driver.pyspark_internals import ends_soon
 from airflow_provider.driver.sight import Sight
-from airflow_provider.driver.standalone import is_forgotten
+from airflow_provider.driver.standalone import MasterSays, ask_master
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -39,11 +39,14 @@ def _look_at(spark: RunningSpark) -> Sight:
     context = spark.root.sparkContext
     if is_local(context.master or "local") or _executors(context):
         return Sight.FINE
-    if is_forgotten(context):
+    said = ask_master(context)
+    if said is MasterSays.FORGOTTEN:
         log.warning("%s does not know this worker's Spark application any more; it is stopped", context.master)
         context._jsc.sc().stop()  # noqa: SLF001
         return Sight.ENDED
-    return Sight.WAITING if context.statusTracker().getActiveJobsIds() else Sight.FINE
+    if not context.statusTracker().getActiveJobsIds():
+        return Sight.FINE
+    return Sight.MASTERLESS if said is MasterSays.NOTHING else Sight.WAITING
 
 
 def _executors(context: SparkContext) -> int:

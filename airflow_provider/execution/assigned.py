@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider.execution.commands import GiveUpWriting, StartAttempt
+from airflow_provider.execution.commands import GiveUpWriting, Inform, StartAttempt
 from airflow_provider.execution.events import EpochAdvanced, FailedLetGo, SlotFree, TasksGiven, TasksRevoked, TopicsRead
 from airflow_provider.execution.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
 from airflow_provider.execution.state import Execution
@@ -83,7 +83,7 @@ def on_revoked_stopping(x: Execution, task: TaskId, _event: TasksRevoked) -> Non
 
 def _revoke(x: Execution, task: TaskId) -> TaskRun:
     run = x.keep(replaced(x.runs[task], revoked=True))
-    x.stopped_running += run.takes_slot and run.began_ms is not None
+    x.stopped_running += run.taken_slots > 0 and run.began_ms is not None
     return run
 
 
@@ -241,5 +241,8 @@ def on_slot_free(x: Execution, task: TaskId, _event: SlotFree) -> None:
     if ended_elsewhere(run, x.status.tasks):
         x.release_stopped(task)
         return
-    x.runs[task] = run = run.start()
+    slots = x.runs.share_of(run, slots=x.slots)
+    if slots < run.work.slots:
+        x.do(Inform(message=f"task {run.label} wants {run.work.slots} slots, and is given {slots} of {x.slots}"))
+    x.runs[task] = run = run.start(slots)
     x.do(StartAttempt(run=run))

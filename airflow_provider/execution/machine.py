@@ -12,10 +12,11 @@ Tasks come from the membership, and are its until they are released, in one of t
 here, and it is still to be run. *Finished*: it has come to its end, and the status topic says so. What comes to an end
 while it is being revoked has come to its end.
 
-Turns. A task waits until a slot is free, those of the job submitted first first. A planner is short and others wait for
-it: it takes no slot. What waits may have to wait for something else, too: for the delay before its next attempt; for
-the checkpoint that another task still has (``claims.py``); for Spark, which has just ended, and for its trial, when
-Spark has ended under it before (``spark_restarts.py``). A task that has ended elsewhere meanwhile is not started.
+Turns. A task waits until a slot is free, or as many as it wants, those of the job submitted first first; what comes
+after it does not pass it. A planner is short and others wait for it: it takes no slot. What waits may have to wait for
+something else, too: for the delay before its next attempt; for the checkpoint that another task still has
+(``claims.py``); for Spark, which has just ended, and for its trial, when Spark has ended under it before
+(``spark_restarts.py``). A task that has ended elsewhere meanwhile is not started.
 
 An attempt is handed to a runner, and is over with its last event, however late that comes. Until then it has its slot,
 and there is no second one. A failed attempt is followed by another, as often as the job says. An attempt that takes
@@ -288,3 +289,5 @@ def _start_next(x: Execution) -> None:
         ended = ended or task not in x.runs
     if ended:
         _start_next(x)
+    elif x.runs.held_back is not None and not x.runs[x.runs.held_back].wait_written:
+        x.say_that_it_waits(x.runs.held_back)  # or a leader that sees a slot free thinks that it is about to start

@@ -15,9 +15,24 @@ _Turn = tuple[bool, int, TaskId]
 
 
 class RunTable(MutableMapping[TaskId, TaskRun]):
-    """Runs by task. A change costs the same, however many there are."""
+    """Runs by task. A change costs the same, however many there are.
 
-    __slots__ = ("_active", "_busy", "_claiming", "_failed", "_later", "_overdue", "_resting", "_runs", "_startable")
+    :ivar held_back: what had its turn last, and wants more slots than are free; None: it was not for that
+    """
+
+    __slots__ = (
+        "_active",
+        "_busy",
+        "_claiming",
+        "_endless",
+        "_failed",
+        "_later",
+        "_overdue",
+        "_resting",
+        "_runs",
+        "_startable",
+        "held_back",
+    )
 
     def __init__(self) -> None:
         self._runs: dict[TaskId, TaskRun] = {}
@@ -25,11 +40,13 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         self._claiming: set[TaskId] = set()
         self._failed: set[TaskId] = set()
         self._busy = 0
+        self._endless = 0
         self._resting = 0
         # What has changed since it was put there is left there, and passed over when its turn comes.
         self._startable: list[_Turn] = []
         self._later: list[tuple[int, TaskId]] = []
         self._overdue: list[TaskId] = []
+        self.held_back: TaskId | None = None
 
     @property
     def active(self) -> Tasks:
@@ -56,14 +73,23 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         """How many slots are taken."""
         return self._busy
 
+    def share_of(self, run: TaskRun, *, slots: int) -> int:
+        """How many slots a task is given, of so many that there are: those that it wants, as far as what never ends
+        leaves them. For others it would wait for ever, and with it all that come after.
+        """
+        return min(run.work.slots, max(1, slots - self._endless))
+
     def startable(self, *, slots: int, now_ms: int, blocked: Tasks = NO_TASKS) -> Iterator[TaskId]:
         """What may start: planners, tasks as slots are free, those of the job submitted first first. Who asks
         starts each, or takes it out, before it asks for the next one.
+
+        What wants several slots is not passed by others, which would take each slot that becomes free.
 
         :param now_ms: the monotonic clock
         :param blocked: which may not start yet
         """
         self._wake(now_ms)
+        self.held_back = None
         put_off = []
         while self._startable and (not self._startable[0][0] or self._busy < slots):
             turn = heappop(self._startable)
@@ -72,6 +98,10 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
                 continue
             if run.task in blocked:
                 put_off.append(turn)
+            elif self._busy + self.share_of(run, slots=slots) > slots and not run.task.is_planner:
+                put_off.append(turn)
+                self.held_back = run.task
+                break
             else:
                 yield run.task
         for turn in put_off:
@@ -118,7 +148,9 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
     def __setitem__(self, task: TaskId, run: TaskRun) -> None:
         before = self._runs.get(task)
         self._runs[task] = run
-        self._busy += run.takes_slot - (before is not None and before.takes_slot)
+        self._count(run, 1)
+        if before is not None:
+            self._count(before, -1)
         self._resting += run.state.rests - (before is not None and before.state.rests)
         waits, due_ms = _waits(run), run.due_ms
         if waits and run.claim is not None:
@@ -142,11 +174,17 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
     def __delitem__(self, task: TaskId) -> None:
         run = self._runs.pop(task)
-        self._busy -= run.takes_slot
+        self._count(run, -1)
         self._resting -= run.state.rests
         self._active.discard(task)
         self._claiming.discard(task)
         self._failed.discard(task)
+
+    def _count(self, run: TaskRun, sign: int) -> None:
+        taken = sign * run.taken_slots
+        self._busy += taken
+        if run.is_endless:
+            self._endless += taken
 
     def validate(self) -> None:
         """Check what must hold after every change.
@@ -167,7 +205,9 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         there = self._active | self._claiming | self._failed
         assert there <= self._runs.keys(), "what is gone is not active, does not claim, and has not failed"
         assert self._resting == sum(run.state.rests for run in self._runs.values()), "each that rests is counted"
-        assert self._busy == sum(run.takes_slot for run in self._runs.values()), "each slot is counted"
+        assert self._busy == sum(run.taken_slots for run in self._runs.values()), "each slot is counted"
+        endless = sum(run.taken_slots for run in self._runs.values() if run.is_endless)
+        assert self._endless == endless, "each slot that is never given back is counted"
 
     def __iter__(self) -> Iterator[TaskId]:
         return iter(self._runs)

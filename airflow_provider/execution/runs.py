@@ -80,6 +80,7 @@ class TaskRun:
     """A task in this worker.
 
     :param attempt: the number of the present or next start, from 1
+    :param slots: how many slots it was given at its present start
     :param read_to: how far the jobs topic had been read as it was taken in, or began anew: what is asked further on in
         the topic is still to be done
     :param not_before_ms: start no sooner (monotonic milliseconds)
@@ -104,6 +105,7 @@ class TaskRun:
     attempt: int = 1
     failures: int = 0
     spark_deaths: int = 0
+    slots: int = 1
     read_to: int = 0
     not_before_ms: int = 0
     retry_at_ms: int | None = None
@@ -130,9 +132,14 @@ class TaskRun:
         return labelled(self.task, "" if self.task.is_planner else task_name(self.work.config))
 
     @property
-    def takes_slot(self) -> bool:
-        """Planners are short and others wait for them: they never wait for a slot."""
-        return self.state in _WITH_RUNNER and not self.task.is_planner
+    def taken_slots(self) -> int:
+        """How many slots it takes now. Planners are short and others wait for them: they never wait for a slot."""
+        return self.slots if self.state in _WITH_RUNNER and not self.task.is_planner else 0
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether nobody may wait for its end."""
+        return self.work.definition.kind is TaskKind.STREAMING and not self.task.is_planner
 
     @property
     def due_ms(self) -> int | None:
@@ -197,8 +204,9 @@ class TaskRun:
             return replaced(self, work=work)
         return replaced(self, work=work, not_before_ms=now_ms + longest_ms, retry_at_ms=wall_ms + longest_ms)
 
-    def start(self) -> TaskRun:
-        return replaced(self, state=RunState.STARTED, retry_at_ms=None)
+    def start(self, slots: int) -> TaskRun:
+        """:param slots: which it is given"""
+        return replaced(self, state=RunState.STARTED, retry_at_ms=None, slots=slots)
 
     def with_all_retries(self) -> TaskRun:
         """As if nothing had gone wrong yet in this run of the job."""

@@ -346,7 +346,8 @@ class Execution:
         learners = self.learners.tasks.values()
         broken = {
             "no more tasks run than there were slots": self.runs.busy <= self.settings.slots,
-            "a planner takes no slot": not any(run.takes_slot for run in runs if run.task.is_planner),
+            "a planner takes no slot": not any(run.taken_slots for run in runs if run.task.is_planner),
+            "what runs has a slot": all(run.taken_slots for run in runs if run.state.runs and not run.task.is_planner),
             "what waits for a checkpoint does not run": not any(run.task in self.blocked for run in started),
             "what waits has not begun": not any(
                 run.began_ms or run.started_at_ms or run.handle for run in runs if run.state is RunState.WAITING

@@ -8,7 +8,13 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseHook
 
-from airflow_provider.spark_connect.server import SCHEME, ConnectServer, ConnectSettings, ConnectUrlError
+from airflow_provider.spark_connect.server import (
+    DATABRICKS_CLUSTER,
+    SCHEME,
+    ConnectServer,
+    ConnectSettings,
+    ConnectUrlError,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -36,7 +42,8 @@ class SparkConnectHook(BaseHook):
     """Tells where a Spark Connect server is. For the process of a worker: what it gives has a token in it.
 
     :param spark_conn_id: a connection of type ``spark_connect``: host, port, login (the user whose the sessions are),
-        password (the token) and, in the extra, ``use_ssl``
+        password (the token) and, in the extra, ``use_ssl`` and, of a
+        Databricks workspace, ``x-databricks-cluster-id``
     """
 
     conn_name_attr: ClassVar[str] = "spark_conn_id"
@@ -85,8 +92,10 @@ def address_of(connection: Connection, conn_id: str) -> SparkAddress:
         host = f"{host}:{connection.port}"
     user = f"user_id={quote(connection.login, safe='')};" if connection.login else ""
     use_ssl = str(connection.extra_dejson.get(_USE_SSL) or False).lower()
+    named = connection.extra_dejson.get(DATABRICKS_CLUSTER)
+    cluster = f";{DATABRICKS_CLUSTER}={quote(str(named), safe='')}" if named else ""
     try:
-        server = ConnectServer.parse(f"{SCHEME}{host}/;{user}{_USE_SSL}={use_ssl}")
+        server = ConnectServer.parse(f"{SCHEME}{host}/;{user}{_USE_SSL}={use_ssl}{cluster}")
     except ConnectUrlError as wrong:
         raise SparkConnectionError(f"connection {conn_id!r}: {wrong}") from None
     return SparkAddress(master=server.url, token=connection.password or "")

@@ -7,45 +7,60 @@ from dataclasses import dataclass
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskKind, WorkerPhase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotShortage:
-    """More tasks without end than slots.
+    """Tasks without end want more slots than there are.
 
     :param unbounded: how many tasks of streaming jobs are to run
-    :param slots: how many tasks all workers together run at the same time
+    :param wanted: how many slots they take together, where each can have what it wants
+    :param slots: how many all workers have together
     """
 
     unbounded: int
+    wanted: int
     slots: int
+
+    @property
+    def missing(self) -> int:
+        return self.wanted - self.slots
 
     def in_words(self) -> str:
         """For people: what it means, and what to do."""
-        left = self.unbounded - self.slots
-        waits = "1 of them waits" if left == 1 else f"{left} of them wait"
         slots = "1 slot" if self.slots == 1 else f"{self.slots} slots"
-        return f"{self.unbounded} unbounded tasks, {slots}: {waits} for ever; add workers, or give them more slots"
+        tasks = "1 unbounded task" if self.unbounded == 1 else f"{self.unbounded} unbounded tasks"
+        if self.wanted == self.unbounded:
+            waits = "1 of them waits" if self.missing == 1 else f"{self.missing} of them wait"
+            what = f"{tasks}, {slots}: {waits} for ever"
+        else:
+            what = f"{tasks} that want {self.wanted} slots, {slots}: some have fewer than they want, or wait for ever"
+        return f"{what}; add workers, or give them more slots"
 
     def to_json(self) -> dict[str, int]:
-        return {"unbounded": self.unbounded, "slots": self.slots}
+        return {"unbounded": self.unbounded, "wanted": self.wanted, "slots": self.slots}
 
 
 def slot_shortage(jobs: JobsSnapshot, status: StatusSnapshot) -> SlotShortage | None:
     """What is missing; None: nothing, or it isn't known, because there is a member that has not said what it has."""
     unbounded = _unbounded_tasks(jobs, status)
+    if not unbounded:
+        return None
     members = status.group.members if status.group is not None else ()
     said = [status.workers.get(worker) for worker in members]
-    slots = sum(worker.slots for worker in said if worker is not None and worker.state is not WorkerPhase.LEFT)
-    if None in said or not 0 < slots < unbounded:
+    there = [worker.slots for worker in said if worker is not None and worker.state is not WorkerPhase.LEFT]
+    slots, most = sum(there), max(there, default=0)
+    wanted = sum(min(jobs.slots_of(task), most) for task in unbounded) if jobs.has_large else len(unbounded)
+    if None in said or not 0 < slots < wanted:
         return None
-    return SlotShortage(unbounded=unbounded, slots=slots)
+    return SlotShortage(unbounded=len(unbounded), wanted=wanted, slots=slots)
 
 
-def _unbounded_tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> int:
+def _unbounded_tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> list[TaskId]:
     """Without those that have failed for good, or have ended all the same."""
     streaming = {job for job, definition in jobs.jobs.items() if definition.kind is TaskKind.STREAMING}
     if not streaming:
-        return 0
-    return sum(task.job in streaming and not task.is_planner for task in configured(jobs, status.tasks))
+        return []
+    return [task for task in configured(jobs, status.tasks) if task.job in streaming and not task.is_planner]

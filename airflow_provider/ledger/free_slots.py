@@ -16,7 +16,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks, WorkerId
-from airflow_provider.records import TaskState, WorkerStatus
+from airflow_provider.records import TaskState, TaskStatus, WorkerStatus
 
 
 def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, WorkerStatus]) -> frozenset[WorkerId]:
@@ -76,7 +76,9 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     fixed = {worker: number + len(running[worker]) for worker, number in excess.even(stops).items()}
     loads = {worker: len(running[worker]) + len(waiting[worker]) + excess.loads[worker] for worker in left}
     fewest = min(loads.values())
-    if not any(load == fewest < _slots(status.workers.get(worker)) for worker, load in loads.items()):
+    large = _beyond_one(left, jobs)
+    free = {worker: _slots(status.workers.get(worker)) - large.get(worker, 0) for worker in loads}
+    if not any(load == fewest < free[worker] for worker, load in loads.items()):
         return None
     idle = {worker: choose(left[worker] & stateful - rank.keys(), number, {}) for worker, number in stops.items()}
     taken = merged((Pool(len(unfinished - kept), waiting, {}, fixed).relieve({}), idle))
@@ -98,6 +100,13 @@ def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares) -> Excess:
     return Excess(share=share, extras=extras, loads=loads)
 
 
+def _beyond_one(left: Shares, jobs: JobsSnapshot) -> Mapping[WorkerId, int]:
+    """How many slots the tasks of each worker want beside one for each."""
+    if not jobs.has_large:
+        return {}
+    return {worker: sum(jobs.slots_of(task) - 1 for task in tasks) for worker, tasks in left.items()}
+
+
 def _slots(worker: WorkerStatus | None) -> int:
     """One at least, if it has not said."""
     return worker.slots if worker else 1
@@ -114,5 +123,16 @@ def _surely_wait(tasks: Tasks, worker: WorkerId, left: Tasks, jobs: JobsSnapshot
     if not tasks <= said | silent:
         return False
     record = status.workers.get(worker)
-    free = len(left) if record is None else record.slots - sum(state is TaskState.RUNNING for state in now.values())
+    if record is None:
+        free = len(left)
+    else:
+        free = record.slots - sum(jobs.slots_of(task) for task, state in now.items() if state is TaskState.RUNNING)
+        if jobs.has_large and any(_holds_up(status.tasks[task], jobs, record.slots, free) for task in said):
+            free = 0
     return len(tasks & silent) <= max(0, len(silent) - max(0, free))
+
+
+def _holds_up(said: TaskStatus, jobs: JobsSnapshot, slots: int, free: int) -> bool:
+    """Whether a task waits for more slots than are free, and nothing else begins before it."""
+    waits_for_slots = said.retry_at_ms is None and said.claim is None
+    return waits_for_slots and min(jobs.slots_of(said.task), slots) > free

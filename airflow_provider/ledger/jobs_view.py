@@ -173,6 +173,20 @@ class JobsSnapshot:
         stateful = (job for job, plan in self.plans.items() if plan.stateful)
         return frozenset(job for job in stateful if self.plan_of(job) is not None)
 
+    @property
+    def has_large(self) -> bool:
+        """Whether any task may take more than one slot."""
+        return any(plan.large for plan in self.plans.values())
+
+    def slots_of(self, task: TaskId) -> int:
+        """How many slots of its worker the task takes, if there are so many, as its present plan says. A planner takes
+        none.
+        """
+        if task.is_planner:
+            return 0
+        plan = self.plan_of(task.job)
+        return 1 if plan is None else plan.large.get(task.index, 1)
+
     def name_of(self, task: TaskId) -> str:
         """What the plan calls the task (:func:`~airflow_provider.records.names.task_name`)."""
         plan = None if task.is_planner else self.plan_of(task.job)

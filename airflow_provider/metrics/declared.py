@@ -98,10 +98,12 @@ SINCE_REBALANCE_S: Final = _group(
     (_REBALANCE, "time-since-last-rebalance-ms"),
 )
 LOST_TASKS: Final = _group("cospark.group.lost_tasks", "tasks that wait for their lost worker to come back")
-SLOTS: Final = _group("cospark.group.slots", "how many tasks all workers in the group can run at the same time")
-BUSY_SLOTS: Final = _group("cospark.group.busy_slots", "how many of these slots are in use", (_WORKER, "task-count"))
+SLOTS: Final = _group("cospark.group.slots", "how many slots all workers in the group have together")
+BUSY_SLOTS: Final = _group(
+    "cospark.group.busy_slots", "how many of these slots running tasks take", (_WORKER, "task-count")
+)
 MISSING_SLOTS: Final = _group(
-    "cospark.group.missing_slots", "slots that are missing for unbounded tasks: so many of these tasks will never start"
+    "cospark.group.missing_slots", "slots that are missing for unbounded tasks: some of these tasks will never start"
 )
 JOBS: Final = _group("cospark.group.jobs", "jobs that are defined", (_WORKER, "connector-count"))
 TASKS: Final = _group(

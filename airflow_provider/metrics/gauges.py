@@ -39,8 +39,8 @@ def gauges(
         yield of_group(declared.SINCE_REBALANCE_S, _seconds(status.group.at_ms, now_ms))
         yield of_group(declared.LOST_TASKS, len(status.group.waiting))
         yield of_group(declared.SLOTS, sum(said.slots for said in there))
-        yield of_group(declared.BUSY_SLOTS, sum(map(_busy, there)))
-        yield of_group(declared.MISSING_SLOTS, 0 if shortage is None else shortage.unbounded - shortage.slots)
+        yield of_group(declared.BUSY_SLOTS, sum(_busy(said, jobs) for said in there))
+        yield of_group(declared.MISSING_SLOTS, 0 if shortage is None else shortage.missing)
     yield of_group(declared.JOBS, len(jobs.jobs))
     for job in jobs.jobs:
         yield from _of_job(group, job, jobs, status, now_ms)
@@ -73,9 +73,9 @@ def _of_learners(group: str, jobs: JobsSnapshot, found: tuple[LearnerTask, ...])
         yield Sample(metric=declared.LEARNER_LAG, value=lag, tags=(group, job))
 
 
-def _busy(said: WorkerStatus) -> int:
+def _busy(said: WorkerStatus, jobs: JobsSnapshot) -> int:
     """What runs without a slot, because its worker drains, counts to no slots."""
-    return min(said.slots, len(said.running))
+    return min(said.slots, sum(map(jobs.slots_of, said.running)) if jobs.has_large else len(said.running))
 
 
 def _seconds(since_ms: int | None, now_ms: int) -> float:

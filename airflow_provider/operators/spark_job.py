@@ -19,6 +19,7 @@ from airflow_provider.common.parameters import (
     is_template,
     job_name,
     milliseconds,
+    text_mapping,
     whole_number,
 )
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -69,6 +70,8 @@ class SparkJobOperator(BaseOperator):
     :param task_retry_delay: how long to wait before that
     :param task_timeout: how long an attempt of a Spark task may take, from the call of its code. After that it is
         stopped and counts as failed. None: no limit
+    :param spark_conf: settings for the session of each Spark task, such as ``spark.sql.shuffle.partitions``, from its
+        next start on. Settings that count when Spark starts are refused: they belong to the workers
     :param replan_interval: plan again at this interval, for a job whose plan watches for changes
     :param kafka_conn_id: a connection of type ``kafka``
     :param wait_for_completion: wait until the job is complete; for an unbounded job, until all its tasks run
@@ -92,9 +95,10 @@ class SparkJobOperator(BaseOperator):
         "config",
         "max_tasks",
         "run_key",
+        "spark_conf",
         "kafka_conn_id",
     )
-    template_fields_renderers: ClassVar[dict[str, str]] = {"config": "json"}
+    template_fields_renderers: ClassVar[dict[str, str]] = {"config": "json", "spark_conf": "json"}
     operator_extra_links = (SparkGroupLink(),)
     ui_color = "#f7e3b5"
 
@@ -111,6 +115,7 @@ class SparkJobOperator(BaseOperator):
         task_retries: int = 0,
         task_retry_delay: TimeSpan = timedelta(seconds=10),
         task_timeout: TimeSpan | None = None,
+        spark_conf: Mapping[str, Any] | None = None,
         replan_interval: TimeSpan | None = None,
         kafka_conn_id: str = SparkGroupHook.default_conn_name,
         wait_for_completion: bool = False,
@@ -129,6 +134,7 @@ class SparkJobOperator(BaseOperator):
         self.task_retries = task_retries
         self.task_retry_delay = task_retry_delay
         self.task_timeout = task_timeout
+        self.spark_conf = spark_conf or {}
         self.replan_interval = replan_interval
         self.kafka_conn_id = kafka_conn_id
         self.wait_for_completion = wait_for_completion
@@ -152,6 +158,7 @@ class SparkJobOperator(BaseOperator):
             config={} if is_template(self.config) else self.config,
             max_tasks=1 if is_template(self.max_tasks) else self.max_tasks,
             run_key="" if self.run_key is None or is_template(self.run_key) else self.run_key,
+            spark_conf={} if is_template(self.spark_conf) else self.spark_conf,
         )
 
     def _definition(
@@ -162,6 +169,7 @@ class SparkJobOperator(BaseOperator):
         config: Mapping[str, Any],
         max_tasks: int | str,
         run_key: str,
+        spark_conf: Mapping[str, Any],
         submitted_by: str = "",
     ) -> JobDefinition:
         replan, limit = self.replan_interval, self.task_timeout
@@ -176,6 +184,7 @@ class SparkJobOperator(BaseOperator):
                 retries=self.task_retries,
                 retry_delay_ms=milliseconds("task_retry_delay", self.task_retry_delay),
                 timeout_ms=None if limit is None else milliseconds("task_timeout", limit, least_ms=1),
+                spark_conf=text_mapping("spark_conf", spark_conf),
                 replan_interval_ms=None if replan is None else milliseconds("replan_interval", replan, least_ms=1),
                 submitted_by=submitted_by,
             )
@@ -198,6 +207,7 @@ class SparkJobOperator(BaseOperator):
             config=self.config,
             max_tasks=self.max_tasks,
             run_key=str(run_key),
+            spark_conf=self.spark_conf,
             submitted_by=f"{ti.dag_id}.{ti.task_id}",
         )
         self._check_config(definition)

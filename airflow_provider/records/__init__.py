@@ -34,6 +34,7 @@ from airflow_provider.records.keys import (
 from airflow_provider.records.log_levels import ALL_WORKERS, LevelsRecord, LogLevel
 from airflow_provider.records.names import CHECKPOINT_KEY, task_name
 from airflow_provider.records.removal import REMOVED, Removal
+from airflow_provider.records.slots import SLOTS_KEY
 from airflow_provider.records.spark_work import SparkWork
 from airflow_provider.records.status import (
     CheckpointClaim,
@@ -56,6 +57,7 @@ __all__ = [
     "GROUP_KEY",
     "REBALANCE_KEY",
     "REMOVED",
+    "SLOTS_KEY",
     "ActionEvent",
     "CheckpointClaim",
     "ControlAction",

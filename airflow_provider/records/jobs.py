@@ -20,6 +20,8 @@ from airflow_provider.records.checks import (
     json_object,
 )
 from airflow_provider.records.envelope import COUNT, DEEPEST, TEXT, check_plain, convert, dump
+from airflow_provider.records.session_conf import check_session_conf
+from airflow_provider.records.slots import SLOTS_KEY, check_slots, wanted_slots
 
 MOST_TASKS: Final = 100_000
 """Of one plan. As many as a group was ever tried with; each takes memory in every process that follows the group."""
@@ -53,6 +55,7 @@ class JobDefinition:
     :param retries: how often a failed task is run again
     :param retry_delay_ms: how long to wait before that
     :param timeout_ms: how long an attempt of a task may take, then it is stopped and has failed; None: without end
+    :param spark_conf: settings for the session of each task, from its next start on
     :param replan_interval_ms: plan again after so long, for jobs that watch for changes; None: plan once
     :param submitted_at_ms: wall clock, milliseconds since 1970
     :param submitted_by: who submitted it, for people
@@ -60,8 +63,8 @@ class JobDefinition:
         set when the record is written. What is said of the job that was removed then is not said of this one
     :param basis: the fingerprint of the definition that this one was altered from, at first: by it the tasks are known,
         so that those whose own config stays the same go on. Empty: it was not altered since it was submitted
-    :param fingerprint: a hash of what is to run, and of the removal. Not part of it: the run key, the retry policy, who
-        submitted it, when
+    :param fingerprint: a hash of what is to run, and of the removal. Not part of it: the run key, the retry policy, the
+        settings of Spark, who submitted it, when
     :raises JobError: for what can't be accepted
     """
 
@@ -75,6 +78,7 @@ class JobDefinition:
     retry_delay_ms: int = 0
     timeout_ms: int | None = None
     replan_interval_ms: int | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     submitted_at_ms: Annotated[int, COUNT] = 0
     submitted_by: str = ""
     removal: int | None = None
@@ -100,6 +104,8 @@ class JobDefinition:
                 raise JobError(self.name, "timeout_ms", "means nothing for a job whose tasks have no end: leave it out")
         if self.replan_interval_ms is not None:
             self._check_number("replan_interval_ms", self.replan_interval_ms, 1, most=_LONGEST_WAIT_MS)
+        check_session_conf(self.name, self.spark_conf)
+        object.__setattr__(self, "spark_conf", dict(self.spark_conf))
         if self.removal is not None:
             self._check_number("removal", self.removal, 0)
         if not isinstance(self.run_key, str):
@@ -158,6 +164,7 @@ class JobDefinition:
             "retry_delay_ms": self.retry_delay_ms,
             "timeout_ms": self.timeout_ms,
             "replan_interval_ms": self.replan_interval_ms,
+            **({"spark_conf": dict(self.spark_conf)} if self.spark_conf else {}),
             "submitted_at_ms": self.submitted_at_ms,
             "submitted_by": self.submitted_by,
             "removal": self.removal,
@@ -184,6 +191,7 @@ class PlanRecord:
     :param basis: of that definition, where it was altered
     :param configs: equal ones are one object
     :param stateful: whether the tasks have something to warm up before they move; it is no part of what a task is
+    :param large: how many slots each task takes that takes more than one, by its index
     :param fingerprints: for each task a hash of the definition and the task's own config: a task whose fingerprint
         stays the same over a new plan needs no restart
     :raises JobError: if it has too many tasks, or a config that can't be written as JSON
@@ -198,6 +206,7 @@ class PlanRecord:
     stateful: bool = False
     basis: Annotated[str, TEXT] = ""
     fingerprints: tuple[str, ...] = field(init=False, repr=False, compare=False, default=())
+    large: Mapping[int, int] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """What is small when compressed mostly repeats itself: kept once, it stays small here."""
@@ -221,6 +230,8 @@ class PlanRecord:
             tasks.append(known[text])
         object.__setattr__(self, "configs", tuple(config for config, _ in tasks))
         object.__setattr__(self, "fingerprints", tuple(fingerprint for _, fingerprint in tasks))
+        slots = ((index, wanted_slots(config)) for index, config in enumerate(self.configs) if SLOTS_KEY in config)
+        object.__setattr__(self, "large", {index: wanted for index, wanted in slots if wanted > 1})
 
     @classmethod
     def of(
@@ -235,11 +246,14 @@ class PlanRecord:
         """What a planner returned, checked.
 
         :param stateful: whether its tasks have something to warm up before they move
-        :raises JobError: if it has more than ``max_tasks`` tasks, or a config that isn't a JSON object
+        :raises JobError: if it has more than ``max_tasks`` tasks, a config that isn't a JSON object, or one with a
+            number of slots that is none
         """
         if isinstance(configs, (str, bytes, Mapping)) or not isinstance(configs, Iterable):
             raise JobError(definition.name, "plan", f"must return a list of objects, not {type(configs).__name__}")
         checked = tuple(json_object(definition.name, f"plan()[{i}]", config) for i, config in enumerate(configs))
+        for i, config in enumerate(checked):
+            check_slots(definition.name, f"plan()[{i}]", config)
         if len(checked) > definition.max_tasks:
             raise JobError(
                 definition.name,
@@ -309,6 +323,11 @@ class TaskWork:
     definition: JobDefinition
     config: Mapping[str, Any]
     fingerprint: str
+
+    @property
+    def slots(self) -> int:
+        """How many slots of its worker it takes, if there are so many. A planner takes none."""
+        return 0 if self.task.is_planner else wanted_slots(self.config)
 
     def is_same(self, other: TaskWork) -> bool:
         """Whether both are the same to run, by whatever definition."""

@@ -20,12 +20,14 @@ from airflow_provider.reports.task_runs import run_to_json
 class TaskDescription:
     """A task of a job's present plan, or its planner.
 
+    :param slots: how many slots of its worker it takes while it runs; the planner takes none
     :param config: its own; of the planner the job's
     :param last: the last word about it in this run; None: nobody has it, or had
     """
 
     task: TaskId
     name: str
+    slots: int
     config: Mapping[str, Any]
     last: TaskStatus | None
 
@@ -43,7 +45,8 @@ class TaskDescription:
         run = {"state": self.state.value} if self.last is None else run_to_json(self.last, now_ms)
         failed = self.last is not None and self.last.error is not None and self.state is not TaskState.FINISHED
         error = self.last.error.to_json() if failed and self.last and self.last.error else None
-        return {"index": self.task.index, "name": self.name, "config": dict(self.config), **run, "error": error}
+        known = {"index": self.task.index, "name": self.name, "slots": self.slots, "config": dict(self.config)}
+        return {**known, **run, "error": error}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,7 @@ class JobDescription:
             return TaskDescription(
                 task=task,
                 name=jobs.name_of(task),
+                slots=jobs.slots_of(task),
                 config={} if work is None else work.config,
                 last=effective_status(task, jobs, status),
             )
@@ -125,6 +129,7 @@ class JobDescription:
             *halted,
             f"  {definition.kind.value} job {definition.entry_point}, {submitted}",
             "  " + ", ".join(f"{name}: {value}" for name, value in settings.items() if value is not None),
+            *(f"  {name} = {value}" for name, value in definition.spark_conf.items()),
             *(f"  {key}: {value!r}" for key, value in definition.config.items()),
             *self._task_lines(),
         ]
@@ -134,6 +139,7 @@ class JobDescription:
         lines = []
         for task in shown:
             label = f"{task.task} ({task.name})" if task.name else str(task.task)
+            label += f", {task.slots} slots" if task.slots > 1 else ""
             where = f" on {task.worker}, attempt {task.last.attempt}" if task.last is not None else ""
             error = task.last.error if task.last is not None and task.state is not TaskState.FINISHED else None
             lines.append(f"  {label}: {task.state.value}{where}{f': {error.line}' if error else ''}")

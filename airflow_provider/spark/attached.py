@@ -247,7 +247,7 @@ class AttachedRunner:
                 self.stop_warming(warming.order.task)
                 self._on_event(WarmUpLost(order=warming.order, spark=spark.number))
         self._has_ui("" if sight is Sight.ENDED else spark.ui)
-        waits = sight in (Sight.WAITING, Sight.SILENT)
+        waits = sight in (Sight.WAITING, Sight.MASTERLESS, Sight.SILENT)
         self._is_in(sight.value if waits and self._waited else "")  # a first executor may just be starting
         self._waited = waits
 

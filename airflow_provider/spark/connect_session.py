@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.driver.job_counts import JobCounts
@@ -18,6 +18,7 @@ from airflow_provider.spark.query_progress import (
     say_left_running,
     summary_of,
 )
+from airflow_provider.spark.session_conf import set_conf
 from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, release, settle, unbind_session
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.server import ConnectSettings
@@ -53,6 +54,7 @@ class ConnectSession:
     :param name: of the task, for those who look at the server
     :param session_id: of this attempt
     :param former: the id of the attempt before, if there was one
+    :param conf: settings of the session, beside those of the worker
     :param module: of the job, which the server's Python has to import; empty: none
     :param tell_every_s: how often a query's progress is told at most, in seconds
     """
@@ -67,6 +69,7 @@ class ConnectSession:
         session_id: str,
         former: str | None = None,
         module: str = "",
+        conf: Mapping[str, str] | None = None,
         tell_every_s: float,
     ) -> None:
         self._connection = connection
@@ -76,6 +79,7 @@ class ConnectSession:
         self._id = session_id
         self._former = former
         self._module = module
+        self._conf = conf or {}
         self._tell_every_s = tell_every_s
         self._session: SparkSession | None = None
         self._released = False
@@ -89,14 +93,14 @@ class ConnectSession:
             self.spark = self._connection.server()
             if self._former is not None:
                 self._end(self._former)
-            session = self._begin()
+            self._session = session = self._begin()
             for name, value in self._settings.conf.items():
                 session.conf.set(name, value)
+            set_conf(session, self._conf)
             if self._module:
                 self._parcels.send(session, self._module)
             session.registerProgressHandler(self._counts)  # type: ignore[arg-type]  # a call is all that it takes
             bind_session(session)
-            self._session = session
         return self._session
 
     def _begin(self) -> SparkSession:

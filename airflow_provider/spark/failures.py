@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from airflow_provider.spark.entry_point import EntryPointError
 from airflow_provider.spark.planning import PlanError
+from airflow_provider.spark.session_conf import SessionConfError
 from airflow_provider.spark.spark_errors import cause_in, without_java_frames, without_traces
 
 Mask: TypeAlias = Callable[[str], str]
@@ -23,7 +24,7 @@ MAX_ERROR_CHARS: Final = 2_000
 MAX_TRACEBACK_CHARS: Final = 8_000
 
 _HERE: Final = str(Path(__file__).parent)
-_NOT_RETRYABLE: Final = (EntryPointError, PlanError)
+_NOT_RETRYABLE: Final = (EntryPointError, PlanError, SessionConfError)
 
 
 def nothing_secret(text: str) -> str:

@@ -278,6 +278,12 @@ class SparkJob:
     so is refused as the job is submitted, where the job's module is there, and before it is planned. None: any will do.
     """
 
+    slots: int = 1
+    """How many of its worker's slots each task takes while it runs, where its own configuration names no ``slots``: for
+    tasks that need more memory or cores than others. It has them before what was submitted later begins. A worker that
+    has fewer gives it all that streams leave.
+    """
+
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
         """The configurations of the tasks: at most ``job.max_tasks`` JSON objects; ``[]`` means nothing to do.
 
@@ -333,12 +339,14 @@ class FunctionJob(SparkJob):
         warm_up: WarmUp | UnsaidType | None = UNSAID,
         config_schema: type | Mapping[str, Any] | None = None,
         lineage: LineageFunction | None = None,
+        slots: int = 1,
     ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
         self._lineage = lineage
         self._plan = plan
         self.config_schema = config_schema
+        self.slots = slots
         if not isinstance(warm_up, UnsaidType):
             self.warm_up = warm_up
 
@@ -370,6 +378,7 @@ def spark_job(
     warm_up: WarmUp | UnsaidType | None = UNSAID,
     config_schema: type | Mapping[str, Any] | None = None,
     lineage: LineageFunction | None = None,
+    slots: int = 1,
 ) -> Callable[[RunFunction], FunctionJob]: ...
 
 
@@ -380,6 +389,7 @@ def spark_job(
     warm_up: WarmUp | UnsaidType | None = UNSAID,
     config_schema: type | Mapping[str, Any] | None = None,
     lineage: LineageFunction | None = None,
+    slots: int = 1,
 ) -> FunctionJob | Callable[[RunFunction], FunctionJob]:
     """Make a job of a function ``run(spark, task)``; used bare, or with arguments.
 
@@ -388,7 +398,8 @@ def spark_job(
     :param warm_up: a function of the session and the :class:`TaskContext`, as :attr:`SparkJob.warm_up`
     :param config_schema: as :attr:`SparkJob.config_schema`
     :param lineage: a function of the :class:`TaskContext`, as :meth:`SparkJob.lineage`
+    :param slots: as :attr:`SparkJob.slots`
     """
     if function is None:
-        return lambda function: FunctionJob(function, plan, warm_up, config_schema, lineage)
-    return FunctionJob(function, plan, warm_up, config_schema, lineage)
+        return lambda function: FunctionJob(function, plan, warm_up, config_schema, lineage, slots)
+    return FunctionJob(function, plan, warm_up, config_schema, lineage, slots)

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.driver.application import APPLICATION, LocalSparkSettings, RunningSpark
@@ -26,6 +26,7 @@ from airflow_provider.driver.pyspark_internals import (
 )
 from airflow_provider.driver.rehearsal import rehearse
 from airflow_provider.driver.shipping import explain_missing
+from airflow_provider.records.session_conf import POOL
 from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.query_progress import (
     QueryProgress,
@@ -34,6 +35,7 @@ from airflow_provider.spark.query_progress import (
     say_left_running,
     summary_of,
 )
+from airflow_provider.spark.session_conf import set_conf
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -76,17 +78,21 @@ class LocalSession:
         module: str = "",
         *,
         label: str = "",
+        conf: Mapping[str, str] | None = None,
         tell_every_s: float,
     ) -> None:
         """
         :param module: of the job, which the executors have to import
         :param label: the description of the task's Spark jobs, for the Spark UI and for listeners
+        :param conf: settings of the session; with a pool, it shares that with others that name it
         :param tell_every_s: the least time between two progress reports of a query, in seconds
         """
         self._user = user
         self._settings = settings
         self._module = module
         self._label = label
+        self._conf = {**(conf or {})}
+        self._named_pool = self._conf.pop(POOL, None)
         self._tell_every_s = tell_every_s
         self._counted: CountedJobs | None = None
         self._pools = pools
@@ -102,15 +108,17 @@ class LocalSession:
         if self._session is None:
             self.spark = APPLICATION.running_for(self._user, self._settings)
             session = self.spark.root.newSession()
+            set_conf(session, self._conf)
             context = session.sparkContext
             context.addJobTag(self._tag)
             context.setInterruptOnCancel(True)
             if self._label:
                 context.setJobDescription(self._label)
             self._counted = CountedJobs(context, self._tag)
-            self._pool = self._pools.take()
-            if self._pool is not None:
-                context.setLocalProperty("spark.scheduler.pool", self._pool)
+            self._pool = self._pools.take() if self._named_pool is None else None
+            pool = self._named_pool or self._pool
+            if pool is not None:
+                context.setLocalProperty(POOL, pool)
             if is_local(self._settings.master):
                 _share_import_path(context)
             elif self._module:

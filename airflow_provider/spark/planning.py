@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from airflow_provider.records import CHECKPOINT_KEY
+from airflow_provider.records import CHECKPOINT_KEY, SLOTS_KEY
 from airflow_provider.records.json_value import NotJsonError, to_json_value
+from airflow_provider.records.slots import is_number_of_slots
 from airflow_provider.spark.checkpoints import CheckpointError, check_segment
 from airflow_provider.spark.config_schema import ConfigError, SchemaError, check_config
 from airflow_provider.spark.job import JobContext, SparkJob
@@ -27,7 +28,8 @@ def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
     """Ask ``job`` for its plan and check it. What ``plan()`` itself raises passes through.
 
     :raises PlanError: if the config is not as the job declares it; if the plan is no list of JSON objects, too long, or
-        gives two tasks the same checkpoint; or if none of its tasks could ever be warmed up
+        gives two tasks the same checkpoint; if its ``slots`` are no number of them; or if none of its tasks could ever
+        be warmed up
     """
     warm_up: object = getattr(job, "warm_up", None)
     if warm_up is not None and not callable(warm_up):
@@ -48,9 +50,18 @@ def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
             context.name,
             f"has {len(configs)} tasks, more than max_tasks={context.max_tasks}; raise max_tasks, or make bigger tasks",
         )
-    plan = [_checked(context.name, index, config) for index, config in enumerate(configs)]
+    slots = _slots_of(context.name, job)
+    plan = [{**slots, **_checked(context.name, index, config)} for index, config in enumerate(configs)]
     check_plan_size(context.name, len(json.dumps(plan)))
     return _without_shared_checkpoints(context.name, plan)
+
+
+def _slots_of(name: str, job: SparkJob) -> dict[str, int]:
+    """What the tasks have to say that say nothing of it themselves."""
+    slots: object = job.slots
+    if not is_number_of_slots(slots):
+        raise PlanError(name, f"can't be carried out: slots must be a whole number, at least 1, not {slots!r}")
+    return {} if slots == 1 else {SLOTS_KEY: job.slots}
 
 
 def check_plan_size(job: str, size: int) -> None:

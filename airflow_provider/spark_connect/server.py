@@ -14,6 +14,9 @@ DEFAULT_USER: Final = "cospark"
 """A server knows a session by its user and its id. Left to itself, PySpark takes the user of the operating system,
 who may be another one on each machine."""
 
+DATABRICKS_CLUSTER: Final = "x-databricks-cluster-id"
+"""The header by which a Databricks workspace knows which of its clusters is meant."""
+
 _OURS: Final = frozenset({"session_id", "user_agent"})
 _SESSIONS: Final = uuid.UUID("b0f1ed5e-0f23-4c0e-8e0e-0d6f7d0a8a41")
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
@@ -34,12 +37,14 @@ class ConnectServer:
 
     :param user_id: whose the sessions are, on the server
     :param use_ssl: whether to speak TLS
+    :param databricks_cluster: which cluster of a Databricks workspace; empty: it is no workspace
     """
 
     host: str
     port: int = DEFAULT_PORT
     user_id: str = DEFAULT_USER
     use_ssl: bool = False
+    databricks_cluster: str = ""
 
     @classmethod
     def parse(cls, url: str) -> ConnectServer:
@@ -55,15 +60,17 @@ class ConnectServer:
         if path or stray:
             raise ConnectUrlError("between the address and the parameters stands a slash: sc://host:port/;use_ssl=true")
         host, port = _address(address)
-        user_id, use_ssl = DEFAULT_USER, False
+        user_id, use_ssl, cluster = DEFAULT_USER, False, ""
         for name, value in _pairs(parameters):
             if name == "user_id" and value:
                 user_id = value
             elif name == "use_ssl" and value.lower() in _BOOLEANS:
                 use_ssl = _BOOLEANS[value.lower()]
+            elif name == DATABRICKS_CLUSTER and value:
+                cluster = value
             else:
                 raise ConnectUrlError(_refusal(name))
-        return cls(host=host, port=port, user_id=user_id, use_ssl=use_ssl)
+        return cls(host=host, port=port, user_id=user_id, use_ssl=use_ssl, databricks_cluster=cluster)
 
     @property
     def address(self) -> str:
@@ -73,7 +80,9 @@ class ConnectServer:
     @property
     def url(self) -> str:
         """What :meth:`parse` makes the same of."""
-        return f"{SCHEME}{self.address}/;user_id={quote(self.user_id, safe='')};use_ssl={str(self.use_ssl).lower()}"
+        cluster = f";{DATABRICKS_CLUSTER}={quote(self.databricks_cluster, safe='')}" if self.databricks_cluster else ""
+        user = quote(self.user_id, safe="")
+        return f"{SCHEME}{self.address}/;user_id={user};use_ssl={str(self.use_ssl).lower()}{cluster}"
 
     def __str__(self) -> str:
         return f"{SCHEME}{self.address}"
@@ -126,4 +135,7 @@ def _refusal(name: str) -> str:
         return f"{name} is chosen for each task; leave it out of the URL of the Spark Connect server"
     if name in ("user_id", "use_ssl"):
         return f"{name} has no value that can be used: it must be {'a name' if name == 'user_id' else 'true or false'}"
-    return f"{name or 'an empty name'} is no parameter of a Spark Connect URL that is known here: user_id, use_ssl"
+    if name == DATABRICKS_CLUSTER:
+        return f"{name} has no value: it must be the id of a cluster of the Databricks workspace"
+    known = f"user_id, use_ssl, {DATABRICKS_CLUSTER}"
+    return f"{name or 'an empty name'} is no parameter of a Spark Connect URL that is known here: {known}"

@@ -21,7 +21,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 from quick_spark import launcher_options, quick_jvm
@@ -49,10 +49,12 @@ class StandaloneCluster:
     It does not outlive this process, however this process ends.
 
     :param worker_timeout_s: after what silence the master takes a worker for lost (``spark.worker.timeout``)
+    :param recovery: where the next master finds what this one knew (``spark.deploy.recoveryMode``); NONE: nowhere
     """
 
-    def __init__(self, *, worker_timeout_s: int = 60) -> None:
+    def __init__(self, *, worker_timeout_s: int = 60, recovery: Literal["NONE", "FILESYSTEM"] = "NONE") -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="cospark-standalone-"))
+        self._recovery = recovery
         self.workers: list[subprocess.Popen[bytes]] = []
         self.master: subprocess.Popen[bytes] | None = None
         self._port, self._page = _free_ports(2)
@@ -65,9 +67,14 @@ class StandaloneCluster:
 
     def settings(self, name: str = "cospark", cores: int = 2, **conf: str) -> LocalSparkSettings:
         """For a runner whose application takes ``cores``; ``conf`` has further settings, with ``_`` for a dot."""
-        more = {key.replace("_", "."): value for key, value in conf.items()}
-        more = {"spark.executor.extraJavaOptions": " ".join(quick_jvm()), **more}
-        return LocalSparkSettings(master=self.url, app_name=name, conf={**_FAST, "spark.cores.max": str(cores), **more})
+        return LocalSparkSettings(
+            master=self.url, app_name=name, conf={**_FAST, "spark.cores.max": str(cores), **_settings(conf)}
+        )
+
+    def options(self, **conf: str) -> tuple[str, ...]:
+        """The same for ``cospark worker``; how many cores it takes is for the caller to say."""
+        given = (f"{name}={value}" for name, value in {**_FAST, **_settings(conf)}.items())
+        return ("--spark-master", self.url, *(part for each in given for part in ("--spark-conf", each)))
 
     def __enter__(self) -> StandaloneCluster:
         atexit.register(self.stop)
@@ -164,7 +171,12 @@ class StandaloneCluster:
     def _start(self, name: str, java_class: str, *options: str) -> subprocess.Popen[bytes]:
         home = home_of_spark()
         env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK", "PYSPARK"))}
-        options_of_jvm = (*quick_jvm(), f"-Dspark.worker.timeout={self._worker_timeout_s}")
+        options_of_jvm = (
+            *quick_jvm(),
+            f"-Dspark.worker.timeout={self._worker_timeout_s}",
+            f"-Dspark.deploy.recoveryMode={self._recovery}",
+            f"-Dspark.deploy.recoveryDirectory={self.folder / 'recovery'}",
+        )
         env |= {"SPARK_HOME": home, "SPARK_LOCAL_IP": _HOST, "SPARK_DAEMON_MEMORY": "192m"}
         env |= {"SPARK_DAEMON_JAVA_OPTS": " ".join(options_of_jvm), "SPARK_LAUNCHER_OPTS": launcher_options()}
         env |= {"SPARK_LOCAL_DIRS": str(self.folder / "local")}
@@ -183,6 +195,11 @@ class StandaloneCluster:
         return "\n".join(
             f"{file.name}:\n{file.read_text(errors='replace')[-3_000:]}" for file in sorted(self.folder.glob("*.log"))
         )
+
+
+def _settings(conf: Mapping[str, str]) -> dict[str, str]:
+    named = {name.replace("_", "."): value for name, value in conf.items()}
+    return {"spark.executor.extraJavaOptions": " ".join(quick_jvm()), **named}
 
 
 def _die_with_parent() -> None:

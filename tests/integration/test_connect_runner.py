@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -284,6 +285,39 @@ async def test_what_spark_connect_does_not_have_is_said_and_not_tried_again(
     assert isinstance(failed, TaskFailed)
     assert not failed.retryable
     assert "there are no SparkContext, no RDDs and no py4j" in failed.error
+
+
+@spark_job
+def tell_settings(spark: SparkSession, task: TaskContext) -> object:
+    from pyspark.sql.functions import udf
+
+    @udf("string")
+    def pool(_id):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        return context.getLocalProperty("spark.scheduler.pool")
+
+    return [spark.conf.get("spark.sql.shuffle.partitions"), spark.range(1).select(pool("id")).collect()[0][0]]
+
+
+async def test_a_task_has_the_settings_of_its_job_and_runs_in_the_pool_that_it_names(
+    make_runner: Callable[..., ConnectRunner], events: Events, server: LocalConnectServer
+) -> None:
+    """Beside those of the worker, which it may set otherwise."""
+    runner = make_runner(settings=settings_of(server, **{"spark.sql.shuffle.partitions": "3"}))
+    conf = {"spark.sql.shuffle.partitions": "17", "spark.scheduler.pool": "etl"}
+    given, plain = replace(order("tell_settings", 0), spark_conf=conf), order("tell_settings", 1)
+    refused = replace(order("tell_settings", 2), spark_conf={"spark.sql.shuffle.partitions": "many"})
+    for task in (given, plain, refused):
+        await runner.start(task)
+    assert await events.result(given.task) == ["17", "etl"]
+    assert await events.result(plain.task) == ["3", None]
+    failed = await events.last(refused.task)
+    assert isinstance(failed, TaskFailed)
+    assert not failed.retryable
+    assert "Spark refuses 'spark.sql.shuffle.partitions' for a session" in failed.error
 
 
 async def test_a_setting_that_a_session_cannot_have_is_named(

@@ -15,6 +15,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from runner_bench import DEADLINE_S, SETTINGS, SIGNALS, Events, counting, holdin
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.local import LocalRunner
-from airflow_provider.spark.runner import SparkLost, TaskFinished, TaskOrder
+from airflow_provider.spark.runner import SparkLost, TaskFailed, TaskFinished, TaskOrder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +38,34 @@ order = partial(order_of, __name__)
 
 
 # --- sessions
+
+
+@spark_job
+def tell_settings(spark: SparkSession, task: TaskContext) -> object:
+    return [
+        spark.conf.get("spark.sql.shuffle.partitions"),
+        spark.sparkContext.getLocalProperty("spark.scheduler.pool"),
+    ]
+
+
+async def test_a_task_has_the_settings_of_its_job_and_the_pool_that_it_names(
+    runner: LocalRunner, events: Events
+) -> None:
+    plain = order("tell_settings", 0)
+    conf = {"spark.sql.shuffle.partitions": "17", "spark.scheduler.pool": "etl"}
+    given = replace(order("tell_settings", 1), spark_conf=conf)
+    for task, told in ((given, ["17", "etl"]), (plain, ["4", "task-0"])):
+        await runner.start(task)
+        assert await events.result(task.task) == told
+
+
+async def test_a_setting_that_spark_refuses_fails_the_task_for_good(runner: LocalRunner, events: Events) -> None:
+    task = replace(order("tell_settings"), spark_conf={"spark.sql.shuffle.partitions": "many"})
+    await runner.start(task)
+    failed = await events.last(task.task)
+    assert isinstance(failed, TaskFailed)
+    assert not failed.retryable
+    assert "Spark refuses 'spark.sql.shuffle.partitions' for a session" in failed.error
 
 
 @spark_job

@@ -44,11 +44,11 @@ def job(name: str = "job", **changes: Any) -> JobDefinition:
     return JobDefinition(**{"name": name, "entry_point": "module:Job", "max_tasks": 9, "run_key": "r1", **changes})
 
 
-def jobs_snapshot(definition: JobDefinition, *, tasks: int | None = None) -> JobsSnapshot:
-    """The job, planned with so many tasks, or not planned."""
+def jobs_snapshot(definition: JobDefinition, *, tasks: int | None = None, slots: int = 1) -> JobsSnapshot:
+    """The job, planned with so many tasks, which take so many slots each, or not planned."""
     plans = {}
     if tasks is not None:
-        configs = [{"index": index} for index in range(tasks)]
+        configs = [{"index": index, "slots": slots} for index in range(tasks)]
         plans[definition.name] = PlanRecord.of(definition, configs, planned_by=WorkerId("w"), at_ms=1)
     return JobsSnapshot(jobs={definition.name: definition}, defined_at={definition.name: 0}, plans=plans)
 

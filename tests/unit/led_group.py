@@ -1,7 +1,7 @@
 """A group that is led, for tests of its leader.
 
 It is written as ``{"w1": "r p", "w2": ""}``: w1 has two tasks, the first runs, the second waits for a slot. The
-letters: r runs, s streams, p is pending, f has finished, x was stopped, ``.`` has no record yet.
+letters: r runs, s streams, p is pending, f has finished, x was stopped, ``.`` has no record yet. ``r3`` takes 3 slots.
 """
 
 from __future__ import annotations
@@ -50,22 +50,23 @@ class Group:
     def __init__(self, workers: Mapping[str, str], **record: Any) -> None:
         self.job = JobDefinition(name="a", entry_point="m:f", max_tasks=5_000, run_key="r1")
         letters = [(worker, letter) for worker, tasks in workers.items() for letter in tasks.split()]
-        plan = PlanRecord.of(self.job, [{"i": i} for i in range(len(letters))], planned_by=WorkerId("w1"), at_ms=0)
+        configs = [{"i": i, "slots": int(letter[1:] or 1)} for i, (_, letter) in enumerate(letters)]
+        plan = PlanRecord.of(self.job, configs, planned_by=WorkerId("w1"), at_ms=0)
         self.jobs = JobsSnapshot(jobs={"a": self.job}, plans={"a": plan})
         owned: dict[WorkerId, set[TaskId]] = {WorkerId(worker): set() for worker in workers}
         tasks: dict[TaskId, TaskStatus] = {}
         for index, (worker, letter) in enumerate(letters):
             task = TaskId("a", index)
             owned[WorkerId(worker)].add(task)
-            if letter != ".":
+            if letter[0] != ".":
                 tasks[task] = TaskStatus(
                     task=task,
-                    state=STATES[letter],
+                    state=STATES[letter[0]],
                     epoch=EPOCH,
                     worker=WorkerId(worker),
                     run_key="r1",
                     fingerprint=plan.fingerprints[index],
-                    kind=TaskKind.STREAMING if letter == "s" else TaskKind.BATCH,
+                    kind=TaskKind.STREAMING if letter[0] == "s" else TaskKind.BATCH,
                 )
         assignment = {worker: frozenset(share) for worker, share in owned.items()}
         self.status = StatusSnapshot(group=replace(record_of(assignment), **record), tasks=tasks)

@@ -33,12 +33,14 @@ GROUP = record_of(members={W1: MemberId("1"), W2: MemberId("2")}, leader=W1)
 SAID = "3 unbounded tasks, 2 slots: 1 of them waits for ever; add workers, or give them more slots"
 
 
-def plan_of(job: JobDefinition, tasks: int) -> PlanRecord:
-    return PlanRecord.of(job, [{"i": index} for index in range(tasks)], planned_by=W1, at_ms=0)
+def plan_of(job: JobDefinition, tasks: int, slots: int = 1) -> PlanRecord:
+    configs = [{"i": index, "slots": slots} for index in range(tasks)]
+    return PlanRecord.of(job, configs, planned_by=W1, at_ms=0)
 
 
-def jobs_of(*jobs: JobDefinition, tasks: int = 3) -> JobsSnapshot:
-    return JobsSnapshot(jobs={job.name: job for job in jobs}, plans={job.name: plan_of(job, tasks) for job in jobs})
+def jobs_of(*jobs: JobDefinition, tasks: int = 3, slots: int = 1) -> JobsSnapshot:
+    plans = {job.name: plan_of(job, tasks, slots) for job in jobs}
+    return JobsSnapshot(jobs={job.name: job for job in jobs}, plans=plans)
 
 
 def worker(name: WorkerId, slots: int = 1, state: WorkerPhase = WorkerPhase.STABLE) -> WorkerStatus:
@@ -53,10 +55,34 @@ SHORT = status_of(worker(W1), worker(W2))
 
 
 def test_all_streams_and_all_slots_count() -> None:
-    assert slot_shortage(jobs_of(STREAM), SHORT) == SlotShortage(unbounded=3, slots=2)
-    assert slot_shortage(jobs_of(STREAM, replace(STREAM, name="t")), SHORT) == SlotShortage(unbounded=6, slots=2)
+    assert slot_shortage(jobs_of(STREAM), SHORT) == SlotShortage(unbounded=3, wanted=3, slots=2)
+    assert slot_shortage(jobs_of(STREAM, replace(STREAM, name="t")), SHORT) == SlotShortage(
+        unbounded=6, wanted=6, slots=2
+    )
     assert slot_shortage(jobs_of(STREAM), status_of(worker(W1, 2), worker(W2))) is None
     assert slot_shortage(jobs_of(STREAM, tasks=2), SHORT) is None
+
+
+@pytest.mark.parametrize(
+    ("tasks", "slots", "workers", "short"),
+    [
+        (2, 2, (2, 2), None),
+        (2, 9, (2, 2), None),
+        (3, 2, (2, 2), SlotShortage(unbounded=3, wanted=6, slots=4)),
+        (1, 3, (2, 2), None),
+    ],
+    ids=["each has what it wants", "nobody has more", "one has less", "a worker has no more"],
+)
+def test_what_a_stream_wants_counts_as_far_as_a_worker_has_it(
+    tasks: int, slots: int, workers: tuple[int, int], short: SlotShortage | None
+) -> None:
+    status = status_of(worker(W1, workers[0]), worker(W2, workers[1]))
+    found = slot_shortage(jobs_of(STREAM, tasks=tasks, slots=slots), status)
+    assert found == short
+    assert found is None or found.in_words() == (
+        "3 unbounded tasks that want 6 slots, 4 slots: some have fewer than they want, or wait for ever; add workers,"
+        " or give them more slots"
+    )
 
 
 def test_what_ends_by_itself_gets_its_turn() -> None:
@@ -81,7 +107,7 @@ def test_status_and_the_report_say_it() -> None:
     assert SAID in shown.get()
     report = GroupReport.of(jobs_of(STREAM), SHORT)
     assert report is not None
-    assert report.to_json()["short_of_slots"] == {"unbounded": 3, "slots": 2}
+    assert report.to_json()["short_of_slots"] == {"unbounded": 3, "wanted": 3, "slots": 2}
 
 
 @pytest.mark.parametrize(("me", "says"), [(W1, 1), (W2, 0)], ids=["the leader", "another"])

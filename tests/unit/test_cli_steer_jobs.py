@@ -36,7 +36,7 @@ class Cli:
 
     async def _submit(self) -> None:
         await self.topics.submit(JOB)
-        configs: list[dict[str, Any]] = [{"part": 0, "name": "first"}, {"part": 1}]
+        configs: list[dict[str, Any]] = [{"part": 0, "name": "first"}, {"part": 1, "slots": 2}]
         plan = PlanRecord.of(JOB, configs, planned_by=WorkerId("w1"), at_ms=0)
         await self.topics.publish_plan(plan)
         for index, state in enumerate((TaskState.RUNNING, TaskState.FAILED)):
@@ -119,7 +119,7 @@ def test_definition_and_status_are_shown_together(cli: Cli) -> None:
     assert lines[4:] == [
         "  table: 'orders'",
         "  etl:0 (first): running on w1, attempt 1",
-        "  etl:1: failed on w1, attempt 1: boom",
+        "  etl:1, 2 slots: failed on w1, attempt 1: boom",
     ]
 
 
@@ -127,9 +127,9 @@ def test_they_are_there_as_json_too_for_one_job_and_for_all(cli: Cli) -> None:
     shown = json.loads(cli("describe", "g", "etl", "--json")[1])
     assert shown["definition"]["config"] == {"table": "orders"}
     assert shown["status"]["halt"] is None
-    assert [(task["index"], task["state"], task["config"]) for task in shown["status"]["tasks"]] == [
-        (0, "running", {"part": 0, "name": "first"}),
-        (1, "failed", {"part": 1}),
+    assert [(task["index"], task["state"], task["slots"], task["config"]) for task in shown["status"]["tasks"]] == [
+        (0, "running", 1, {"part": 0, "name": "first"}),
+        (1, "failed", 2, {"part": 1, "slots": 2}),
     ]
     assert shown["status"]["tasks"][1]["error"]["message"] == "boom"
     listed = json.loads(cli("list", "g", "--expand", "--json")[1])

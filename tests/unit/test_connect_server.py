@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Connection
+from pyspark.sql.connect.client.core import DefaultChannelBuilder
 
 from airflow_provider.hooks.spark_connect import SparkConnectionError, address_of
 from airflow_provider.spark_connect.server import (
@@ -28,6 +29,10 @@ SECRET = "s3cret-t0ken"
         ("sc://spark:1/;use_ssl=true", ConnectServer(host="spark", port=1, use_ssl=True)),
         ("sc://spark/;user_id=jos%C3%A9%3B;use_ssl=False", ConnectServer(host="spark", user_id="josé;")),
         ("sc://[::1]:15002/", ConnectServer(host="::1")),
+        (
+            "sc://dbc:443/;x-databricks-cluster-id=0-a%3B",
+            ConnectServer(host="dbc", port=443, databricks_cluster="0-a;"),
+        ),
     ],
 )
 def test_a_url_names_a_server_and_the_server_its_url(url: str, server: ConnectServer) -> None:
@@ -47,6 +52,7 @@ def test_a_url_names_a_server_and_the_server_its_url(url: str, server: ConnectSe
         ("sc://host/;use_ssl=maybe", "must be true or false"),
         ("sc://host/;user_id=", "must be a name"),
         ("sc://host/;x-header=1", "no parameter"),
+        ("sc://host/;x-databricks-cluster-id=", "must be the id of a cluster"),
         ("sc://host/;session_id=1", "chosen for each task"),
         (f"sc://host/;token={SECRET}", "password of a connection of type spark_connect"),
         (f"sc://me:{SECRET}@host", "no user and password"),
@@ -83,6 +89,13 @@ def test_a_connection_has_the_fields_that_airflows_provider_gives_it() -> None:
     assert address.token == SECRET
     assert SECRET not in address.master + repr(address)
     assert address_of(connection(host="sc://spark"), "sc").master == ConnectServer(host="spark").url
+
+
+def test_each_call_says_which_cluster_of_a_databricks_workspace_is_meant() -> None:
+    given = connection(host="dbc", port=443, extra={"use_ssl": True, "x-databricks-cluster-id": "0123-abc"})
+    server = ConnectServer.parse(address_of(given, "sc").master)
+    assert server == ConnectServer(host="dbc", port=443, use_ssl=True, databricks_cluster="0123-abc")
+    assert ("x-databricks-cluster-id", "0123-abc") in DefaultChannelBuilder(server.url).metadata()
 
 
 @pytest.mark.parametrize(

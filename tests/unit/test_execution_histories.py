@@ -43,6 +43,7 @@ CONFIGS: Sequence[list[dict[str, Any]]] = (
     [{"i": 0}, {"i": 7}],
     [{"checkpoint_key": "k"}, {"i": 1}, {"i": 2}],
     [{"i": 0}, {"checkpoint_key": "k"}, {"i": 2}],
+    [{"i": 0, "slots": 2}, {"i": 1}, {"i": 2, "slots": 9}],
     [],
 )
 DEFINITIONS: Sequence[dict[str, Any]] = (
@@ -123,7 +124,7 @@ class World:
                     assert not tasks & execution.runs.keys(), "a released task is still here"
                     self.mine -= tasks
                     self.revoked -= tasks
-        assert sum(not task.is_planner for task in self.out) <= SLOTS, "more tasks run than there are slots"
+        assert sum(execution.runs[task].slots for task in self.out) <= SLOTS, "more slots are taken than there are"
         assert self.out.keys() == {task for task, run in execution.runs.items() if run.state.runs}
         assert execution.runs.keys() == self.mine, "each task that was not released is here"
         learners = execution.learners.tasks.values()

@@ -122,6 +122,13 @@ def test_what_nobody_speaks_of_waits_when_its_worker_has_others_for_its_free_slo
         ({"w1": "r r p", "w2": "r ."}, 2, False, "w2 is about to start the other one"),
         ({"w1": "r r p", "w2": "r r"}, 4, False, "both have their share"),
         ({"w1": "r r r", "w2": "r"}, 3, False, "nothing waits: a running task would be stopped"),
+        ({"w1": "r2 p p", "w2": "r2"}, 2, False, "what w2 runs takes both of its slots"),
+        ({"w1": "r2 p p", "w2": "r2"}, 3, True, "w2 has one to spare"),
+        ({"w1": "r4 . .", "w2": ""}, 4, True, "what w1 runs takes all of its slots: the others wait there"),
+        ({"w1": "r . .", "w2": ""}, 4, False, "both are about to start there"),
+        ({"w1": "r r p4 .", "w2": ""}, 4, True, "what waits for four slots holds up the other one"),
+        ({"w1": "r r p9 .", "w2": ""}, 4, True, "as does what wants more than there are"),
+        ({"w1": "r r p2 .", "w2": ""}, 4, False, "there are two: it waits for something else"),
     ],
 )
 def test_tasks_that_wait_may_move_to_a_worker_with_a_free_slot(

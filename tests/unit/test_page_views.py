@@ -106,8 +106,16 @@ class TestWorkers:
 
 
 class TestJobs:
-    def test_how_long_the_rest_takes_if_it_goes_on_so(self) -> None:
-        known = jobs_snapshot(job(), tasks=7)
+    @pytest.mark.parametrize(
+        ("slots", "remaining_ms", "why"),
+        [
+            (1, 3_000, "five tasks, two at a time"),
+            (2, 5_000, "one at a time"),
+            (9, 5_000, "with all slots that there are"),
+        ],
+    )
+    def test_how_long_the_rest_takes_if_it_goes_on_so(self, slots: int, remaining_ms: int, why: str) -> None:
+        known = jobs_snapshot(job(), tasks=7, slots=slots)
         status = status_snapshot(known, "job", FINISHED, FINISHED, RUNNING)
         tasks = {
             task: replace(
@@ -117,7 +125,7 @@ class TestJobs:
         }
         (line,) = job_lines(known, replace(group_of(worker(W1)), tasks=tasks))
         assert (line.took_ms, line.longest_ms, line.longest) == (1_000, 2_000, "job:1")
-        assert line.remaining_ms == 3_000, "five tasks, two at a time"
+        assert line.remaining_ms == remaining_ms, why
 
     def test_by_whom_one_was_paused(self) -> None:
         known = jobs_snapshot(job(), tasks=1)

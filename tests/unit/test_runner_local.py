@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -42,6 +42,7 @@ class SlowSession:
         module: str,
         *,
         label: str,
+        conf: Mapping[str, str],
         tell_every_s: float,
     ) -> None: ...
 

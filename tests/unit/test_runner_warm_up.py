@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -72,6 +72,7 @@ class Session:
         module: str,
         *,
         label: str,
+        conf: Mapping[str, str],
         tell_every_s: float,
     ) -> None:
         self.spark: Any = None

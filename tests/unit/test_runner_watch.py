@@ -6,7 +6,7 @@ import contextlib
 import socket
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.driver.pyspark_internals import is_alive
 from airflow_provider.driver.shipping import Shipment
 from airflow_provider.driver.sight import Sight
+from airflow_provider.driver.standalone import MasterSays
 from airflow_provider.driver.watch import look_at
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark import attached, local
@@ -68,6 +69,7 @@ class Session:
         module: str,
         *,
         label: str,
+        conf: Mapping[str, str],
         tell_every_s: float,
     ) -> None: ...
 
@@ -210,20 +212,23 @@ def spark_of(*, alive: bool = True, executors: int = 0, jobs: int = 0, master: s
 
 
 @pytest.mark.parametrize(
-    ("spark", "forgotten", "sight"),
+    ("spark", "said", "sight"),
     [
-        ({"alive": False}, False, Sight.ENDED),
-        ({"executors": 1, "jobs": 1}, True, Sight.FINE),
-        ({"jobs": 1, "master": "local[2]"}, True, Sight.FINE),
-        ({"jobs": 1}, False, Sight.WAITING),
-        ({"jobs": 0}, False, Sight.FINE),
-        ({"jobs": 0}, True, Sight.ENDED),
+        ({"alive": False}, MasterSays.KNOWN, Sight.ENDED),
+        ({"executors": 1, "jobs": 1}, MasterSays.FORGOTTEN, Sight.FINE),
+        ({"executors": 1, "jobs": 1}, MasterSays.NOTHING, Sight.FINE),
+        ({"jobs": 1, "master": "local[2]"}, MasterSays.FORGOTTEN, Sight.FINE),
+        ({"jobs": 1}, MasterSays.KNOWN, Sight.WAITING),
+        ({"jobs": 1}, MasterSays.NOTHING, Sight.MASTERLESS),
+        ({"jobs": 0}, MasterSays.KNOWN, Sight.FINE),
+        ({"jobs": 0}, MasterSays.NOTHING, Sight.FINE),
+        ({"jobs": 0}, MasterSays.FORGOTTEN, Sight.ENDED),
     ],
 )
 def test_what_is_seen_of_spark(
-    spark: dict[str, Any], forgotten: bool, sight: Sight, monkeypatch: pytest.MonkeyPatch
+    spark: dict[str, Any], said: MasterSays, sight: Sight, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "is_forgotten", lambda _context: forgotten)
+    monkeypatch.setattr(watch, "ask_master", lambda _context: said)
     seen = spark_of(**spark)
     assert look_at(seen) is sight
     assert seen.stopped == ([True] if seen.alive and sight is Sight.ENDED else [])
@@ -241,6 +246,24 @@ def test_what_is_seen_of_spark(
 )
 def test_the_addresses_in_a_master_url(url: str, found: list[tuple[str, int]]) -> None:
     assert standalone.addresses(url) == found
+
+
+@pytest.mark.parametrize(
+    ("master", "answers", "said"),
+    [
+        ("yarn", [], MasterSays.KNOWN),
+        ("spark://a:1,b:2", [None, None], MasterSays.NOTHING),
+        ("spark://a:1,b:2", [None, ["mine"]], MasterSays.KNOWN),
+        ("spark://a:1,b:2", [None, ["another"]], MasterSays.FORGOTTEN),
+    ],
+)
+def test_what_masters_say_of_an_application(
+    master: str, answers: list[list[str] | None], said: MasterSays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter(answers)
+    monkeypatch.setattr(standalone, "_applications", lambda _context, _host, _port: next(left))
+    context: Any = SimpleNamespace(master=master, applicationId="mine")
+    assert standalone.ask_master(context) is said
 
 
 def test_spark_does_not_try_for_a_minute_to_reach_a_master_that_is_not_there() -> None:

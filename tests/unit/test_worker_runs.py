@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -31,12 +32,14 @@ A0 = TaskId("a", 0)
 PLANNER = planner_of("a")
 
 
-def work(index: int = 0, job: JobDefinition = JOB) -> TaskWork:
-    return TaskWork(task=TaskId(job.name, index), definition=job, config={}, fingerprint=f"f{index}")
+def work(index: int = 0, job: JobDefinition = JOB, slots: int = 1) -> TaskWork:
+    return TaskWork(task=TaskId(job.name, index), definition=job, config={"slots": slots}, fingerprint=f"f{index}")
 
 
-def run(index: int = 0, state: RunState = RunState.WAITING, *, job: JobDefinition = JOB, **more: Any) -> TaskRun:
-    return TaskRun(work=work(index, job), epoch=Epoch(1), state=state, **more)
+def run(
+    index: int = 0, state: RunState = RunState.WAITING, *, job: JobDefinition = JOB, wants: int = 1, **more: Any
+) -> TaskRun:
+    return TaskRun(work=work(index, job, wants), epoch=Epoch(1), state=state, **more)
 
 
 def table(*runs: TaskRun) -> RunTable:
@@ -49,7 +52,7 @@ def table(*runs: TaskRun) -> RunTable:
 def start_next(runs: RunTable, *, slots: int, now_ms: int) -> list[TaskId]:
     started = []
     for task in runs.startable(slots=slots, now_ms=now_ms):
-        runs[task] = runs[task].start()
+        runs[task] = runs[task].start(runs.share_of(runs[task], slots=slots))
         started.append(task)
     return started
 
@@ -97,29 +100,77 @@ def test_a_task_waits_out_the_delay_before_its_next_attempt() -> None:
     assert runs.next_due_ms(now_ms=200) is None
 
 
-@given(st.lists(st.tuples(st.integers(-1, 4), st.sampled_from([*RunState, None]), st.integers(0, 3)), max_size=40))
+CHANGES = st.lists(
+    st.tuples(st.integers(-1, 4), st.sampled_from([*RunState, None]), st.integers(0, 3), st.sampled_from([1, 1, 2, 9])),
+    max_size=40,
+)
+BATCH, STREAM = [
+    [replace(JOB, submitted_at_ms=at, kind=kind) for at in range(4)] for kind in (TaskKind.BATCH, TaskKind.STREAMING)
+]
+
+
+@given(CHANGES)
 def test_whatever_became_of_the_tasks_it_starts_what_a_look_at_all_of_them_would(
-    changes: list[tuple[int, RunState | None, int]],
+    changes: list[tuple[int, RunState | None, int, int]],
 ) -> None:
     """A time goes by with each change; every third time what can start is started."""
-    runs, jobs = RunTable(), [replace(JOB, submitted_at_ms=at) for at in range(4)]
-    for now, (index, state, number) in enumerate(changes):
+    runs = RunTable()
+    for now, (index, state, number, wants) in enumerate(changes):
         task = TaskId("a", index)
         if state is None:
             runs.pop(task, None)
         else:
-            runs[task] = run(index, state, job=jobs[number], not_before_ms=number * now)
+            job = (STREAM if index == 4 else BATCH)[number]
+            runs[task] = run(index, state, job=job, wants=wants, not_before_ms=number * now)
         runs.validate()
         resting = (RunState.WAITING, RunState.PAUSED, RunState.FAILED)
         assert runs.active == {each.task for each in runs.values() if each.state not in resting}
         later = [each.not_before_ms for each in runs.values() if each.state is RunState.WAITING]
         assert runs.next_due_ms(now_ms=now) == min((at_ms for at_ms in later if at_ms > now), default=None)
         if now % 3 == 0:
+            before = dict(runs)
             due = [run for run in runs.values() if run.state is RunState.WAITING and run.not_before_ms <= now]
             planners = [run.task for run in due if run.task.is_planner]
             others = sorted((run.work.definition.submitted_at_ms, run.task) for run in due if not run.task.is_planner)
-            free = max(0, 2 - sum(run.takes_slot for run in runs.values()))
-            assert start_next(runs, slots=2, now_ms=now) == planners + [task for _, task in others[:free]]
+            assert start_next(runs, slots=3, now_ms=now) == planners + started_of([task for _, task in others], before)
+
+
+def started_of(waiting: list[TaskId], runs: dict[TaskId, TaskRun]) -> list[TaskId]:
+    """The first of these, as far as each has its slots of three; of what streams hold nobody gets any."""
+    there = list(runs.values())
+    taken = sum(run.taken_slots for run in there)
+    endless = sum(run.taken_slots for run in there if run.work.definition.kind is TaskKind.STREAMING)
+    for number, task in enumerate(waiting):
+        given = min(runs[task].work.slots, max(1, 3 - endless))
+        if taken + given > 3:
+            return waiting[:number]
+        taken += given
+        endless += given if runs[task].work.definition.kind is TaskKind.STREAMING else 0
+    return waiting
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), max_size=12), st.integers(1, 4), st.randoms())
+def test_each_task_that_ends_has_its_turn_before_any_that_was_submitted_later(
+    tasks: list[tuple[int, bool]], slots: int, random: Random
+) -> None:
+    """Unless streams take all slots for ever; what runs ends in any order, and is never stopped."""
+    runs = table(
+        *(
+            run(index, job=replace((STREAM if endless else BATCH)[0], submitted_at_ms=index), wants=wants)
+            for index, (wants, endless) in enumerate(tasks)
+        )
+    )
+    order: list[TaskId] = []
+    while True:
+        order += start_next(runs, slots=slots, now_ms=0)
+        runs.validate()
+        assert runs.busy <= slots
+        ending = [each.task for each in runs.values() if each.taken_slots and not each.is_endless]
+        if not ending:
+            break
+        del runs[random.choice(sorted(ending))]
+    assert order == sorted(order)
+    assert len(order) == len(tasks) or sum(each.taken_slots for each in runs.values() if each.is_endless) == slots
 
 
 def test_a_next_attempt_counts_on_and_knows_why_the_last_one_failed() -> None:
@@ -171,7 +222,7 @@ def test_who_takes_over_a_task_waits_what_is_left_of_the_delay(retry_at_ms: int 
     taken = first_run(work(0, patient), Epoch(2), waiting, now_ms=50, wall_ms=1_000)
     assert taken.not_before_ms == (50 + waits_ms if waits_ms else 0)
     assert taken.retry_at_ms == (1_000 + waits_ms if waits_ms else None), "the next one, too, may lose it"
-    assert taken.start().retry_at_ms is None
+    assert taken.start(1).retry_at_ms is None
 
 
 @pytest.mark.parametrize(

@@ -103,13 +103,21 @@ def _line(
         took_ms=took_ms,
         longest_ms=longest_ms,
         longest="" if index is None else jobs.label(TaskId(job, index)),
-        remaining_ms=_remaining_ms(progress, took_ms, slots) if definition.bounded else None,
+        remaining_ms=_remaining_ms(progress, took_ms, _together(job, jobs, slots)) if definition.bounded else None,
     )
 
 
-def _remaining_ms(progress: JobProgress, took_ms: int | None, slots: int) -> int | None:
+def _together(job: str, jobs: JobsSnapshot, slots: int) -> int:
+    """How many tasks of the job run at the same time, if nothing else does."""
+    plan = jobs.plan_of(job)
+    if plan is None or not plan.large or not slots:
+        return slots
+    return max(1, slots * len(plan.configs) // (len(plan.configs) + sum(wanted - 1 for wanted in plan.large.values())))
+
+
+def _remaining_ms(progress: JobProgress, took_ms: int | None, together: int) -> int | None:
     """As if all slots of the group worked for this job, and what is left took as long as what has finished."""
-    if progress.planned is None or took_ms is None or not slots:
+    if progress.planned is None or took_ms is None or not together:
         return None
     over = sum(progress.counts.get(state, 0) for state in TaskState if state.final)
-    return ceil((progress.planned - over) / slots) * took_ms
+    return ceil((progress.planned - over) / together) * took_ms

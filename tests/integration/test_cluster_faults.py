@@ -1,0 +1,51 @@
+"""A standalone cluster whose master is away for a while, and knows its applications again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from runner_bench import BENCH, Events, counting, holding, let_go, until
+from standalone import StandaloneCluster
+
+from airflow_provider.driver.sight import Sight
+from airflow_provider.spark.local import LocalRunner
+from airflow_provider.spark.runner import TaskFinished, TaskProgressed, TaskStarted
+
+pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]
+
+
+@pytest.fixture
+async def on_cluster(events: Events) -> AsyncIterator[tuple[StandaloneCluster, LocalRunner]]:
+    with StandaloneCluster(recovery="FILESYSTEM") as cluster:
+        cluster.add_worker()
+        runner = LocalRunner(events, allowed=[BENCH], settings=cluster.settings())
+        yield cluster, runner
+        await runner.close()
+
+
+async def test_while_its_master_is_away_a_worker_runs_on_and_what_lacks_executors_says_so(
+    on_cluster: tuple[StandaloneCluster, LocalRunner], events: Events, tmp_path: Path
+) -> None:
+    cluster, runner = on_cluster
+    task = holding(tmp_path, 0)
+    await runner.start(task)
+    await until(Path(task.config["started"]).exists, "it runs")
+    await until(lambda: len(cluster.executors()) == 2, "there is room for another one")
+
+    cluster.kill_master()
+    beside = counting(5)
+    await runner.start(beside)
+    assert isinstance(await events.last(beside.task), TaskFinished), "the executors are still there"
+    assert runner.condition == ""
+
+    for executor in cluster.executors():
+        executor.kill()
+    await until(lambda: runner.condition == Sight.MASTERLESS.value, "nobody can give it others")
+    cluster.start_master()
+    await until(lambda: runner.condition == "", "the master knows it again, and has given it others")
+    let_go(task)
+    assert isinstance(await events.last(task.task), TaskFinished)
+    told = [type(event) for event in events.of(task.task) if not isinstance(event, TaskProgressed)]
+    assert told == [TaskStarted, TaskFinished], "as the same attempt"
