@@ -32,8 +32,6 @@ LOOK_EVERY_S: Final = 4.0
 LOOKS_PER_S: Final = 300
 """If there are more queries than that allows, each is looked at less often."""
 AT_ONCE: Final = 16
-_OF_ONE: Final = frozenset({Trouble.SLOW, Trouble.OTHER})
-"""Of one query, as long as the server answers for others."""
 
 
 class Listener:
@@ -159,6 +157,9 @@ class Looks:
             news = await self._ask(watched, asked_at)
         except UnansweredError as error:
             self._failed(watched, error, asked_at)
+        except Exception as error:
+            log.exception("Query %s could not be looked at", watched.query)
+            self._failed(watched, UnansweredError(Trouble.OTHER, repr(error)), asked_at)
         except NotThereError as error:
             if not isinstance(error, SessionClosedError | SessionUnknownError):
                 self._round += 1  # a session that is there, and empty: the server may have begun anew
@@ -200,7 +201,7 @@ class Looks:
             self._tell_all(ServerBack())
 
     def _failed(self, watched: Watched, error: UnansweredError, asked_at: float) -> None:
-        if error.trouble in _OF_ONE and self._answered_at >= asked_at - LOOK_EVERY_S:
+        if self._answers_for_others(error.trouble, asked_at):
             if not watched.complained:
                 watched.complained = True
                 log.warning(
@@ -209,6 +210,12 @@ class Looks:
         elif self._silence.failed(str(error), asked_at=asked_at, now=_now()):
             log.warning("The Spark Connect server %s says nothing of its queries: %s", self._name, error)
             self._tell_all(ServerSilent(str(error)))
+
+    def _answers_for_others(self, trouble: Trouble, asked_at: float) -> bool:
+        """Whether what has come to nothing is of one query, not of the server."""
+        if trouble is Trouble.SLOW:
+            return self._answered_at > asked_at
+        return trouble is Trouble.OTHER and self._answered_at >= asked_at - LOOK_EVERY_S
 
     def _end(self, watched: Watched, news: QueryEnded | QueryLost) -> None:
         if not watched.gone:

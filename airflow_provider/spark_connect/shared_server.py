@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Final
 
 from airflow_provider.spark_connect.asking import UnansweredError
@@ -27,8 +26,7 @@ class SharedServer:
 
     async def close(self) -> None:
         self._looking.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._looking
+        await asyncio.wait([self._looking])
         await self.line.close()
 
     async def _look(self) -> None:
