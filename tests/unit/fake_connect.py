@@ -51,7 +51,7 @@ class FakeQuery:
         return [json.dumps({"batchId": self.batch, "sources": sources})] if self.batch >= 0 else []
 
 
-class FakeConnect(SparkConnectServiceServicer):  # type: ignore[misc]  # PySpark has no types here
+class FakeConnect(SparkConnectServiceServicer):
     """What it has of sessions and queries; a test may change all of it at any time.
 
     :ivar refusal: with which every call is refused
@@ -80,7 +80,8 @@ class FakeConnect(SparkConnectServiceServicer):  # type: ignore[misc]  # PySpark
 
     async def start(self) -> None:
         self._server = grpc.aio.server()
-        add_SparkConnectServiceServicer_to_server(self, self._server)
+        add: Any = add_SparkConnectServiceServicer_to_server
+        add(self, self._server)
         address = f"{HOST}:{self.port}"
         if self._credentials is None:
             self.port = self._server.add_insecure_port(address)
@@ -119,9 +120,9 @@ class FakeConnect(SparkConnectServiceServicer):  # type: ignore[misc]  # PySpark
             yield self._running(queries)
         else:
             asked = command.streaming_query_command
-            queries = await self._enter(asked.WhichOneof("command"), request, context)
+            queries = await self._enter(str(asked.WhichOneof("command")), request, context)
             wanted = (asked.query_id.id, asked.query_id.run_id)
-            (query,) = [each for each in queries if (each.query_id, each.run_id) == wanted] or [None]
+            query = next((each for each in queries if (each.query_id, each.run_id) == wanted), None)
             if query is None:
                 await context.abort(
                     grpc.StatusCode.INTERNAL, "[CONNECT_INVALID_PLAN.STREAMING_QUERY_NOT_FOUND] no query"
