@@ -114,7 +114,10 @@ def _say(count: int, idle: float, ours: Measured, theirs: Measured) -> dict[str,
         f" {first['late_ms']:.0f} ms"
         f" ({first['busy_ms']:.0f} ms); before, with nothing to do, {before['late_ms']:.0f} ms"
     )
-    print(f"progress told {ours.told['progress']} times")
+    print(
+        f"garbage was collected for {ours.told['garbage_ms']:.0f} ms at worst;"
+        f" progress was told {ours.told['progress']} times"
+    )
     print(
         f"PySpark's client, polling as often: {peer['cpu']:.1%} of a core, {peer['rss_mb']:.0f} MB, an end noticed"
         f" after {max(theirs.noticed_s):.1f} s at worst. Ours is {ratio:.2f} of it"

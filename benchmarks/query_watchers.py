@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import gc
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,12 +17,12 @@ from typing import Any, Final
 
 from airflow_provider.spark_connect.client import open_session
 from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.looks import LOOK_EVERY_S
 from airflow_provider.spark_connect.news import QueryEnded, QueryNews, QueryTold
 from airflow_provider.spark_connect.server import ConnectSettings
 from airflow_provider.spark_connect.watching import QueryWatch
 from benchmarks.gauges import Gauged, gauged
 
-LOOK_EVERY_S: Final = 4.0
 TELL_EVERY_S: Final = 30.0
 _THREADS: Final = 16
 _WORKERS: Final = 10
@@ -34,6 +36,7 @@ class Told:
     :ivar idle: how its loop was before it watched anything: what the machine does to any loop
     :ivar first: the same while it began to
     :ivar then: the same in the stretch that was measured
+    :ivar garbage_ms: how long the longest collection of garbage took in that stretch
     :ivar progress: how often it was told of one's
     :ivar ended_at: when it noticed the end of which session's query
     """
@@ -41,6 +44,7 @@ class Told:
     idle: Gauged = field(default_factory=Gauged)
     first: Gauged = field(default_factory=Gauged)
     then: Gauged = field(default_factory=Gauged)
+    garbage_ms: float = 0.0
     progress: int = 0
     ended_at: dict[str, float] = field(default_factory=dict)
 
@@ -65,12 +69,30 @@ async def watch(handles: Sequence[QueryHandle], seconds: float, ready: Callable[
         for number, handle in enumerate(handles):
             watches[number % _WORKERS].watch(handle)
         await asyncio.sleep(_SETTLE_S)
-    async with gauged() as told.then:
-        ready()
-        await asyncio.sleep(seconds)
+    with _collections(told):
+        async with gauged() as told.then:
+            ready()
+            await asyncio.sleep(seconds)
     for each in watches:
         await each.close()
     return told
+
+
+@contextlib.contextmanager
+def _collections(told: Told) -> Iterator[None]:
+    """Each keeps the loop from going on; the more has been imported, the longer."""
+    began = 0.0
+
+    def look(phase: str, _info: object) -> None:
+        nonlocal began
+        if phase == "start":
+            began = time.perf_counter()
+        else:
+            told.garbage_ms = max(told.garbage_ms, 1000 * (time.perf_counter() - began))
+
+    gc.callbacks.append(look)
+    yield
+    gc.callbacks.remove(look)
 
 
 def poll(handles: Sequence[QueryHandle], seconds: float, ready: Callable[[], None]) -> Told:

@@ -28,7 +28,8 @@ from airflow_provider.spark_connect.trouble import Trouble
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S: Final = 4.0
+LOOK_EVERY_S: Final = 3.5
+"""So that an end is noticed within five seconds, if the machine is busy too."""
 LOOKS_PER_S: Final = 300
 """If there are more queries than that allows, each is looked at less often."""
 AT_ONCE: Final = 16
