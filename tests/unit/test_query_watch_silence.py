@@ -39,7 +39,9 @@ async def test_a_server_that_pauses_is_told_once_and_what_ran_there_is_watched_o
         assert caplog.text.count("says nothing of its queries") == 1
 
 
-async def test_what_a_restarted_server_does_not_have_is_lost_and_the_rest_is_not(server: FakeConnect) -> None:
+async def test_what_a_restarted_server_does_not_have_is_lost_and_the_rest_is_not(
+    server: FakeConnect, caplog: pytest.LogCaptureFixture
+) -> None:
     handles = [server.handle(FakeQuery()) for _ in range(20)]
     async with Hearing(server) as hearing:
         for handle in handles:
@@ -57,6 +59,7 @@ async def test_what_a_restarted_server_does_not_have_is_lost_and_the_rest_is_not
         assert hearing.watch.watched == {handles[0]}
         assert len(hearing.of(QueryLost)) == 19
         assert [type(each) for each in hearing.news[:2]] == [ServerSilent, ServerBack]
+    assert "does not say how query" not in caplog.text, "it is said of the server, once"
 
 
 async def test_who_begins_to_watch_while_the_server_is_away_hears_of_that(server: FakeConnect) -> None:
