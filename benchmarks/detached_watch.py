@@ -2,8 +2,8 @@
 
 A real server holds 1,000 queries that do nothing but wait (``QUERIES`` in the environment; as many as it has started in
 ten minutes). One process watches them all, as a triggerer does; ten of them are stopped meanwhile. Beside it PySpark's
-client, which blocks, looks as often at the same ones from as many threads. Processor time is that process's own. The server and they have the highest priority meanwhile, as
-far as that is allowed.
+client, which blocks, looks as often at the same ones from as many threads. Processor time is that process's own. The
+server and they have the highest priority meanwhile, as far as that is allowed.
 """
 
 from __future__ import annotations
