@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.driver.job_counts import JobCounts
-from airflow_provider.driver.shipping import explain_missing
-from airflow_provider.spark.job import FencedError, TaskGuard
-from airflow_provider.spark.query_progress import (
+from airflow_provider.driver.query_progress import (
     QueryProgress,
     await_batches,
     await_termination,
     say_left_running,
     summary_of,
 )
+from airflow_provider.driver.shipping import explain_missing
+from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.session_conf import set_conf
 from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, release, settle, unbind_session
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection

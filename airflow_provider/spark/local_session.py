@@ -24,17 +24,17 @@ from airflow_provider.driver.pyspark_internals import (
     take_off_listener_bus,
     unbind_session,
 )
-from airflow_provider.driver.rehearsal import rehearse
-from airflow_provider.driver.shipping import explain_missing
-from airflow_provider.records.session_conf import POOL
-from airflow_provider.spark.job import FencedError, TaskGuard
-from airflow_provider.spark.query_progress import (
+from airflow_provider.driver.query_progress import (
     QueryProgress,
     await_batches,
     await_termination,
     say_left_running,
     summary_of,
 )
+from airflow_provider.driver.rehearsal import rehearse
+from airflow_provider.driver.shipping import explain_missing
+from airflow_provider.records.session_conf import POOL
+from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.session_conf import set_conf
 
 if TYPE_CHECKING:

@@ -1,0 +1,161 @@
+"""Spark Connect's messages as bytes: what is asked of a session, and what is read of the answer.
+
+Their fields have the numbers of ``base.proto`` and ``commands.proto``, which Spark never changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.spark_connect.wire import Message, message, number, text
+
+_SESSION_ID: Final = 1
+_USER_CONTEXT: Final = 2
+_PLAN: Final = 3
+_EXECUTE_CLIENT: Final = 4
+_INTERRUPT_CLIENT: Final = 3
+_INTERRUPT_TYPE: Final = 4
+_INTERRUPT_ALL: Final = 1
+_RELEASE_CLIENT: Final = 3
+_FORGET_OPERATION: Final = 3
+_FORGET_CLIENT: Final = 4
+_FORGET_ALL: Final = 5
+
+_COMMAND: Final = 2
+_QUERY_COMMAND: Final = 7
+_MANAGER_COMMAND: Final = 9
+_QUERY_ID: Final = 1
+_STATUS: Final = 2
+_LAST_PROGRESS: Final = 3
+_STOP: Final = 5
+_EXCEPTION: Final = 8
+_ACTIVE: Final = 1
+
+_QUERY_RESULT: Final = 9
+_MANAGER_RESULT: Final = 11
+_RESULT_STATUS: Final = 2
+_RESULT_PROGRESS: Final = 3
+_RESULT_EXCEPTION: Final = 5
+_IS_ACTIVE: Final = 4
+_PROGRESS_JSON: Final = 5
+_EXCEPTION_MESSAGE: Final = 1
+_ERROR_CLASS: Final = 2
+_ACTIVE_QUERIES: Final = 1
+
+_ID: Final = 1
+_RUN_ID: Final = 2
+
+_TOTALS: Final = ("numInputRows", "inputRowsPerSecond", "processedRowsPerSecond")
+
+
+class NoAnswerInItError(ValueError):
+    """What came back does not have what was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningQuery:
+    query_id: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks, in each message.
+
+    :param user_agent: shown by the server
+    """
+
+    user_id: str
+    user_agent: str
+
+    def is_active(self, session_id: str, query: RunningQuery) -> bytes:
+        return self._of_query(session_id, query, _STATUS)
+
+    def last_progress(self, session_id: str, query: RunningQuery) -> bytes:
+        return self._of_query(session_id, query, _LAST_PROGRESS)
+
+    def error(self, session_id: str, query: RunningQuery) -> bytes:
+        return self._of_query(session_id, query, _EXCEPTION)
+
+    def stop(self, session_id: str, query: RunningQuery) -> bytes:
+        return self._of_query(session_id, query, _STOP)
+
+    def running(self, session_id: str) -> bytes:
+        """Which queries run in the session."""
+        return self._execute(session_id, message(_MANAGER_COMMAND, number(_ACTIVE, True)))
+
+    def forget_nothing(self, session_id: str) -> bytes:
+        """Has a server forget an operation that there is not. Nothing comes of it but an error, if it does not have the
+        session: other requests would make it.
+        """
+        operation = text(_FORGET_OPERATION, str(uuid.uuid4()))
+        return self._of(session_id, _FORGET_CLIENT) + operation + message(_FORGET_ALL)
+
+    def interrupt_all(self, session_id: str) -> bytes:
+        """Ends what is being done in the session. It is made if there is none."""
+        return self._of(session_id, _INTERRUPT_CLIENT) + number(_INTERRUPT_TYPE, _INTERRUPT_ALL)
+
+    def release_session(self, session_id: str) -> bytes:
+        return self._of(session_id, _RELEASE_CLIENT)
+
+    def _of_query(self, session_id: str, query: RunningQuery, command: int) -> bytes:
+        ids = message(_QUERY_ID, text(_ID, query.query_id), text(_RUN_ID, query.run_id))
+        return self._execute(session_id, message(_QUERY_COMMAND, ids, number(command, True)))
+
+    def _execute(self, session_id: str, command: bytes) -> bytes:
+        return self._of(session_id, _EXECUTE_CLIENT) + message(_PLAN, message(_COMMAND, command))
+
+    def _of(self, session_id: str, client: int) -> bytes:
+        user = message(_USER_CONTEXT, text(_ID, self.user_id))
+        return text(_SESSION_ID, session_id) + user + text(client, self.user_agent)
+
+
+def read_is_active(answers: Iterable[bytes]) -> bool:
+    status = _result(answers, _QUERY_RESULT).message(_RESULT_STATUS)
+    if status is None:
+        raise NoAnswerInItError("it does not say whether the query runs")
+    return bool(status.number(_IS_ACTIVE))
+
+
+def read_last_progress(answers: Iterable[bytes]) -> QueryProgress | None:
+    """None: it has had no batch."""
+    progress = _result(answers, _QUERY_RESULT).message(_RESULT_PROGRESS)
+    told = progress.texts(_PROGRESS_JSON) if progress is not None else ()
+    return QueryProgress.of(_with_totals(json.loads(told[-1]))) if told else None
+
+
+def read_error(answers: Iterable[bytes]) -> str | None:
+    """None: it has not failed."""
+    said = _result(answers, _QUERY_RESULT).message(_RESULT_EXCEPTION)
+    return None if said is None else said.text(_EXCEPTION_MESSAGE) or said.text(_ERROR_CLASS) or None
+
+
+def read_running(answers: Iterable[bytes]) -> list[RunningQuery]:
+    active = _result(answers, _MANAGER_RESULT).message(_ACTIVE)
+    queries = active.messages(_ACTIVE_QUERIES) if active is not None else ()
+    ids = [query.message(_ID) for query in queries]
+    return [RunningQuery(each.text(_ID), each.text(_RUN_ID)) for each in ids if each is not None]
+
+
+def _with_totals(said: dict[str, Any]) -> dict[str, Any]:
+    """A server says of each source what clients are to add up."""
+    totals: dict[str, float] = {}
+    for source, name in itertools.product(said.get("sources") or (), _TOTALS):
+        if isinstance(source.get(name), int | float):
+            totals[name] = totals.get(name, 0) + source[name]
+    return {**totals, **said}
+
+
+def _result(answers: Iterable[bytes], field: int) -> Message:
+    """A server may say beside it how far its work is."""
+    for answer in map(Message, answers):
+        found = answer.message(field)
+        if found is not None:
+            return found
+    raise NoAnswerInItError("it does not say what was asked")
