@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import logging
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -92,6 +93,11 @@ class AttachedRunner:
     @property
     def running(self) -> Tasks:
         return frozenset(self._attempts)
+
+    @property
+    def opening(self) -> bool:
+        attempts = itertools.chain(self._attempts.values(), self._abandoned)
+        return any(not attempt.begun and attempt.session.spark is None for attempt in attempts)
 
     async def start(self, order: TaskOrder) -> None:
         if self._closed:
@@ -272,6 +278,7 @@ class AttachedRunner:
             attempt.ended.set_result(None)
             if attempt in self._abandoned:
                 self._abandoned.discard(attempt)
+                self._on_condition()  # who has kept this process for its Spark need not any more
                 return
             del self._attempts[attempt.order.task]
         self._on_event(event)

@@ -138,7 +138,7 @@ class TaskExecutor:
 
     @property
     def done(self) -> bool:
-        return not self._ended and self._execution.done(now_ms())
+        return not self._ended and not self._runner.opening and self._execution.done(now_ms())
 
     # ---- what is fed to the machine
 

@@ -102,6 +102,21 @@ async def test_a_task_that_waits_for_spark_has_stopped_at_once_and_never_begins(
     assert events[1:] == [TaskStarted(order=order(2)), TaskFinished(order=order(2), result=None)]
 
 
+async def test_spark_is_said_to_start_until_it_has_though_nothing_waits_for_it_any_more(
+    runner: tuple[LocalRunner, list[RunnerEvent]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, _ = runner
+    told: list[bool] = []
+    monkeypatch.setattr(slow, "_on_condition", lambda: told.append(slow.opening))
+    assert not slow.opening
+    await slow.start(order(1))
+    assert slow.opening
+    await slow.stop([TASK], "paused", timeout_s=10)
+    assert slow.opening
+    SlowSession.started.set()
+    await eventually(lambda: told[-1:] == [False], "who has waited for that is told")
+
+
 async def test_a_runner_that_closes_waits_for_spark_to_have_started(
     runner: tuple[LocalRunner, list[RunnerEvent]],
 ) -> None:
