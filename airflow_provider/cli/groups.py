@@ -23,8 +23,8 @@ from airflow_provider.kafka.wire.messages import GroupDescription
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import what_was
 from airflow_provider.ledger.progress import converged
+from airflow_provider.ledger.shown_tasks import shown_status
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.operations.operations import OperationError
 from airflow_provider.protocol.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
 from airflow_provider.records import TaskStatus
@@ -257,7 +257,7 @@ def _tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:
     """What becomes of each task of a present run that somebody has, or has spoken of."""
     assigned = status.group.assignment.values() if status.group else ()
     for task in sorted(frozenset(status.tasks).union(*assigned)):
-        last = effective_status(task, jobs, status)
+        last = shown_status(task, jobs, status)
         if last is not None:
             yield last
 

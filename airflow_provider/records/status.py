@@ -59,6 +59,10 @@ class TaskState(str, Enum):
     """Stopped by its worker, because it moves, the worker leaves or the lease ended, and will be assigned again; or
     because somebody has stopped it, and is assigned again when somebody has it go on.
     """
+    PAUSED = "paused"
+    """Does not run because its job is paused. Nobody writes this: it is what people see instead of the states above
+    (:mod:`~airflow_provider.ledger.shown_tasks`).
+    """
 
     @property
     def final(self) -> bool:

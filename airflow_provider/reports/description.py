@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.shown_tasks import shown_status, state_of_nobodys
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import TaskId, planner_of
 from airflow_provider.records import HaltRecord, JobDefinition, TaskState, TaskStatus
 from airflow_provider.records.times import time_in_words
@@ -22,16 +22,14 @@ class TaskDescription:
 
     :param config: its own; of the planner the job's
     :param last: the last word about it in this run; None: nobody has it, or had
+    :param state: as people see it
     """
 
     task: TaskId
     name: str
     config: Mapping[str, Any]
     last: TaskStatus | None
-
-    @property
-    def state(self) -> TaskState:
-        return TaskState.UNASSIGNED if self.last is None else self.last.state
+    state: TaskState
 
     @property
     def worker(self) -> str:
@@ -68,13 +66,16 @@ class JobDescription:
         if definition is None or report is None:
             return None
 
+        nobodys = state_of_nobodys(job, jobs)
+
         def described(task: TaskId) -> TaskDescription:
-            work = jobs.planned_work(task)
+            work, last = jobs.planned_work(task), shown_status(task, jobs, status)
             return TaskDescription(
                 task=task,
                 name=jobs.name_of(task),
                 config={} if work is None else work.config,
-                last=effective_status(task, jobs, status),
+                last=last,
+                state=nobodys if last is None else last.state,
             )
 
         planned = range(report.progress.planned or 0)

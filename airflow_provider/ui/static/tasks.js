@@ -5,7 +5,7 @@ import { badge, el, muted, table } from "./dom.js";
 import { openTask } from "./task.js";
 import { clock, count, counting, span } from "./words.js";
 
-const STATES = ["unassigned", "pending", "running", "finished", "failed", "stopped"];
+const STATES = ["unassigned", "pending", "running", "finished", "failed", "stopped", "paused"];
 const SIZE = 50;
 
 export function tasksView({ about, me, again }) {

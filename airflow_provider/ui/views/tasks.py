@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.shown_tasks import shown_status, shown_statuses, state_of_nobodys
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.task_places import effective_status, effective_statuses
 from airflow_provider.ledger.timeline_view import Attempt
 from airflow_provider.protocol.model import TaskId, labelled, planner_of
 from airflow_provider.records import PlanRecord, TaskHaltRecord, TaskState, TaskStatus, task_name
@@ -130,16 +130,17 @@ def found_tasks(jobs: JobsSnapshot, status: StatusSnapshot, known: Known = Known
 
 def _found(jobs: JobsSnapshot, status: StatusSnapshot, known: Known) -> Iterator[FoundTask]:
     for job in sorted(jobs.jobs):
-        planner = effective_status(planner_of(job), jobs, status)
+        planner = shown_status(planner_of(job), jobs, status)
         if planner is not None and planner.state is not TaskState.FINISHED:
             yield FoundTask(planner.task, str(planner.task), planner.state, planner)
         plan = jobs.plan_of(job)
         if plan is None:
             continue
         of_plan = known(job, plan, status.group)
-        statuses = effective_statuses(job, jobs, status, of_plan.waiting)
+        nobodys = state_of_nobodys(job, jobs)
+        statuses = shown_statuses(job, jobs, status, of_plan.waiting)
         for label, (task, last) in zip(of_plan.labels, statuses, strict=True):
-            yield FoundTask(task, label, last.state if last else TaskState.UNASSIGNED, last)
+            yield FoundTask(task, label, last.state if last else nobodys, last)
 
 
 def task_page(tasks: Sequence[FoundTask], query: TaskQuery) -> TaskPage:
@@ -248,10 +249,11 @@ def task_detail(
 ) -> TaskDetail | None:
     """None: there is no such task in a present run."""
     definition = jobs.jobs.get(task.job)
-    last = effective_status(task, jobs, status)
+    last = shown_status(task, jobs, status)
     if definition is None or (last is None and jobs.work_of(task) is None):
         return None
-    found = FoundTask(task, jobs.label(task), last.state if last else TaskState.UNASSIGNED, last)
+    state = last.state if last else state_of_nobodys(task.job, jobs)
+    found = FoundTask(task, jobs.label(task), state, last)
     error = last.error if last else None
     return TaskDetail(
         line=task_line(found),
