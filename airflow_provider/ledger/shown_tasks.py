@@ -12,7 +12,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status, effective_statuses
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
-from airflow_provider.records import Halt, TaskState, TaskStatus
+from airflow_provider.records import Halt, TaskState, TaskStatus, WorkerPhase
 
 _STANDS_STILL: Final = frozenset({TaskState.UNASSIGNED, TaskState.PENDING, TaskState.STOPPED})
 _AS: Final[Mapping[Halt, TaskState]] = MappingProxyType(
@@ -43,6 +43,14 @@ def shown_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> Ta
         return last
     state = shown_state(last.state, halted_as(task.job, jobs))
     return last if state is last.state else replace(last, state=state)
+
+
+def kept_waiting_by(last: TaskStatus | None, status: StatusSnapshot) -> str:
+    """What keeps the worker of a task that is to run from running any, in its words; mostly nothing."""
+    if last is None or last.state is not TaskState.PENDING:
+        return ""
+    said = status.workers.get(last.worker)
+    return "" if said is None or said.state is WorkerPhase.LEFT else said.condition
 
 
 def shown_statuses(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.shown_tasks import shown_status, state_of_nobodys
+from airflow_provider.ledger.shown_tasks import kept_waiting_by, shown_status, state_of_nobodys
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, planner_of
 from airflow_provider.records import HaltRecord, JobDefinition, TaskState, TaskStatus
@@ -23,6 +23,7 @@ class TaskDescription:
     :param config: its own; of the planner the job's
     :param last: the last word about it in this run; None: nobody has it, or had
     :param state: as people see it
+    :param waits_for: what keeps its worker from running it, in words
     """
 
     task: TaskId
@@ -30,6 +31,7 @@ class TaskDescription:
     config: Mapping[str, Any]
     last: TaskStatus | None
     state: TaskState
+    waits_for: str
 
     @property
     def worker(self) -> str:
@@ -41,7 +43,8 @@ class TaskDescription:
         run = {"state": self.state.value} if self.last is None else run_to_json(self.last, now_ms)
         failed = self.last is not None and self.last.error is not None and self.state is not TaskState.FINISHED
         error = self.last.error.to_json() if failed and self.last and self.last.error else None
-        return {"index": self.task.index, "name": self.name, "config": dict(self.config), **run, "error": error}
+        about = {"index": self.task.index, "name": self.name, "config": dict(self.config)}
+        return {**about, **run, "error": error, "waits_for": self.waits_for}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +79,7 @@ class JobDescription:
                 config={} if work is None else work.config,
                 last=last,
                 state=nobodys if last is None else last.state,
+                waits_for=kept_waiting_by(last, status),
             )
 
         planned = range(report.progress.planned or 0)
@@ -136,6 +140,7 @@ class JobDescription:
         for task in shown:
             label = f"{task.task} ({task.name})" if task.name else str(task.task)
             where = f" on {task.worker}, attempt {task.last.attempt}" if task.last is not None else ""
+            waits = f", {task.waits_for}" if task.waits_for else ""
             error = task.last.error if task.last is not None and task.state is not TaskState.FINISHED else None
-            lines.append(f"  {label}: {task.state.value}{where}{f': {error.line}' if error else ''}")
+            lines.append(f"  {label}: {task.state.value}{where}{waits}{f': {error.line}' if error else ''}")
         return lines

@@ -50,7 +50,12 @@ class AttachedSession(TaskSession, Protocol):
 
 
 class Sparks(Protocol):
-    """Where the sessions of one runner's tasks are from."""
+    """Where the sessions of one runner's tasks are from.
+
+    :ivar opening: what a first one waits for
+    """
+
+    opening: Sight
 
     def session(self, order: TaskOrder) -> AttachedSession:
         """A session for this attempt, which nobody has opened yet."""

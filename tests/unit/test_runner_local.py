@@ -13,7 +13,7 @@ from waiting import eventually
 
 from airflow_provider.driver.application import LocalSparkSettings
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark import local
+from airflow_provider.spark import attached, local
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.local_session import Pools
@@ -115,6 +115,20 @@ async def test_spark_is_said_to_start_until_it_has_though_nothing_waits_for_it_a
     assert slow.opening
     SlowSession.started.set()
     await eventually(lambda: told[-1:] == [False], "who has waited for that is told")
+
+
+async def test_while_tasks_wait_for_spark_to_start_it_says_so(
+    runner: tuple[LocalRunner, list[RunnerEvent]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attached, "LOOK_S", 0.01)
+    slow, events = runner
+    told = [""]
+    monkeypatch.setattr(slow, "_on_condition", lambda: told.append(slow.condition))
+    await slow.start(order(1))
+    await eventually(lambda: told == ["", "starting Spark"])
+    SlowSession.started.set()
+    await eventually(lambda: [type(event) for event in events] == [TaskStarted, TaskFinished])
+    assert told == ["", "starting Spark", ""]
 
 
 async def test_a_runner_that_closes_waits_for_spark_to_have_started(
