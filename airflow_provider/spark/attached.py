@@ -17,7 +17,7 @@ from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease, Lease
 from airflow_provider.spark.job import SparkJob
 from airflow_provider.spark.local_attempt import LocalAttempt
-from airflow_provider.spark.progress_looks import ProgressLooks
+from airflow_provider.spark.progress_looks import ProgressLooks, all_done
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     WARM_UP_ENDS,
@@ -25,7 +25,9 @@ from airflow_provider.spark.runner import (
     RunnerClosedError,
     RunnerEvent,
     StillRunningError,
+    TaskFinished,
     TaskOrder,
+    TaskProgressed,
     TaskStarted,
     TaskStopped,
     WarmUpEvent,
@@ -198,6 +200,8 @@ class AttachedRunner:
             _tell(loop, self._heard, attempt, event)
 
         last = run_attempt(attempt.order, attempt.guard, attempt.session, self._allowed, emit, self._mask, job)
+        if isinstance(last, TaskFinished) and (counts := all_done(attempt)) is not None:
+            emit(TaskProgressed(order=attempt.order, progress=counts))
         attempt.thread_ended.set()
         if attempt.guard.stopping:
             attempt.guard.stop(attempt.guard.reason)  # a batch that Spark has let go of may still be about to write
