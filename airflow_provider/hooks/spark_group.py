@@ -211,6 +211,7 @@ class SparkGroupHook(BaseHook):
         :param worker: only in this one; by default in all
         :param by: as in :meth:`pause_job`
         :raises ValueError: for another level, or a name that no logger can have
+        :raises OperationError: if there is no such worker, or none that may import such code as jobs
         :raises TopicError: as :meth:`submit_job`
         """
         named = None if worker is None else WorkerId(worker)

@@ -10,6 +10,7 @@ from airflow_provider.ledger.presence import present
 from airflow_provider.ledger.progress import job_progress
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.operations.deciding_levels import decide_level
 from airflow_provider.operations.deciding_tasks import restart, stop_tasks
 from airflow_provider.operations.decision import Decision
 from airflow_provider.operations.operations import (
@@ -28,21 +29,16 @@ from airflow_provider.operations.operations import (
     StopTasks,
 )
 from airflow_provider.records import (
-    ALL_WORKERS,
     GROUP_KEY,
     REBALANCE_KEY,
     ActionEvent,
     Halt,
     HaltRecord,
     JobDefinition,
-    LevelsRecord,
-    LogLevel,
     RebalanceRecord,
     halt_key,
     job_key,
-    levels_key,
 )
-from airflow_provider.records.log_levels import MOST_LOGGERS, is_logger
 
 _WORDS: Final = {Halt.PAUSED: "pause", Halt.STOPPED: "stop"}
 _MOST_NAMED: Final = 20
@@ -57,7 +53,7 @@ def decide(operation: Operation, jobs: JobsSnapshot, status: StatusSnapshot, *, 
     :raises OperationError: if it can't be done
     """
     if isinstance(operation, SetLogLevel):
-        return decide_level(operation, jobs, by=by, at_ms=at_ms)
+        return decide_level(operation, jobs, status, by=by, at_ms=at_ms)
     if isinstance(operation, Rebalance):
         return decide_rebalance(status, by=by, at_ms=at_ms)
     definition = jobs.jobs.get(operation.job)
@@ -116,38 +112,6 @@ def decide_rebalance(status: StatusSnapshot, *, by: str, at_ms: int) -> Decision
         about=REBALANCE_KEY,
         jobs={REBALANCE_KEY: record.to_json()},
         event=ActionEvent(action="rebalance", subject=GROUP_KEY, by=by, at_ms=at_ms),
-    )
-
-
-def decide_level(operation: SetLogLevel, jobs: JobsSnapshot, *, by: str, at_ms: int) -> Decision:
-    """The same for the level of a logger."""
-    logger, worker = operation.logger, operation.worker or ALL_WORKERS
-    if not is_logger(logger):
-        raise OperationError(f"logger {logger!r}: give its name as in logging.getLogger(...), not the root's")
-    known = jobs.levels.get(worker)
-    before: dict[str, LogLevel] = {} if known is None else dict(known.levels)
-    after = {name: level for name, level in before.items() if name != logger}
-    if operation.level is not None:
-        after[logger] = operation.level
-    if after == before:
-        return Decision(outcome=Outcome(subject=logger, changed=False))
-    if len(after) > MOST_LOGGERS:
-        raise OperationError(
-            f"logger {logger!r}: {MOST_LOGGERS} others have a level already; reset some, or set a parent's"
-        )
-    record = LevelsRecord(worker=worker, levels=after, by=by, at_ms=at_ms)
-    level = "reset" if operation.level is None else operation.level.value
-    return Decision(
-        outcome=Outcome(subject=logger, changed=True),
-        about=levels_key(worker),
-        jobs={levels_key(worker): record.to_json() if after else None},
-        event=ActionEvent(
-            action="set level",
-            subject=logger,
-            by=by,
-            at_ms=at_ms,
-            details=f"{level}, in {operation.worker or 'all workers'}",
-        ),
     )
 
 

@@ -125,6 +125,10 @@ class TaskExecutor:
         return self._runner.spark_ui
 
     @property
+    def allowed(self) -> tuple[str, ...]:
+        return self._log_levels.allowed
+
+    @property
     def unable(self) -> str:
         return self._execution.unable
 

@@ -146,4 +146,5 @@ class OwnRecord:
             failed_warm_ups=tuple(FailedWarmUp(task, why) for task, why in sorted(hands.failed_warm_ups.items())),
             warm_up_deaths=tuple(WarmUpDeaths(task, times) for task, times in sorted(hands.warm_up_deaths.items())),
             spark_ui=self._said_ui,
+            allowed=hands.allowed,
         )
