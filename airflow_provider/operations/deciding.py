@@ -18,6 +18,7 @@ from airflow_provider.operations.operations import (
     AlterJob,
     HaltJob,
     JobOperation,
+    LostUpdateError,
     NoJobError,
     Operation,
     OperationError,
@@ -71,6 +72,19 @@ def check_still_it(job: str, defined_at: int | None, jobs: JobsSnapshot) -> None
         raise OperationError(
             f"job {job!r} is another by now: it was submitted again or altered since you looked at it. Nothing was"
             " done; look at it again first"
+        )
+
+
+def check_nothing_lost(job: str, written: JobDefinition, changed_from: int | None, jobs: JobsSnapshot) -> None:
+    """Two who alter a job in the same moment both see that nobody else has; the one whose record comes last is told.
+
+    :param changed_from: the offset of the definition that was altered
+    :raises LostUpdateError: if the definition that was written has replaced another one
+    """
+    if jobs.jobs.get(job) == written and jobs.replaced_at.get(job) != changed_from:
+        raise LostUpdateError(
+            f"job {job!r} was altered as asked, but somebody else altered it in the same moment, and that change is"
+            " undone: look at the job, and alter it again"
         )
 
 

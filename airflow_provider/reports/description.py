@@ -51,12 +51,14 @@ class TaskDescription:
 class JobDescription:
     """A job, whole.
 
+    :param version: tells its definition from others that it had or will have
     :param halt: by whom it was paused or stopped, and when; None: it runs
     :param planner: what plans it
     :param tasks: of its present plan
     """
 
     definition: JobDefinition
+    version: int
     report: JobReport
     halt: HaltRecord | None
     planner: TaskDescription
@@ -85,6 +87,7 @@ class JobDescription:
         planned = range(report.progress.planned or 0)
         return cls(
             definition=definition,
+            version=jobs.defined_at[job],
             report=report,
             halt=jobs.halt_of(job),
             planner=described(planner_of(job)),
@@ -96,6 +99,7 @@ class JobDescription:
         progress = self.report.progress
         return {
             "definition": self.definition.to_json(),
+            "version": self.version,
             "status": {
                 "state": progress.state.value,
                 "complete": progress.complete,
@@ -124,6 +128,7 @@ class JobDescription:
             if definition.replan_interval_ms is None
             else f"{definition.replan_interval_ms} ms",
             "run": definition.run_key or None,
+            "version": self.version,
         }
         return [
             f"{progress.job}: {progress.state.value}",

@@ -143,7 +143,7 @@ def test_what_keeps_a_worker_from_running_its_tasks_is_told_beside_those_that_wa
     lines = as_lines(describe(coordinator("w1", "w2"), JOBS, status))
     assert "  task a:1: pending at w1, attempt 1, starting Spark" in lines
     assert "  task a:0: running at w1, attempt 1" in lines, "it has begun"
-    job = JobDescription.of("a", JOBS, status)
+    job = JobDescription.of("a", replace(JOBS, defined_at={"a": 0}), status)
     assert job is not None
     assert "  a:1: pending on w1, attempt 1, starting Spark" in job.lines()
     console = Console(width=120)
