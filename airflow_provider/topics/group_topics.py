@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,7 +40,7 @@ from airflow_provider.records import (
     task_key,
     worker_key,
 )
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.errors import HalfDoneError, TopicError
 from airflow_provider.topics.followed import FollowedTopics
 from airflow_provider.topics.producer import NewRecord
 
@@ -119,7 +119,7 @@ class GroupTopics(FollowedTopics):
         ]
         await self._write_all(*steered, self._event(decision.about, decision.event))
         # After that: who tries a task again by its word at once need not hear then that its whole job is to start anew.
-        await asyncio.gather(*map(self.publish_task, decision.tasks))
+        await self._have_tried_again(decision.outcome.subject, decision.tasks)
         if isinstance(operation, AlterJob):
             await self._check_nothing_lost(operation, as_it_was)
         return decision.outcome
@@ -158,8 +158,15 @@ class GroupTopics(FollowedTopics):
 
     async def _try_again(self, definition: JobDefinition) -> tuple[TaskId, ...]:
         again = to_try_again(definition, self.jobs.plans.get(definition.name), self.status.tasks)
-        await asyncio.gather(*map(self.publish_task, again))
+        await self._have_tried_again(definition.name, again)
         return tuple(status.task for status in again)
+
+    async def _have_tried_again(self, job: str, words: Sequence[TaskStatus]) -> None:
+        """:raises HalfDoneError: if these are not all stored, for all that was written before"""
+        try:
+            await asyncio.gather(*map(self.publish_task, words))
+        except TopicError as failed:
+            raise HalfDoneError(job, [word.task for word in words], failed) from failed
 
     async def remove(self, job: str, *, by: str = "", defined_at: int | None = None) -> bool:
         """Ask the group to run a job no more, and forget how far it was.
