@@ -66,7 +66,7 @@ def _measure(size: int) -> dict[str, float]:
         "jobs": lambda _: job_lines(replace(jobs), replace(status)),
     }
     for what, query in _QUERIES.items():
-        made[what] = lambda _, query=query: task_page(tasks, query)  # type: ignore[misc]
+        made[what] = lambda _, query=query: task_page(tasks, query, status)  # type: ignore[misc]
     return {what: statistics.median(_timed(make, number) for number in range(_TIMES)) for what, make in made.items()}
 
 

@@ -23,8 +23,8 @@ from airflow_provider.kafka.wire.messages import GroupDescription
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import what_was
 from airflow_provider.ledger.progress import converged
+from airflow_provider.ledger.shown_tasks import kept_waiting_by, shown_status
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.operations.operations import OperationError
 from airflow_provider.protocol.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
 from airflow_provider.records import TaskStatus
@@ -238,7 +238,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
         "learners": [learner.to_json() for learner in learners(status)],
         "given_up": [one.to_json() for one in given_up(status)],
         "jobs": sorted(jobs.jobs),
-        "tasks": {str(last.task): _task(last, now_ms) for last in _tasks(jobs, status)},
+        "tasks": {str(last.task): _task(last, status, now_ms) for last in _tasks(jobs, status)},
     }
 
 
@@ -257,10 +257,11 @@ def _tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:
     """What becomes of each task of a present run that somebody has, or has spoken of."""
     assigned = status.group.assignment.values() if status.group else ()
     for task in sorted(frozenset(status.tasks).union(*assigned)):
-        last = effective_status(task, jobs, status)
+        last = shown_status(task, jobs, status)
         if last is not None:
             yield last
 
 
-def _task(task: TaskStatus, now_ms: int) -> dict[str, Any]:
-    return {**run_to_json(task, now_ms), "error": task.error.message if task.error else None}
+def _task(task: TaskStatus, status: StatusSnapshot, now_ms: int) -> dict[str, Any]:
+    error = task.error.message if task.error else None
+    return {**run_to_json(task, now_ms), "error": error, "waits_for": kept_waiting_by(task, status)}

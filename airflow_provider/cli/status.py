@@ -27,8 +27,8 @@ from airflow_provider.ledger.capacity import slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import all_left, what_was
 from airflow_provider.ledger.progress import configured, converged, job_progress, why_idle
+from airflow_provider.ledger.shown_tasks import kept_waiting_by, shown_status
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskState, TaskStatus
@@ -44,6 +44,7 @@ _STYLES = {
     TaskState.FINISHED: "dim",
     TaskState.FAILED: "bold red",
     TaskState.STOPPED: "yellow",
+    TaskState.PAUSED: "yellow",
 }
 _MOST_MOVES = 6
 _MOST_TASKS = 12
@@ -165,14 +166,16 @@ def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int) -> Table:
 def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfinished: Tasks, wall_ms: int) -> Text:
     """What it still has to do, by state, and for how long what runs has been running."""
     owned = status.group.owned_by(name) if status.group else NO_TASKS
-    by_state: dict[TaskState, list[str]] = {}
+    by_state: dict[tuple[TaskState, str], list[str]] = {}
     for task in sorted(owned & unfinished):
-        last = effective_status(task, jobs, status)
+        last = shown_status(task, jobs, status)
         state = last.state if last else TaskState.PENDING
-        by_state.setdefault(state, []).append(f"{jobs.label(task)}{_how_far(last, wall_ms)}")
+        names = by_state.setdefault((state, kept_waiting_by(last, status)), [])
+        names.append(f"{jobs.label(task)}{_how_far(last, wall_ms)}")
     text = Text()
-    for state, names in by_state.items():
-        text.append_text(_text(_names(state.value, names), style=_STYLES.get(state, "")))
+    for (state, why), names in by_state.items():
+        label = f"{state.value} ({why})" if why else state.value
+        text.append_text(_text(_names(label, names), style=_STYLES.get(state, "")))
     waiting = [jobs.label(task) for task in sorted(waiting_for(name, status) & unfinished)]
     return text.append_text(_text(_names("wait for it", waiting), style="yellow"))
 

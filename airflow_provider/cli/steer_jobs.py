@@ -75,6 +75,12 @@ def _add_alter_options(parser: argparse.ArgumentParser) -> None:
         metavar="JSON",
         help="changed keys: a JSON object, or @FILE that holds one; null removes a key",
     )
+    parser.add_argument(
+        "--if-version",
+        type=int,
+        metavar="N",
+        help="only if this is still the job's version, which describe shows: nobody has altered it meanwhile",
+    )
     for name in ALTERABLE:
         unit = "MS" if name.endswith("_ms") else "N"
         option = "--task-timeout-ms" if name == "timeout_ms" else f"--{name.replace('_', '-')}"
@@ -104,7 +110,8 @@ def _operation(args: argparse.Namespace) -> Operation:
             return ResumeJob(job=args.name)
         case "alter":
             settings = {name: value for name in ALTERABLE if (value := getattr(args, name)) is not None}
-            return AlterJob(job=args.name, config=json_object_of("--config", args.config), settings=settings)
+            config = json_object_of("--config", args.config)
+            return AlterJob(job=args.name, defined_at=args.if_version, config=config, settings=settings)
     tasks = None if args.task is None else frozenset(args.task)
     return RestartJob(job=args.name, tasks=tasks, only_failed=args.only_failed)
 

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _SKIPPED: Final = "SKIPPED"
+_PENDING: Final = "PENDING"
+_FAILED: Final = "FAILED"
 _GOES_ON: Final = ("RUNNING", "UNKNOWN")
 """The status of a Spark job that has neither succeeded nor failed."""
 
@@ -53,29 +56,47 @@ class CountedJobs:
 
         :raises Py4JError: if the JVM does not answer
         """
+        return self._add_up(self._so_far)
+
+    def look_at_the_end(self) -> JobCounts:
+        """The same, when the code that has asked for the jobs has returned: Spark has done what it was to do for them,
+        though it may hear of that a moment later. What has not begun was skipped.
+
+        :raises Py4JError: if the JVM does not answer
+        """
+        return self._add_up(self._in_the_end)
+
+    def _add_up(self, count: Callable[[Any], JobCounts]) -> JobCounts:
         known = set(self._spark.statusTracker().getJobIdsForTag(self._tag))
         going_on = JobCounts()
         self._counted &= known
         for number in known - self._counted:
             job = self._spark.statusStore().job(number)
             if job.status().toString() in _GOES_ON:
-                going_on += self._count(job)
+                going_on += count(job)
             else:
                 self._counted.add(number)
-                self._ended += self._count(job)
+                self._ended += self._in_the_end(job)
         return self._ended + going_on
 
-    def _count(self, job: Any) -> JobCounts:
-        stages = [stage for stage in map(self._stage, _numbers(job.stageIds())) if stage is not None]
-        needed = [stage for stage in stages if stage.status().toString() != _SKIPPED]
-        return JobCounts(
-            stages=len(needed),
-            stages_done=job.numCompletedStages(),
-            tasks=job.numTasks() - job.numSkippedTasks(),
-            tasks_done=job.numCompletedTasks(),
-            rows_read=sum(stage.inputRecords() for stage in needed),
-            rows_written=sum(stage.outputRecords() for stage in needed),
-        )
+    def _so_far(self, job: Any) -> JobCounts:
+        """Spark says of a stage only at the end of its job that it was skipped. But the job's last one, which has the
+        highest number, does not begin before all that it needs is there: what has not begun by then will not.
+        """
+        stages = self._stages(job)
+        last = max(stages, key=lambda stage: int(stage.stageId()), default=None)
+        return _counted(job, stages, skipped=[] if _status(last) == _PENDING else _not_needed(stages))
+
+    def _in_the_end(self, job: Any) -> JobCounts:
+        stages = self._stages(job)
+        counts = _counted(job, stages, skipped=_not_needed(stages))
+        if job.status().toString() == _FAILED:
+            return counts
+        return replace(counts, stages_done=counts.stages, tasks_done=counts.tasks)
+
+    def _stages(self, job: Any) -> list[Any]:
+        """Those that Spark has not forgotten."""
+        return [stage for stage in map(self._stage, _numbers(job.stageIds())) if stage is not None]
 
     def _stage(self, number: int) -> Any | None:
         """None: Spark has forgotten it."""
@@ -85,6 +106,26 @@ class CountedJobs:
             return self._spark.statusStore().lastStageAttempt(number)
         except Py4JJavaError:
             return None
+
+
+def _counted(job: Any, stages: Sequence[Any], skipped: Sequence[Any]) -> JobCounts:
+    """:param skipped: as far as Spark has not forgotten them; with those of which it does not say so yet"""
+    return JobCounts(
+        stages=job.stageIds().size() - max(job.numSkippedStages(), len(skipped)),
+        stages_done=job.numCompletedStages(),
+        tasks=job.numTasks() - max(job.numSkippedTasks(), sum(stage.numTasks() for stage in skipped)),
+        tasks_done=job.numCompletedTasks(),
+        rows_read=sum(stage.inputRecords() for stage in stages),
+        rows_written=sum(stage.outputRecords() for stage in stages),
+    )
+
+
+def _not_needed(stages: Sequence[Any]) -> list[Any]:
+    return [stage for stage in stages if _status(stage) in (_SKIPPED, _PENDING)]
+
+
+def _status(stage: Any | None) -> str:
+    return "" if stage is None else str(stage.status().toString())
 
 
 def _numbers(in_scala: Any) -> list[int]:

@@ -13,6 +13,8 @@ class Sight(str, Enum):
     """What there is to be seen of a Spark application."""
 
     FINE = "fine"
+    STARTING = "starting Spark"
+    """It is not there yet."""
     WAITING = "waiting for executors"
     """Spark jobs wait, and there is not one executor."""
     MASTERLESS = "waiting for executors, which only its master can give, and that does not answer"

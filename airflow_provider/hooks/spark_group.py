@@ -188,18 +188,29 @@ class SparkGroupHook(BaseHook):
         return self.operate(group, RestartJob(job=job, tasks=indexes, only_failed=only_failed), by=by)
 
     def alter_job(
-        self, group: str, job: str, config: Mapping[str, Any] | None = None, *, by: str | None = None, **settings: int
+        self,
+        group: str,
+        job: str,
+        config: Mapping[str, Any] | None = None,
+        *,
+        if_version: int | None = None,
+        by: str | None = None,
+        **settings: int,
     ) -> Outcome:
         """Change the definition of a running job: only tasks whose own configs change are restarted.
 
         :param config: changes of its config, by key; None removes a key
+        :param if_version: only if this is still its version, which :meth:`describe_job` tells: who has altered it
+            meanwhile is not overruled
         :param by: as in :meth:`pause_job`
         :param settings: ``max_tasks``, ``retries``, ``retry_delay_ms``, ``timeout_ms`` or ``replan_interval_ms``
-        :raises OperationError: if there is no such job, or for another setting
+        :raises OperationError: if there is no such job, if its version is another, or for another setting
+        :raises LostUpdateError: if somebody else has altered it in the same moment, whose change is undone
         :raises JobError: for values that can't be accepted
         :raises TopicError: as :meth:`submit_job`
         """
-        return self.operate(group, AlterJob(job=job, config=config or {}, settings=settings), by=by)
+        alter = AlterJob(job=job, defined_at=if_version, config=config or {}, settings=settings)
+        return self.operate(group, alter, by=by)
 
     def set_log_level(
         self, group: str, logger: str, level: str | None, *, worker: str | None = None, by: str | None = None
@@ -211,6 +222,7 @@ class SparkGroupHook(BaseHook):
         :param worker: only in this one; by default in all
         :param by: as in :meth:`pause_job`
         :raises ValueError: for another level, or a name that no logger can have
+        :raises OperationError: if there is no such worker, or none that may import such code as jobs
         :raises TopicError: as :meth:`submit_job`
         """
         named = None if worker is None else WorkerId(worker)

@@ -70,6 +70,7 @@ class _Run:
     :ivar tasks: how many its plan has, None before it is known
     :ivar bounded: whether it ends by itself
     :ivar ends: of each task that needs no worker any more: in which attempt, and how
+    :ivar errors: those of the tasks that have failed, the first one first; of many only so many
     :ivar again: the attempt of each task that has begun again after an end
     :ivar work: the fingerprint of what each task was heard to run last, and the epoch of that
     :ivar told: whether its end has been told, and nothing of it has begun again since
@@ -80,12 +81,18 @@ class _Run:
     tasks: int | None = None
     bounded: bool = True
     ends: dict[int, tuple[int, TaskState]] = field(default_factory=dict)
+    errors: dict[int, str] = field(default_factory=dict)
     again: dict[int, int] = field(default_factory=dict)
     work: dict[int, tuple[str, int]] = field(default_factory=dict)
     told: bool = False
 
     def failed(self) -> list[int]:
         return sorted(index for index, (_, state) in self.ends.items() if state is TaskState.FAILED)
+
+    @property
+    def first_error(self) -> str:
+        """Of the task that has failed first, with its name; empty: none has failed."""
+        return next((f"{TaskId(self.job, index)}: {error}" for index, error in self.errors.items()), "")
 
     @property
     def over(self) -> bool:
@@ -111,11 +118,14 @@ class _Run:
             return False  # told before, or late
         if not status.state.final:
             if known is not None:
-                del self.ends[index]
+                self._no_end(index)
                 self.again[index] = status.attempt
                 self.told = self.told and self.over
             return False
+        self._no_end(index)
         self.ends[index] = status.attempt, status.state
+        if status.state is TaskState.FAILED and len(self.errors) < _MOST_NAMED:
+            self.errors[index] = "" if status.error is None else status.error.message
         if status.task.is_planner and status.state is TaskState.FINISHED:
             self._planned(status.result)
             self.told = self.told and self.over
@@ -124,7 +134,7 @@ class _Run:
     def _forget(self, changed: TaskStatus) -> None:
         """It runs something else than before, and its attempts are counted from the first again."""
         self.again.pop(changed.task.index, None)
-        known = self.ends.pop(changed.task.index, None)
+        known = self._no_end(changed.task.index)
         if not changed.task.is_planner:
             self.told = self.told and self.over
         elif changed.state is TaskState.FAILED or (known is not None and known[1] is TaskState.FAILED):
@@ -135,7 +145,12 @@ class _Run:
         tasks = said.get("tasks")
         self.tasks, self.bounded = (tasks if isinstance(tasks, int) else None), said.get("bounded", True) is not False
         for index in [index for index in self.ends if self.tasks is not None and index >= self.tasks]:
-            del self.ends[index]
+            self._no_end(index)
+
+    def _no_end(self, index: int) -> tuple[int, TaskState] | None:
+        """:returns: how it had ended, if it had"""
+        self.errors.pop(index, None)
+        return self.ends.pop(index, None)
 
 
 class EventFold:
@@ -241,7 +256,7 @@ def _over(run: _Run, last: TaskStatus, at_ms: int) -> GroupEvent:
             "tasks": run.tasks,
             "failed": failed[:_MOST_NAMED],
             "failures": len(failed),
-            "error": "" if last.error is None or not failed else last.error.message,
+            "error": run.first_error if failed else "",
         },
     )
 

@@ -63,6 +63,7 @@ class JobsSnapshot:
     :param offset: the offset after the last record read: the config offset of KIP-415
     :param jobs: the definitions by the job's name
     :param defined_at: the offset of each definition
+    :param replaced_at: the offset of the definition that each one has replaced, if it was read
     :param removed_at: the offset of each job's removal, of jobs that were removed last and have not come back
     :param removals: of those: by whom and when, as far as that was said
     :param plans: the last plan of each job, of its present run or an older one; see :meth:`plan_of`
@@ -83,6 +84,7 @@ class JobsSnapshot:
     offset: ConfigOffset = _START
     jobs: Mapping[str, JobDefinition] = field(default_factory=dict)
     defined_at: Mapping[str, int] = field(default_factory=dict)
+    replaced_at: Mapping[str, int] = field(default_factory=dict)
     removed_at: Mapping[str, int] = field(default_factory=dict)
     removals: Mapping[str, Removal] = field(default_factory=dict)
     plans: Mapping[str, PlanRecord] = field(default_factory=dict)
@@ -242,6 +244,7 @@ class JobsView(TopicView[JobsSnapshot]):
         super().__init__(on_unreadable)
         self._jobs: dict[str, JobDefinition] = {}
         self._defined_at: dict[str, int] = {}
+        self._replaced_at: dict[str, int] = {}
         self._removed_at: dict[str, int] = {}
         self._removals: dict[str, Removal] = {}
         self._plans: dict[str, PlanRecord] = {}
@@ -278,6 +281,7 @@ class JobsView(TopicView[JobsSnapshot]):
                 if content is not None or key.name in self._jobs:
                     self._removals.pop(key.name, None)  # else this is the tombstone after its last record
                 put(self._jobs, key.name, content)
+                put(self._replaced_at, key.name, None if content is None else self._defined_at.get(key.name))
                 put(self._defined_at, key.name, None if content is None else self._offset)
                 self._removed_at.pop(key.name, None)
                 if content is None:
@@ -316,6 +320,7 @@ class JobsView(TopicView[JobsSnapshot]):
     def _clear(self) -> None:
         self._jobs.clear()
         self._defined_at.clear()
+        self._replaced_at.clear()
         self._removed_at.clear()
         self._removals.clear()
         self._plans.clear()
@@ -333,6 +338,7 @@ class JobsView(TopicView[JobsSnapshot]):
             offset=ConfigOffset(self.offset),
             jobs=MappingProxyType(dict(self._jobs)),
             defined_at=MappingProxyType(dict(self._defined_at)),
+            replaced_at=MappingProxyType(dict(self._replaced_at)),
             removed_at=MappingProxyType(dict(self._removed_at)),
             removals=MappingProxyType(dict(self._removals)),
             plans=MappingProxyType(dict(self._plans)),

@@ -10,6 +10,7 @@ from itertools import chain
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.shown_tasks import halted_as, shown_state
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import Statuses, status_of, tasks_of, where_all_are
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId, labelled, planner_of
@@ -138,8 +139,9 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
     planner = status_of(planner_of(job), definition, definition.fingerprint, statuses)
     counts: Counter[TaskState] = Counter()
     errors = {} if planner is None or planner.error is None else {planner.task: planner.error}
+    halted = halted_as(job, jobs)
     for found in where_all_are(job, jobs, status):
-        counts[found.state] += 1
+        counts[found.state if found.halted else shown_state(found.state, halted)] += 1
         last = found.last
         if last and last.error and last.state is not TaskState.FINISHED:
             errors[found.task] = last.error

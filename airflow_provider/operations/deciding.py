@@ -10,6 +10,7 @@ from airflow_provider.ledger.presence import present
 from airflow_provider.ledger.progress import job_progress
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
+from airflow_provider.operations.deciding_levels import decide_level
 from airflow_provider.operations.deciding_tasks import restart, stop_tasks
 from airflow_provider.operations.decision import Decision
 from airflow_provider.operations.operations import (
@@ -17,6 +18,7 @@ from airflow_provider.operations.operations import (
     AlterJob,
     HaltJob,
     JobOperation,
+    LostUpdateError,
     NoJobError,
     Operation,
     OperationError,
@@ -28,21 +30,16 @@ from airflow_provider.operations.operations import (
     StopTasks,
 )
 from airflow_provider.records import (
-    ALL_WORKERS,
     GROUP_KEY,
     REBALANCE_KEY,
     ActionEvent,
     Halt,
     HaltRecord,
     JobDefinition,
-    LevelsRecord,
-    LogLevel,
     RebalanceRecord,
     halt_key,
     job_key,
-    levels_key,
 )
-from airflow_provider.records.log_levels import MOST_LOGGERS, is_logger
 
 _WORDS: Final = {Halt.PAUSED: "pause", Halt.STOPPED: "stop"}
 _MOST_NAMED: Final = 20
@@ -57,7 +54,7 @@ def decide(operation: Operation, jobs: JobsSnapshot, status: StatusSnapshot, *, 
     :raises OperationError: if it can't be done
     """
     if isinstance(operation, SetLogLevel):
-        return decide_level(operation, jobs, by=by, at_ms=at_ms)
+        return decide_level(operation, jobs, status, by=by, at_ms=at_ms)
     if isinstance(operation, Rebalance):
         return decide_rebalance(status, by=by, at_ms=at_ms)
     definition = jobs.jobs.get(operation.job)
@@ -75,6 +72,19 @@ def check_still_it(job: str, defined_at: int | None, jobs: JobsSnapshot) -> None
         raise OperationError(
             f"job {job!r} is another by now: it was submitted again or altered since you looked at it. Nothing was"
             " done; look at it again first"
+        )
+
+
+def check_nothing_lost(job: str, written: JobDefinition, changed_from: int | None, jobs: JobsSnapshot) -> None:
+    """Two who alter a job in the same moment both see that nobody else has; the one whose record comes last is told.
+
+    :param changed_from: the offset of the definition that was altered
+    :raises LostUpdateError: if the definition that was written has replaced another one
+    """
+    if jobs.jobs.get(job) == written and jobs.replaced_at.get(job) != changed_from:
+        raise LostUpdateError(
+            f"job {job!r} was altered as asked, but somebody else altered it in the same moment, and that change is"
+            " undone: look at the job, and alter it again"
         )
 
 
@@ -116,38 +126,6 @@ def decide_rebalance(status: StatusSnapshot, *, by: str, at_ms: int) -> Decision
         about=REBALANCE_KEY,
         jobs={REBALANCE_KEY: record.to_json()},
         event=ActionEvent(action="rebalance", subject=GROUP_KEY, by=by, at_ms=at_ms),
-    )
-
-
-def decide_level(operation: SetLogLevel, jobs: JobsSnapshot, *, by: str, at_ms: int) -> Decision:
-    """The same for the level of a logger."""
-    logger, worker = operation.logger, operation.worker or ALL_WORKERS
-    if not is_logger(logger):
-        raise OperationError(f"logger {logger!r}: give its name as in logging.getLogger(...), not the root's")
-    known = jobs.levels.get(worker)
-    before: dict[str, LogLevel] = {} if known is None else dict(known.levels)
-    after = {name: level for name, level in before.items() if name != logger}
-    if operation.level is not None:
-        after[logger] = operation.level
-    if after == before:
-        return Decision(outcome=Outcome(subject=logger, changed=False))
-    if len(after) > MOST_LOGGERS:
-        raise OperationError(
-            f"logger {logger!r}: {MOST_LOGGERS} others have a level already; reset some, or set a parent's"
-        )
-    record = LevelsRecord(worker=worker, levels=after, by=by, at_ms=at_ms)
-    level = "reset" if operation.level is None else operation.level.value
-    return Decision(
-        outcome=Outcome(subject=logger, changed=True),
-        about=levels_key(worker),
-        jobs={levels_key(worker): record.to_json() if after else None},
-        event=ActionEvent(
-            action="set level",
-            subject=logger,
-            by=by,
-            at_ms=at_ms,
-            details=f"{level}, in {operation.worker or 'all workers'}",
-        ),
     )
 
 

@@ -16,6 +16,10 @@ class OperationError(ValueError):
     """An operation can't be done: of what, why, and what to do. Nothing has been written."""
 
 
+class LostUpdateError(OperationError):
+    """A job was altered, in the same moment as by somebody else, whose changes that has undone."""
+
+
 class NoJobError(OperationError):
     """The group has no such job.
 

@@ -30,7 +30,7 @@ from airflow_provider.records import JobDefinition, JobError, TaskKind
 from airflow_provider.reports.report import JobReport
 from airflow_provider.spark.config_schema import ConfigError, SchemaError, check_config_here
 from airflow_provider.topics.errors import TopicTimeoutError
-from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal
+from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal, problem_in_words
 from airflow_provider.triggers.group import GroupTrigger
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ class SparkJobOperator(BaseOperator):
         except TopicTimeoutError as late:
             self._leave_present_report(context)
             raise AirflowException(
-                f"timeout: job {condition.job!r} is not {condition.goal.value} within {self.timeout}"
+                f"timeout: job {condition.job!r} of group {group!r} is not {condition.goal.value} within {self.timeout}"
             ) from late
         return self._complete(context, answer.to_json(), changed=submission.changed)
 
@@ -293,7 +293,7 @@ class SparkJobOperator(BaseOperator):
         report = {**answer["report"], "changed": changed}
         if answer["problem"]:
             leave_report(self, context, report)
-            raise AirflowException(answer["problem"])
+            raise AirflowException(problem_in_words(group_name(self.group), answer))
         tell_assets(self, context, group_name(self.group), report)
         return report
 

@@ -140,6 +140,9 @@ class WorkerRun:
         try:
             async with held(holding, self._kafka, self._reins, narrated_epoch=narrated) as worker:
                 outcome = await worker.run(self._saved)
+                while outcome.came:
+                    log.info("There is work again: worker %s goes on in this process", self._spec.member.worker)
+                    outcome = await worker.run(outcome.saved)
                 status = worker.topics.status  # while they are open
         finally:
             await self._lineage.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Final
@@ -29,6 +29,11 @@ class LogLevel(str, Enum):
 def is_logger(name: object) -> bool:
     """Whether a logger of a job's code can have this name: the root's are not the job's alone."""
     return isinstance(name, str) and _LOGGER.fullmatch(name) is not None and name != "root"
+
+
+def is_within(name: str, prefixes: Iterable[str]) -> bool:
+    """Whether a logger is of code that is imported by one of these prefixes."""
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

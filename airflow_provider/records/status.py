@@ -59,6 +59,10 @@ class TaskState(str, Enum):
     """Stopped by its worker, because it moves, the worker leaves or the lease ended, and will be assigned again; or
     because somebody has stopped it, and is assigned again when somebody has it go on.
     """
+    PAUSED = "paused"
+    """Does not run because its job is paused. Nobody writes this: it is what people see instead of the states above
+    (:mod:`~airflow_provider.ledger.shown_tasks`).
+    """
 
     @property
     def final(self) -> bool:
@@ -351,6 +355,7 @@ class WorkerStatus:
     :param failed_warm_ups: why it learns some tasks no further, as long as nothing else has become of them there
     :param warm_up_deaths: for the next process under this name, as long as nothing else has become of these tasks there
     :param spark_ui: the address of its Spark UI, as Spark reports it; empty: the UI is off
+    :param allowed: import prefixes of the code that it may import as jobs; None: it has not said
     """
 
     worker: Annotated[WorkerId, TEXT]
@@ -371,6 +376,7 @@ class WorkerStatus:
     failed_warm_ups: tuple[FailedWarmUp, ...] = ()
     warm_up_deaths: tuple[WarmUpDeaths, ...] = ()
     spark_ui: Annotated[str, TEXT] = ""
+    allowed: tuple[Annotated[str, TEXT], ...] | None = None
 
     @property
     def drains(self) -> bool:
@@ -401,6 +407,7 @@ class WorkerStatus:
             "failed_warm_ups": [[list(failed.task), failed.error] for failed in self.failed_warm_ups],
             "warm_up_deaths": [[list(died.task), died.times] for died in self.warm_up_deaths],
             "spark_ui": self.spark_ui,
+            **({} if self.allowed is None else {"allowed": list(self.allowed)}),
         }
 
     @classmethod

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.shown_tasks import kept_waiting_by, shown_status, state_of_nobodys
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import TaskId, planner_of
 from airflow_provider.records import HaltRecord, JobDefinition, TaskState, TaskStatus
 from airflow_provider.records.times import time_in_words
@@ -23,6 +23,8 @@ class TaskDescription:
     :param slots: how many slots of its worker it takes while it runs; the planner takes none
     :param config: its own; of the planner the job's
     :param last: the last word about it in this run; None: nobody has it, or had
+    :param state: as people see it
+    :param waits_for: what keeps its worker from running it, in words
     """
 
     task: TaskId
@@ -30,10 +32,8 @@ class TaskDescription:
     slots: int
     config: Mapping[str, Any]
     last: TaskStatus | None
-
-    @property
-    def state(self) -> TaskState:
-        return TaskState.UNASSIGNED if self.last is None else self.last.state
+    state: TaskState
+    waits_for: str
 
     @property
     def worker(self) -> str:
@@ -45,20 +45,22 @@ class TaskDescription:
         run = {"state": self.state.value} if self.last is None else run_to_json(self.last, now_ms)
         failed = self.last is not None and self.last.error is not None and self.state is not TaskState.FINISHED
         error = self.last.error.to_json() if failed and self.last and self.last.error else None
-        known = {"index": self.task.index, "name": self.name, "slots": self.slots, "config": dict(self.config)}
-        return {**known, **run, "error": error}
+        about = {"index": self.task.index, "name": self.name, "slots": self.slots, "config": dict(self.config)}
+        return {**about, **run, "error": error, "waits_for": self.waits_for}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDescription:
     """A job, whole.
 
+    :param version: tells its definition from others that it had or will have
     :param halt: by whom it was paused or stopped, and when; None: it runs
     :param planner: what plans it
     :param tasks: of its present plan
     """
 
     definition: JobDefinition
+    version: int
     report: JobReport
     halt: HaltRecord | None
     planner: TaskDescription
@@ -71,19 +73,24 @@ class JobDescription:
         if definition is None or report is None:
             return None
 
+        nobodys = state_of_nobodys(job, jobs)
+
         def described(task: TaskId) -> TaskDescription:
-            work = jobs.planned_work(task)
+            work, last = jobs.planned_work(task), shown_status(task, jobs, status)
             return TaskDescription(
                 task=task,
                 name=jobs.name_of(task),
                 slots=jobs.slots_of(task),
                 config={} if work is None else work.config,
-                last=effective_status(task, jobs, status),
+                last=last,
+                state=nobodys if last is None else last.state,
+                waits_for=kept_waiting_by(last, status),
             )
 
         planned = range(report.progress.planned or 0)
         return cls(
             definition=definition,
+            version=jobs.defined_at[job],
             report=report,
             halt=jobs.halt_of(job),
             planner=described(planner_of(job)),
@@ -95,6 +102,7 @@ class JobDescription:
         progress = self.report.progress
         return {
             "definition": self.definition.to_json(),
+            "version": self.version,
             "status": {
                 "state": progress.state.value,
                 "complete": progress.complete,
@@ -123,6 +131,7 @@ class JobDescription:
             if definition.replan_interval_ms is None
             else f"{definition.replan_interval_ms} ms",
             "run": definition.run_key or None,
+            "version": self.version,
         }
         return [
             f"{progress.job}: {progress.state.value}",
@@ -141,6 +150,7 @@ class JobDescription:
             label = f"{task.task} ({task.name})" if task.name else str(task.task)
             label += f", {task.slots} slots" if task.slots > 1 else ""
             where = f" on {task.worker}, attempt {task.last.attempt}" if task.last is not None else ""
+            waits = f", {task.waits_for}" if task.waits_for else ""
             error = task.last.error if task.last is not None and task.state is not TaskState.FINISHED else None
-            lines.append(f"  {label}: {task.state.value}{where}{f': {error.line}' if error else ''}")
+            lines.append(f"  {label}: {task.state.value}{where}{waits}{f': {error.line}' if error else ''}")
         return lines

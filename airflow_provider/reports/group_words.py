@@ -108,6 +108,8 @@ def _listed(tasks: Mapping[str, Any]) -> list[str]:
 
 def _when(run: Mapping[str, Any]) -> str:
     """See :func:`~airflow_provider.reports.task_runs.run_to_json`."""
+    if run["waits_for"]:
+        return f", {run['waits_for']}"
     if run["seconds"] is None:
         return ""
     if run["state"] != TaskState.RUNNING.value:

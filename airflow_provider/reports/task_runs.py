@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.shown_tasks import shown_status
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskStatus
 from airflow_provider.records.times import time_as_text
@@ -14,7 +14,7 @@ from airflow_provider.records.times import time_as_text
 
 def task_runs(job: str, planned: int, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[int, TaskStatus]:
     """By index, those tasks of the job's present run that somebody has, or has had."""
-    last = ((index, effective_status(TaskId(job, index), jobs, status)) for index in range(planned))
+    last = ((index, shown_status(TaskId(job, index), jobs, status)) for index in range(planned))
     return {index: task for index, task in last if task is not None}
 
 

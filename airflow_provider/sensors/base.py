@@ -18,6 +18,7 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.reports.standing import Pace, SoFar
 from airflow_provider.topics.errors import BrokerAwayError
+from airflow_provider.triggers.conditions import problem_in_words
 from airflow_provider.triggers.group import GroupTrigger
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class SparkGroupSensor(BaseSensorOperator):
         """:raises AirflowFailException: if what is waited for will not come: no retry could help"""
         if answer["problem"]:
             leave_report(self, context, answer["report"])
-            raise AirflowFailException(answer["problem"])
+            raise AirflowFailException(problem_in_words(group_name(self.group), answer))
         return dict(answer["report"])
 
     @contextmanager

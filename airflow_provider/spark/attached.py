@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import logging
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -16,7 +17,7 @@ from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease, Lease
 from airflow_provider.spark.job import SparkJob
 from airflow_provider.spark.local_attempt import LocalAttempt
-from airflow_provider.spark.progress_looks import ProgressLooks
+from airflow_provider.spark.progress_looks import ProgressLooks, all_done
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     WARM_UP_ENDS,
@@ -24,7 +25,9 @@ from airflow_provider.spark.runner import (
     RunnerClosedError,
     RunnerEvent,
     StillRunningError,
+    TaskFinished,
     TaskOrder,
+    TaskProgressed,
     TaskStarted,
     TaskStopped,
     WarmUpEvent,
@@ -72,8 +75,9 @@ class AttachedRunner:
         on_condition: Callable[[], None] = lambda: None,
         tell_every_s: float = 30.0,
     ) -> None:
-        self.condition = ""
         self.spark_ui = ""
+        self._stands_still = ""
+        self._awaits_spark = False
         self._on_condition = on_condition
         self._watching: asyncio.Task[None] | None = None
         self._waited = False
@@ -92,6 +96,14 @@ class AttachedRunner:
     @property
     def running(self) -> Tasks:
         return frozenset(self._attempts)
+
+    @property
+    def condition(self) -> str:
+        return self._stands_still or (self._sparks.opening.value if self._awaits_spark else "")
+
+    @property
+    def opening(self) -> bool:
+        return any(map(_awaits_spark, itertools.chain(self._attempts.values(), self._abandoned)))
 
     async def start(self, order: TaskOrder) -> None:
         if self._closed:
@@ -188,6 +200,8 @@ class AttachedRunner:
             _tell(loop, self._heard, attempt, event)
 
         last = run_attempt(attempt.order, attempt.guard, attempt.session, self._allowed, emit, self._mask, job)
+        if isinstance(last, TaskFinished) and (counts := all_done(attempt)) is not None:
+            emit(TaskProgressed(order=attempt.order, progress=counts))
         attempt.thread_ended.set()
         if attempt.guard.stopping:
             attempt.guard.stop(attempt.guard.reason)  # a batch that Spark has let go of may still be about to write
@@ -224,6 +238,7 @@ class AttachedRunner:
         """As long as anything runs."""
         while self._attempts or self._warming:
             await asyncio.sleep(LOOK_S)
+            self._look_who_awaits_spark()
             sparks = {attempt.session.spark for attempt in self._attempts.values()}
             sparks |= {warming.session.spark for warming in self._warming.values()}
             for spark in filter(None, sparks):
@@ -232,6 +247,7 @@ class AttachedRunner:
                 except Exception:
                     log.exception("Could not look at this worker's Spark; looking again")
         self._waited = False
+        self._look_who_awaits_spark()
         self._is_in("")
 
     def _saw(self, spark: Spark, sight: Sight) -> None:
@@ -251,27 +267,36 @@ class AttachedRunner:
         self._is_in(sight.value if waits and self._waited else "")  # a first executor may just be starting
         self._waited = waits
 
+    def _look_who_awaits_spark(self) -> None:
+        awaited = any(map(_awaits_spark, self._attempts.values()))
+        if awaited is not self._awaits_spark:
+            self._awaits_spark = awaited
+            self._on_condition()
+
     def _has_ui(self, address: str) -> None:
         if address != self.spark_ui:
             self.spark_ui = address
             self._on_condition()
 
     def _is_in(self, condition: str) -> None:
-        if condition == self.condition:
+        if condition == self._stands_still:
             return
         if condition:
             log.warning("Spark is %s: its tasks stand still", condition)
         else:
-            log.info("Spark is not %s any more", self.condition)
-        self.condition = condition
+            log.info("Spark is not %s any more", self._stands_still)
+        self._stands_still = condition
         self._on_condition()
 
     def _heard(self, attempt: LocalAttempt, event: RunnerEvent) -> None:
         attempt.begun = attempt.begun or isinstance(event, TaskStarted)
+        if self._awaits_spark:
+            self._look_who_awaits_spark()
         if isinstance(event, LAST_EVENTS):
             attempt.ended.set_result(None)
             if attempt in self._abandoned:
                 self._abandoned.discard(attempt)
+                self._on_condition()  # who has kept this process for its Spark need not any more
                 return
             del self._attempts[attempt.order.task]
         self._on_event(event)
@@ -281,6 +306,10 @@ class AttachedRunner:
         del self._attempts[attempt.order.task]
         self._abandoned.add(attempt)
         self._on_event(TaskStopped(order=attempt.order, reason=reason))
+
+
+def _awaits_spark(attempt: LocalAttempt) -> bool:
+    return not attempt.begun and attempt.session.spark is None
 
 
 def _tell(loop: asyncio.AbstractEventLoop, hear: Callable[..., object], *what: object) -> None:

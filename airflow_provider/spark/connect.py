@@ -31,6 +31,8 @@ class ConnectSparks:
     :param tell_every_s: how often a query's progress is told at most, in seconds
     """
 
+    opening = Sight.SILENT
+
     def __init__(self, settings: ConnectSettings, worker: str, scope: str, tell_every_s: float) -> None:
         self._settings = settings
         self._tell_every_s = tell_every_s

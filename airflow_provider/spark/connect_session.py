@@ -159,6 +159,9 @@ class ConnectSession:
     def count(self) -> JobCounts | None:
         return None if self._session is None or self._awaits_query else self._counts.look()
 
+    def count_at_the_end(self) -> JobCounts | None:
+        return None if self._awaits_query else self._counts.look_at_the_end()
+
     # ---- what there is for the job's code
 
     def share(self, name: str, make: Callable[[], DataFrame], guard: TaskGuard) -> DataFrame:  # noqa: ARG002

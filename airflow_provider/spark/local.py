@@ -27,6 +27,8 @@ class LocalSparks:
     :param tell_every_s: how often a query's progress is told at most, in seconds
     """
 
+    opening = Sight.STARTING
+
     def __init__(self, settings: LocalSparkSettings, tell_every_s: float) -> None:
         self._settings = settings
         self._tell_every_s = tell_every_s

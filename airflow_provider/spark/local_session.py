@@ -153,9 +153,14 @@ class LocalSession:
 
     def count(self) -> JobCounts | None:
         """What its Spark jobs have done; from any thread. None: it has no Spark, or its query reports itself."""
-        if self._counted is None or self._awaited is not None or self.spark is None or not self.spark.alive:
-            return None
-        return self._counted.look()
+        return None if self._counted is None or not self._says_how_far else self._counted.look()
+
+    def count_at_the_end(self) -> JobCounts | None:
+        return None if self._counted is None or not self._says_how_far else self._counted.look_at_the_end()
+
+    @property
+    def _says_how_far(self) -> bool:
+        return self._awaited is None and self.spark is not None and self.spark.alive
 
     def share(self, name: str, make: Callable[[], DataFrame], guard: TaskGuard) -> DataFrame:
         def waits() -> None:

@@ -41,6 +41,7 @@ class NoopRunner:
     """
 
     condition = spark_ui = ""
+    opening = False
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event

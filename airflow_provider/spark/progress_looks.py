@@ -54,6 +54,20 @@ class ProgressLooks:
                     self._tell(attempt, TaskProgressed(order=attempt.order, progress=counts))
 
 
+def all_done(attempt: LocalAttempt) -> JobCounts | None:
+    """What the Spark jobs of an attempt that has finished have done, if something was told of them before: the last
+    look was while they went on. To look at all would cost each short task a question to its Spark.
+    """
+    if attempt.counts == JobCounts():
+        return None
+    try:
+        counts = attempt.session.count_at_the_end()
+    except Exception:
+        log.debug("Can't find what task %s has done", attempt.order.label, exc_info=True)
+        return None
+    return None if counts == attempt.counts else counts
+
+
 def _count(attempt: LocalAttempt) -> JobCounts | None:
     """None: nothing is known now; the attempt may be about to end."""
     try:

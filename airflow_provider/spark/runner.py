@@ -213,6 +213,12 @@ class Runner(Protocol):
         """What all its tasks wait for, in a few words; mostly nothing."""
 
     @property
+    def opening(self) -> bool:
+        """Whether Spark is just being started here, even if nothing waits for it any more: it would be lost with the
+        process, and another process would start one anew.
+        """
+
+    @property
     def spark_ui(self) -> str:
         """The address of the Spark UI; empty if it is off."""
 

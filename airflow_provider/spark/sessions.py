@@ -48,9 +48,17 @@ class AttachedSession(TaskSession, Protocol):
     def count(self) -> JobCounts | None:
         """What its Spark jobs have done; from any thread. None: its query says that better, or nothing is known."""
 
+    def count_at_the_end(self) -> JobCounts | None:
+        """The same, when the task's code has returned: nothing of it is open any more."""
+
 
 class Sparks(Protocol):
-    """Where the sessions of one runner's tasks are from."""
+    """Where the sessions of one runner's tasks are from.
+
+    :ivar opening: what a first one waits for
+    """
+
+    opening: Sight
 
     def session(self, order: TaskOrder) -> AttachedSession:
         """A session for this attempt, which nobody has opened yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from airflow_provider.driver.job_counts import JobCounts
@@ -27,7 +27,7 @@ class ToldCounts:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ended = JobCounts()
-        self._going_on: dict[str, JobCounts] = {}
+        self._going_on: dict[str, Sequence[ToldStage]] = {}
 
     def __call__(
         self,
@@ -42,11 +42,17 @@ class ToldCounts:
                 self._going_on.pop(operation, None)
                 self._ended += _all_done(told)
             else:
-                self._going_on[operation] = _as_told(told)
+                self._going_on[operation] = told
 
     def look(self) -> JobCounts:
+        """A server does not say which stages it skips. Those of an operation that goes on count as open."""
         with self._lock:
-            return sum(self._going_on.values(), self._ended)
+            return sum(map(_as_told, self._going_on.values()), self._ended)
+
+    def look_at_the_end(self) -> JobCounts:
+        """The same, when the code that has asked for the operations has returned."""
+        with self._lock:
+            return sum(map(_all_done, self._going_on.values()), self._ended)
 
 
 def _as_told(stages: Iterable[ToldStage]) -> JobCounts:

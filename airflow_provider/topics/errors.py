@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from airflow_provider.kafka.errors import CHECK_SERVERS
+from airflow_provider.protocol.in_short import in_short
+from airflow_provider.protocol.model import TaskId
 from airflow_provider.topics.rights import Operation, Right
 
 
@@ -25,6 +27,33 @@ class BrokerAwayError(TopicError):
 
     def __reduce__(self) -> tuple[type[BrokerAwayError], tuple[str, str, str]]:
         return type(self), (self.servers, self.doing, self.reason)
+
+
+class UnsureError(BrokerAwayError):
+    """No broker has said in time that a record is stored. It may be: what was sent may arrive later."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}. It may be stored all the same: look before you ask for it again"
+
+
+class HalfDoneError(TopicError):
+    """The records of an operation are stored, but not all of the words by which failed tasks are tried again.
+
+    :param tasks: which those are
+    """
+
+    def __init__(self, job: str, tasks: Iterable[TaskId], failed: TopicError) -> None:
+        super().__init__(
+            f"job {job!r}: what was asked for is done only in part. That failed tasks are to be tried again"
+            f" ({in_short(sorted(tasks))}) may not be stored: retry the job's failed tasks when the broker is back."
+            f" {failed}"
+        )
+        self.job = job
+        self.tasks = tuple(tasks)
+        self.failed = failed
+
+    def __reduce__(self) -> tuple[type[HalfDoneError], tuple[str, tuple[TaskId, ...], TopicError]]:
+        return type(self), (self.job, self.tasks, self.failed)
 
 
 class RefusedError(TopicError):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import off_loop
+from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.leftovers import Leftovers, leftovers
 from airflow_provider.ledger.retrying import retried_in_words, to_try_again
 from airflow_provider.ledger.scaling import Goal, ScaleDown, scale_down
-from airflow_provider.operations.deciding import check_still_it, decide
-from airflow_provider.operations.operations import Operation, Outcome, RestartJob
+from airflow_provider.operations.deciding import altered, check_nothing_lost, check_still_it, decide
+from airflow_provider.operations.operations import AlterJob, Operation, Outcome, RestartJob
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import (
     GROUP_KEY,
@@ -39,6 +40,7 @@ from airflow_provider.records import (
     task_key,
     worker_key,
 )
+from airflow_provider.topics.errors import HalfDoneError, TopicError
 from airflow_provider.topics.followed import FollowedTopics
 from airflow_provider.topics.producer import NewRecord
 
@@ -107,7 +109,8 @@ class GroupTopics(FollowedTopics):
         :raises TopicError: if it can't be written
         """
         await self.catch_up()
-        decision = decide(operation, self.jobs, self.status, by=by, at_ms=wall_ms())
+        as_it_was = self.jobs
+        decision = decide(operation, as_it_was, self.status, by=by, at_ms=wall_ms())
         if decision.event is None:
             return decision.outcome
         steered = [
@@ -116,8 +119,20 @@ class GroupTopics(FollowedTopics):
         ]
         await self._write_all(*steered, self._event(decision.about, decision.event))
         # After that: who tries a task again by its word at once need not hear then that its whole job is to start anew.
-        await asyncio.gather(*map(self.publish_task, decision.tasks))
+        await self._have_tried_again(decision.outcome.subject, decision.tasks)
+        if isinstance(operation, AlterJob):
+            await self._check_nothing_lost(operation, as_it_was)
         return decision.outcome
+
+    async def _check_nothing_lost(self, operation: AlterJob, as_it_was: JobsSnapshot) -> None:
+        """:raises LostUpdateError: see :func:`~airflow_provider.operations.deciding.check_nothing_lost`"""
+        job = operation.job
+        try:
+            await self.catch_up()
+        except TopicError:
+            return  # what was asked for is stored
+        written = altered(operation, as_it_was.jobs[job])
+        check_nothing_lost(job, written, as_it_was.defined_at.get(job), self.jobs)
 
     async def retry_failed(
         self, job: str, indexes: Collection[int] | None = None, *, by: str, defined_at: int | None = None
@@ -143,8 +158,15 @@ class GroupTopics(FollowedTopics):
 
     async def _try_again(self, definition: JobDefinition) -> tuple[TaskId, ...]:
         again = to_try_again(definition, self.jobs.plans.get(definition.name), self.status.tasks)
-        await asyncio.gather(*map(self.publish_task, again))
+        await self._have_tried_again(definition.name, again)
         return tuple(status.task for status in again)
+
+    async def _have_tried_again(self, job: str, words: Sequence[TaskStatus]) -> None:
+        """:raises HalfDoneError: if these are not all stored, for all that was written before"""
+        try:
+            await asyncio.gather(*map(self.publish_task, words))
+        except TopicError as failed:
+            raise HalfDoneError(job, [word.task for word in words], failed) from failed
 
     async def remove(self, job: str, *, by: str = "", defined_at: int | None = None) -> bool:
         """Ask the group to run a job no more, and forget how far it was.

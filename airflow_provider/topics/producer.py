@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.topics.client_errors import tell
-from airflow_provider.topics.errors import BrokerAwayError, TooLargeError, TopicError, TopicRightsError
+from airflow_provider.topics.errors import TooLargeError, TopicError, TopicRightsError, UnsureError
 from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.outage import Outage
 
@@ -182,7 +182,7 @@ class TopicWriter:
             return TopicRightsError(topic, "WRITE", self._principal)
         doing = f"writing {key!r} to the topic {topic!r}"
         if error.code() in _TIMED_OUT:
-            return BrokerAwayError(self._outage.servers, doing, self._outage.reason or error.str())
+            return UnsureError(self._outage.servers, doing, self._outage.reason or error.str())
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return TooLargeError(
                 f"{doing} failed: its size is beyond the topic's max.message.bytes, or {LARGEST_VALUE} before"

@@ -5,6 +5,7 @@ They are stored as a trigger's arguments: the keys are a contract with what an o
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -34,6 +35,18 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         return {"report": dict(self.report), "problem": self.problem}
+
+
+def problem_in_words(group: str, answer: Mapping[str, Any]) -> str:
+    """What the task that has waited fails with: where, why, and what can be done.
+
+    :param answer: an :class:`Answer` as JSON, with a problem
+    """
+    report, told = answer["report"], f"group {group!r}: {answer['problem']}"
+    if report.get("state") != JobState.FAILED.value or "job" not in report:
+        return told
+    retry = shlex.join(["cospark", "jobs", "retry", group, report["job"]])
+    return f"{told}\nTo try what has failed once more: {retry}; then clear this task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,7 @@ def its_tasks(
     query = TaskQuery(
         text=text, state=state, job=job, worker=worker, order=order, descending=descending, page=page, size=size
     )
-    return about.answer(lambda watched, seen: task_page(watched.tasks(seen), query))
+    return about.answer(lambda watched, seen: task_page(watched.tasks(seen), query, seen.status))
 
 
 @router.get("/task")

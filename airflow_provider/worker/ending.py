@@ -48,6 +48,8 @@ class Outcome:
     :param error: for ``fenced``, ``failed``, ``idle`` and ``stood back``
     :param saved: for ``handed over``: what :class:`~airflow_provider.worker.worker.Worker` takes as ``saved`` in the
         other process
+    :param came: for ``handed over``: tasks of it that are to run by now, and were not when that was decided: this
+        process has taken a while to let go of its Spark
     :param still_running: tasks that were told to stop and have not: they end with this process, so that no other
         worker may begin in it
     """
@@ -56,4 +58,5 @@ class Outcome:
     epoch: Epoch
     error: str | None = None
     saved: Mapping[str, Any] | None = None
+    came: Tasks = NO_TASKS
     still_running: Tasks = NO_TASKS

@@ -125,6 +125,10 @@ class TaskExecutor:
         return self._runner.spark_ui
 
     @property
+    def allowed(self) -> tuple[str, ...]:
+        return self._log_levels.allowed
+
+    @property
     def unable(self) -> str:
         return self._execution.unable
 
@@ -138,7 +142,7 @@ class TaskExecutor:
 
     @property
     def done(self) -> bool:
-        return not self._ended and self._execution.done(now_ms())
+        return not self._ended and not self._runner.opening and self._execution.done(now_ms())
 
     # ---- what is fed to the machine
 

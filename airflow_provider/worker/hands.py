@@ -47,6 +47,10 @@ class Hands(Protocol):
         """The address of the Spark UI; empty if it is off."""
 
     @property
+    def allowed(self) -> tuple[str, ...] | None:
+        """Import prefixes of the code that may be imported as jobs; None: that is not known here."""
+
+    @property
     def unable(self) -> str:
         """Why no task can be started here, though perhaps elsewhere; mostly nothing."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from airflow_provider.records import LogLevel
+from airflow_provider.records.log_levels import is_within
 
 log: Final = logging.getLogger(__name__)
 
@@ -26,15 +27,11 @@ class _OpenHandler(logging.Filter):
         handler.addFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno >= self._before or _is_within(record.name, self._names)
+        return record.levelno >= self._before or is_within(record.name, self._names)
 
     def close(self) -> None:
         self._handler.removeFilter(self)
         self._handler.setLevel(self._before)
-
-
-def _is_within(name: str, prefixes: Iterable[str]) -> bool:
-    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
 
 
 class LogLevels:
@@ -47,7 +44,7 @@ class LogLevels:
     """
 
     def __init__(self, allowed: Iterable[str]) -> None:
-        self._allowed = tuple(prefix for prefix in allowed if prefix)
+        self.allowed = tuple(prefix for prefix in allowed if prefix)
         self._set: dict[str, LogLevel] = {}
         self._before: dict[str, int] = {}
         self._left_alone: set[str] = set()
@@ -81,7 +78,7 @@ class LogLevels:
         self.follow({})
 
     def _is_job_code(self, name: str) -> bool:
-        return _is_within(name, self._allowed)
+        return is_within(name, self.allowed)
 
     def _open_handlers(self) -> None:
         while self._open:

@@ -137,7 +137,7 @@ class OwnRecord:
             member_id=view.member_id,
             left=self.absence.left,
             returns_ms=self.absence.returns_ms,
-            condition=hands.unable or self._said_condition,
+            condition=hands.unable or ("" if self.phase is WorkerPhase.LEFT else self._said_condition),
             learning=tuple(
                 Lesson(task, far, far >= self._settings.member.ready_from)
                 for task, far in sorted(hands.learning.items())
@@ -146,4 +146,5 @@ class OwnRecord:
             failed_warm_ups=tuple(FailedWarmUp(task, why) for task, why in sorted(hands.failed_warm_ups.items())),
             warm_up_deaths=tuple(WarmUpDeaths(task, times) for task, times in sorted(hands.warm_up_deaths.items())),
             spark_ui=self._said_ui,
+            allowed=hands.allowed,
         )

@@ -27,6 +27,7 @@ class Standby:
     :param changed: called when they may be done
     :param pause_s: a process that runs tasks is wanted no sooner
     :param warm_up_deaths: what the process before has left for the next one that runs tasks
+    :param allowed: what that one has said that it may import
     """
 
     running: Tasks = frozenset()
@@ -45,7 +46,9 @@ class Standby:
         changed: Callable[[], None],
         pause_s: float,
         warm_up_deaths: Mapping[TaskId, int] = MappingProxyType({}),
+        allowed: tuple[str, ...] | None = None,
     ) -> None:
+        self.allowed = allowed
         self.warm_up_deaths = warm_up_deaths
         self._needs_running = needs_running
         self._has_failed = has_failed
@@ -142,9 +145,10 @@ class InTriggerer:
 
         last = topics.status.workers.get(settings.member.worker)
         deaths = deaths_after(last, this_process())
+        allowed = None if last is None else last.allowed
 
         def make(stopped: Released, _finished: Released, changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-            return Standby(is_needed, is_failed, is_due, stopped, changed, self._pause_s(), deaths)
+            return Standby(is_needed, is_failed, is_due, stopped, changed, self._pause_s(), deaths, allowed)
 
         return make
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import Ended, HowEnded, Memberships
 from airflow_provider.ledger.presence import is_same_process
+from airflow_provider.ledger.progress import may_run
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
@@ -78,6 +79,7 @@ class Worker:
         self._overdue = False
         self._handing_over = False
         self._unstarted: Tasks = NO_TASKS
+        self._rested: Tasks = NO_TASKS
         self._announcing: asyncio.Task[None] | None = None
         self._stop_timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
@@ -128,7 +130,7 @@ class Worker:
             finally:
                 await self.member.aclose()
                 await self._journal.flush(_LAST_WORDS_S)
-        return replace(outcome, still_running=self.hands.running)
+        return replace(outcome, still_running=self.hands.running, came=self._due(self._rested))
 
     def leave(self, reason: str, absence: Absence = STOPPED, *, ending: Ending = Ending.LEFT) -> None:
         """Stop everything and leave the group; :meth:`run` returns when that is done.
@@ -285,6 +287,7 @@ class Worker:
     async def _end(self, ending: Ending) -> Outcome:
         epoch = self.member.view.epoch
         if ending is Ending.HANDED_OVER:
+            self._rested = self.member.view.owned - self._due(self.member.view.owned)
             saved = HandedOver(
                 membership=await self.member.hand_over(),
                 began_at=self.reasons.began_at,
@@ -306,6 +309,10 @@ class Worker:
             # It had to say so before it joined: by the process in it a successor sees whether it has to wait.
             self._record.say(WorkerPhase.LEFT)
         return Outcome(ending=ending, epoch=epoch, error=self._error())
+
+    def _due(self, tasks: Tasks) -> Tasks:
+        jobs, statuses = self._topics.jobs, self._topics.status.tasks
+        return frozenset(task for task in tasks if may_run(task, jobs, statuses))
 
     def _error(self) -> str | None:
         if self._over is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -74,12 +75,15 @@ async def test_a_bounded_task_tells_what_its_own_spark_jobs_have_done(
     counts = told(events)[-1]
     assert isinstance(counts, JobCounts)
     assert counts.rows_written == 10
-    assert counts.stages >= counts.stages_done >= 4, "Spark may skip stages, which are never done"
+    assert counts.stages >= counts.stages_done >= 4
     assert counts.tasks >= counts.tasks_done >= 4
     SIGNALS["told"].set()
     await until(lambda: told(events)[-1].rows_read == 1_015)  # type: ignore[union-attr]
     SIGNALS["all told"].set()
     assert await events.result(first.task) == 10
+    counts = told(events)[-1]
+    assert isinstance(counts, JobCounts)
+    assert (counts.stages, counts.tasks) == (counts.stages_done, counts.tasks_done), "what was skipped is not open"
     await progressing.start(other)
     assert await events.result(other.task) == 10
     mine = [event.progress for event in events.of(other.task) if isinstance(event, TaskProgressed)]
@@ -98,6 +102,44 @@ async def test_a_query_tells_its_batches_and_spark_where_its_page_is(
     assert said.rows_per_second > 0
     await until(lambda: progressing.spark_ui.startswith("http://"))
     await progressing.stop([task.task], "enough")
+
+
+@spark_job
+def shuffle_once(spark: SparkSession, task: TaskContext) -> object:
+    """Two jobs on the same shuffle: the second one skips the stage that the first one has run."""
+    from pyspark import InheritableThread
+
+    context, go_on = spark.sparkContext, Path(task.config["folder"], "go on")
+    context.addJobTag("shuffled")
+    counted = CountedJobs(context, "shuffled")
+    sums = context.parallelize(range(8), 2).map(lambda n: (n % 2, n)).reduceByKey(lambda one, other: one + other, 2)
+    sums.count()
+
+    def slow(pair: tuple[int, int]) -> tuple[int, int]:
+        while not go_on.exists():
+            time.sleep(0.01)
+        return pair
+
+    second = InheritableThread(target=sums.map(slow).count, session=spark)
+    second.start()
+    try:
+        deadline = time.monotonic() + 60
+        while (begun := counted.look()).stages != 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+    finally:
+        go_on.touch()
+    second.join()
+    end = counted.look_at_the_end()
+    return {
+        "begun": [begun.stages, begun.stages_done, begun.tasks],
+        "end": [end.stages, end.stages_done, end.tasks, end.tasks_done],
+    }
+
+
+async def test_a_stage_that_is_skipped_does_not_count(progressing: LocalRunner, events: Events, tmp_path: Path) -> None:
+    task = order("shuffle_once", folder=str(tmp_path))
+    await progressing.start(task)
+    assert await events.result(task.task) == {"begun": [3, 2, 6], "end": [3, 3, 6, 6]}
 
 
 @spark_job

@@ -61,6 +61,7 @@ def test_each_view_of_a_group_and_what_jobs_write_stays_text(
         browser.open(FRAME)
         browser.in_frame()
         browser.see(group.name, "connection 'some_broker'")
+        browser.find(".legend", "still to run")
         browser.click("a", group.name)
         browser.see("w1", "w2", "ledger:0", "leads")
         browser.picture("page-workers")
@@ -274,6 +275,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(
             assert not browser.is_too_wide(), view
         browser.open("/cospark/")
         browser.see(group.name)
+        browser.find(".legend", "still to run")
         assert not browser.is_too_wide()
 
 

@@ -111,6 +111,7 @@ class HandRunner:
     """A runner whose tasks do what the test says, when it says so."""
 
     condition = spark_ui = ""
+    opening = False
 
     def __init__(self, on_event: OnEvent, on_condition: Callable[[], None] = lambda: None) -> None:
         self._on_event = on_event
@@ -198,6 +199,10 @@ class HandRunner:
 
     def change_condition(self, condition: str) -> None:
         self.condition = condition
+        self._on_condition()
+
+    def opens(self, opening: bool) -> None:
+        self.opening = opening
         self._on_condition()
 
     def show_ui(self, address: str) -> None:

@@ -32,7 +32,10 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.reports.description import JobDescription
 from airflow_provider.reports.group_words import as_lines
+from airflow_provider.ui.views.groups import group_in_short
+from airflow_provider.ui.views.tasks import TaskQuery, found_tasks, task_page
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
@@ -129,8 +132,28 @@ def test_a_group_is_told_by_its_coordinator_and_by_its_records() -> None:
         "started_at": None,
         "seconds": None,
         "error": "boom",
+        "waits_for": "",
     }
     assert list(about["tasks"]) == ["a:planner", "a:0", "a:1", "a:2"], "no task of an older plan, none of a removed job"
+
+
+def test_what_keeps_a_worker_from_running_its_tasks_is_told_beside_those_that_wait_for_it() -> None:
+    workers = {name: replace(said, condition="starting Spark") for name, said in BUSY.workers.items()}
+    status = replace(BUSY, workers=workers)
+    lines = as_lines(describe(coordinator("w1", "w2"), JOBS, status))
+    assert "  task a:1: pending at w1, attempt 1, starting Spark" in lines
+    assert "  task a:0: running at w1, attempt 1" in lines, "it has begun"
+    job = JobDescription.of("a", replace(JOBS, defined_at={"a": 0}), status)
+    assert job is not None
+    assert "  a:1: pending on w1, attempt 1, starting Spark" in job.lines()
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(render("g", JOBS, status, wall_ms=0))
+    assert "pending (starting Spark): a:1" in captured.get()
+    (line,) = [line for line in task_page(found_tasks(JOBS, status), TaskQuery(), status).lines if line.index == 1]
+    assert line.waits_for == "starting Spark"
+    wrong = group_in_short("g", JOBS, status, now_ms=0).wrong
+    assert wrong == ("job a: 1 task has failed",), "that Spark starts is no fault"
 
 
 def test_a_group_that_goes_round_for_nothing_is_told_as_such() -> None:

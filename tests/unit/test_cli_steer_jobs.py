@@ -203,3 +203,16 @@ def test_a_bad_config_is_refused_before_anything_is_written(cli: Cli) -> None:
         f"the config is only checked by the worker that plans the job; to check it here too, add --allow {__name__}"
         in told
     )
+
+
+def test_an_alteration_of_a_version_that_is_no_more_is_refused(cli: Cli) -> None:
+    version = json.loads(cli("describe", "g", "etl", "--json")[1])["version"]
+    assert f"version: {version}" in cli("describe", "g", "etl")[1]
+    mine = ("--if-version", str(version), "--retries", "3")
+    assert cli("alter", "g", "etl", "--retries", "2")[0] == 0, "somebody else is quicker"
+    status, out, told = cli("alter", "g", "etl", *mine)
+    assert (status, out) == (1, "")
+    assert "job 'etl' is another by now" in told
+    assert cli.topics.jobs.jobs["etl"].retries == 2
+    version = json.loads(cli("describe", "g", "etl", "--json")[1])["version"]
+    assert cli("alter", "g", "etl", "--if-version", str(version), "--retries", "3")[0] == 0

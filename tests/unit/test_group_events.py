@@ -95,6 +95,24 @@ def test_a_job_has_failed_when_nothing_of_it_is_left_to_run() -> None:
     assert (over["failed"], over["failures"], over["tasks"]) == ([1], 1, 2)
 
 
+@pytest.mark.parametrize(
+    ("events", "error"),
+    [
+        ([planned(3), task(1, FAILED), task(0, FAILED), task(2, FINISHED)], "job:1: no luck with 1"),
+        (
+            [planned(2), task(1, FAILED), task(1, RUNNING, attempt=2), task(0, FAILED), task(1, FAILED, attempt=2)],
+            "job:0: no luck with 0",
+        ),
+        ([task(PLANNER_INDEX, FAILED)], "job:planner: no luck with -1"),
+        ([planned(1), task(0, FAILED, error=None)], "job:0: "),
+    ],
+    ids=["not the last", "tried again meanwhile", "planner", "no error told"],
+)
+def test_the_error_of_a_job_is_that_of_the_first_task_that_has_failed(events: list[Event], error: str) -> None:
+    (over,) = [event for event in told(*events) if event.kind is EventKind.JOB_FAILED]
+    assert over.about["error"] == error
+
+
 def test_without_a_plan_there_is_nothing_to_run() -> None:
     assert kinds(task(PLANNER_INDEX, FAILED)) == ["task_failed", "job_failed"]
 

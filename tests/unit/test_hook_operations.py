@@ -117,3 +117,13 @@ def test_a_group_that_is_not_there_has_no_jobs(
     monkeypatch.setattr(group_topics, "GroupTopics", missing)
     with pytest.raises(error):
         ask(SparkGroupHook())
+
+
+def test_only_the_version_is_altered_that_was_looked_at(group: Group) -> None:
+    hook = SparkGroupHook()
+    looked = hook.describe_job("g", "etl")
+    assert looked is not None
+    assert hook.alter_job("g", "etl", {"table": "b"}, if_version=looked.version).changed
+    with pytest.raises(OperationError, match="'etl' is another by now"):
+        hook.alter_job("g", "etl", {"table": "c"}, if_version=looked.version)
+    assert group.topics.jobs.jobs["etl"].config == {"table": "b"}

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 from executor_bench import Bench
+from group_records import record_of
 from stand_ins import MemoryTopics
 
 from airflow_provider.cli import reading
 from airflow_provider.cli.main import main
 from airflow_provider.operations.operations import OperationError, Outcome, SetLogLevel
-from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import ActionEvent, LogLevel
+from airflow_provider.protocol.model import NO_TASKS, Epoch, WorkerId
+from airflow_provider.records import ActionEvent, LogLevel, WorkerPhase, WorkerStatus
 from airflow_provider.worker.log_levels import LogLevels
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
@@ -30,12 +31,29 @@ def _as_before() -> Iterator[None]:
         logging.getLogger(name).setLevel(level)
 
 
+def group_of(*workers: WorkerId, allowed: tuple[str, ...] | None = None) -> MemoryTopics:
+    """A group whose workers have said what they may import."""
+    topics = MemoryTopics("g")
+
+    async def say() -> None:
+        if workers:
+            await topics.publish_group(record_of(dict.fromkeys(workers, NO_TASKS)))
+        for name in workers:
+            state = WorkerPhase.STABLE
+            await topics.publish_worker(
+                WorkerStatus(worker=name, state=state, epoch=Epoch(5), slots=1, allowed=allowed)
+            )
+
+    asyncio.run(say())
+    return topics
+
+
 def ask(topics: MemoryTopics, logger: str, level: LogLevel | None, worker: WorkerId | None = None) -> Outcome:
     return asyncio.run(topics.carry_out(SetLogLevel(logger=logger, level=level, worker=worker), by="me"))
 
 
 def test_a_level_for_one_worker_comes_before_that_for_all() -> None:
-    topics = MemoryTopics()
+    topics = group_of(W1, W2)
     ask(topics, "pkg.jobs", DEBUG)
     ask(topics, "pkg", ERROR)
     ask(topics, "pkg.jobs", INFO, W1)
@@ -56,6 +74,41 @@ def test_a_level_for_one_worker_comes_before_that_for_all() -> None:
 def test_what_is_no_name_of_a_logger_is_refused(name: str) -> None:
     with pytest.raises(OperationError, match="give its name as in logging"):
         ask(MemoryTopics(), name, DEBUG)
+
+
+@pytest.mark.parametrize(
+    ("topics", "logger", "worker", "refusal"),
+    [
+        (group_of(W1, W2), "pkg", WorkerId("w9"), "the group has no worker 'w9'; it has w1, w2"),
+        (
+            group_of(W1, W2, allowed=("pkg", "etl.jobs")),
+            "py4j",
+            None,
+            "no worker of the group may import such code as jobs. {MAY} in etl.jobs, pkg, or below",
+        ),
+        (
+            group_of(W1, W2, allowed=()),
+            "pkg",
+            W2,
+            "worker w2 may not import such code as jobs. {MAY} none: no job code is allowed",
+        ),
+    ],
+)
+def test_what_nobody_would_set_is_refused_with_what_there_is(
+    topics: MemoryTopics, logger: str, worker: WorkerId | None, refusal: str
+) -> None:
+    with pytest.raises(OperationError) as refused:
+        ask(topics, logger, DEBUG, worker)
+    assert refusal.format(MAY="Loggers that may be set (allowed_entry_points):") in str(refused.value)
+    assert not topics.jobs.levels
+    assert not ask(topics, logger, None, worker).changed, "to reset it does no harm"
+
+
+@pytest.mark.parametrize("topics", [group_of(), group_of(W1), group_of(W1, allowed=("pkg",))])
+def test_what_somebody_sets_or_may_set_later_is_not_refused(topics: MemoryTopics) -> None:
+    """A worker of an older release does not say what it may import."""
+    assert ask(topics, "pkg.jobs", DEBUG).changed
+    assert ask(topics, "pkg.jobs", DEBUG, W1).changed
 
 
 def test_levels_are_set_and_put_back() -> None:
@@ -96,7 +149,7 @@ async def test_a_worker_follows_while_it_runs_and_puts_back_what_was_there_as_it
 def test_they_are_set_and_shown_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topics = MemoryTopics("g")
+    topics = group_of(W1, allowed=("pkg",))
 
     async def reach(_settings: object) -> None: ...
 
@@ -115,6 +168,12 @@ def test_they_are_set_and_shown_on_a_terminal(
     assert cli("reset", "g", "pkg.jobs") == (0, "logger pkg.jobs: reset, in all workers\n", "")
     assert cli("reset", "g", "pkg.jobs")[1] == "logger pkg.jobs: reset, in all workers: nothing changed\n"
     assert cli("set", "g", "root", "DEBUG")[0] == 1
+    assert cli("set", "g", "pkg", "DEBUG", "--worker", "w9") == (
+        1,
+        "",
+        "cospark loggers set: the group has no worker 'w9'; it has w1\n",
+    )
+    assert cli("set", "g", "py4j", "DEBUG")[0] == 1
 
 
 def test_a_handler_with_a_level_of_its_own_writes_them_too_and_nothing_else_more() -> None:

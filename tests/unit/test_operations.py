@@ -15,6 +15,7 @@ from airflow_provider.ledger.progress import JobState, configured, group_drained
 from airflow_provider.operations.operations import (
     AlterJob,
     HaltJob,
+    LostUpdateError,
     NoJobError,
     Operation,
     OperationError,
@@ -33,6 +34,7 @@ from airflow_provider.records import (
     TaskState,
     job_key,
 )
+from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 
 ME = WorkerId("w1")
@@ -235,6 +237,36 @@ def test_an_alteration_merges_and_keeps_the_tasks_that_it_does_not_change() -> N
     assert configured(topics.jobs, topics.status.tasks) == {E0, E1}, "the one that became another runs again"
     ask(topics, AlterJob(job="etl", config={"limit": 9}))
     assert topics.jobs.work_of(E0) is not None, "and so on, from one alteration to the next"
+
+
+def test_who_alters_in_the_same_moment_and_undoes_another_alteration_is_told() -> None:
+    topics = group_with(job=dataclasses.replace(JOB, config={"table": "orders"}))
+
+    async def both() -> list[object]:
+        alters = [AlterJob(job="etl", config={"table": "b"}), AlterJob(job="etl", config={"since": 3})]
+        return await asyncio.gather(*(topics.carry_out(alter, by="me") for alter in alters), return_exceptions=True)
+
+    topics.takes_s = 0.01
+    first, second = asyncio.run(both())
+    assert isinstance(first, Outcome)
+    assert isinstance(second, LostUpdateError)
+    assert "'etl' was altered as asked, but somebody else altered it in the same moment" in str(second)
+    assert topics.jobs.jobs["etl"].config == {"table": "orders", "since": 3}
+    assert ask(topics, AlterJob(job="etl", config={"table": "b"})).changed, "one after the other nothing is lost"
+    assert topics.jobs.jobs["etl"].config == {"table": "b", "since": 3}
+
+
+def test_that_nothing_was_lost_need_not_be_known_of_what_is_stored() -> None:
+    topics = group_with()
+    catch_up, looks = topics.catch_up, iter((True, False))
+
+    async def once(*, timeout_s: float = 30.0) -> None:
+        await catch_up(timeout_s=timeout_s)
+        if not next(looks):
+            raise TopicError("away")
+
+    topics.catch_up = once  # type: ignore[method-assign]
+    assert ask(topics, AlterJob(job="etl", config={"since": 3})).changed
 
 
 def test_what_is_so_already_is_no_alteration() -> None:

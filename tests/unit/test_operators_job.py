@@ -70,8 +70,9 @@ class TestJobOperator:
         group.jobs = jobs_snapshot(job(), tasks=2)
         group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED, TaskState.FAILED)
         airflow = context()
-        with pytest.raises(AirflowException, match="job:1: no luck with 1"):
+        with pytest.raises(AirflowException, match=r"job:1: no luck with 1\n.*cospark jobs retry g job;") as failed:
             job_operator(wait_for_completion=True, run_key="r1").execute(airflow)
+        assert str(failed.value).startswith("group 'g': job 'job' has failed:")
         report = airflow["ti"].pushed["return_value"]
         assert report["results"] == {"0": {"rows": 0}}, "for what comes after it by a trigger rule"
         assert report["changed"] is True
@@ -108,7 +109,7 @@ class TestJobOperator:
         group.jobs = jobs_snapshot(job(), tasks=2)
         group.status = status_snapshot(group.jobs, "job", TaskState.FINISHED, TaskState.RUNNING)
         airflow = context()
-        with pytest.raises(AirflowException, match="timeout: job 'job' is not finished within 5"):
+        with pytest.raises(AirflowException, match="timeout: job 'job' of group 'g' is not finished within 5"):
             job_operator(wait_for_completion=True, timeout=5).execute(airflow)
         assert airflow["ti"].pushed["return_value"]["results"] == {"0": {"rows": 0}}
 

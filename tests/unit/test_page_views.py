@@ -93,7 +93,7 @@ class TestWorkers:
         running = {task: replace(last, work=work) for task, last in status.tasks.items()}
         status = replace(status, workers={W1: worker(W1)}, tasks=running)
         (line,) = workers(known, status)
-        (task,) = task_page(found_tasks(known, status), TaskQuery()).lines
+        (task,) = task_page(found_tasks(known, status), TaskQuery(), status).lines
         assert line.running[0].progress == task.progress == "4 of 6 stages, 120 of 200 Spark tasks, 7 rows read"
 
     def test_one_that_has_left_is_of_no_concern(self) -> None:
@@ -147,7 +147,7 @@ class TestTasks:
     FOUND = found_tasks(KNOWN, STATUS)
 
     def page(self, **query: Any) -> list[int]:
-        return [line.index for line in task_page(self.FOUND, TaskQuery(**query)).lines]
+        return [line.index for line in task_page(self.FOUND, TaskQuery(**query), self.STATUS).lines]
 
     def test_all(self) -> None:
         assert self.page() == [0, 1, 2, 3, 4]
@@ -170,10 +170,10 @@ class TestTasks:
     def test_cut_into_pages(self) -> None:
         assert self.page(size=2, page=1) == [2, 3]
         assert self.page(size=2, page=9) == [4], "the last one, when there are fewer by now"
-        assert task_page((), TaskQuery()).page == 0
+        assert task_page((), TaskQuery(), StatusSnapshot()).page == 0
 
     def test_the_states_that_one_could_choose_are_counted_whichever_is_chosen(self) -> None:
-        page = task_page(self.FOUND, TaskQuery(state=FAILED))
+        page = task_page(self.FOUND, TaskQuery(state=FAILED), self.STATUS)
         assert page.counts == {FINISHED: 1, FAILED: 2, RUNNING: 1, TaskState.UNASSIGNED: 1}
         assert (page.found, page.tasks) == (2, 5)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +13,13 @@ import pytest
 from waiting import eventually
 
 from airflow_provider.driver.application import LocalSparkSettings
+from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark import local
+from airflow_provider.spark import attached, local
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.local_session import Pools
-from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskOrder, TaskStarted, TaskStopped
+from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskOrder, TaskProgressed, TaskStarted, TaskStopped
 
 TASK = TaskId("slow", 0)
 called: list[int] = []
@@ -101,6 +103,71 @@ async def test_a_task_that_waits_for_spark_has_stopped_at_once_and_never_begins(
     await eventually(lambda: isinstance(events[-1], TaskFinished), "the second attempt has run")
     assert called == [2], "the first one never did"
     assert events[1:] == [TaskStarted(order=order(2)), TaskFinished(order=order(2), result=None)]
+
+
+class Counting(SlowSession):
+    """Of a Spark that has done half of its work when it is asked, and all of it when the task's code has returned."""
+
+    def count(self) -> JobCounts:
+        return JobCounts(stages=2, stages_done=1)
+
+    def count_at_the_end(self) -> JobCounts:
+        return JobCounts(stages=2, stages_done=2)
+
+
+class Long(SparkJob):
+    may_end = threading.Event()
+
+    def run(self, spark: Any, task: TaskContext) -> None:
+        assert self.may_end.wait(10)
+
+
+@pytest.mark.parametrize("is_long", [True, False], ids=["told of before", "too short to be told of"])
+async def test_of_a_task_that_has_finished_nothing_is_told_to_be_open(
+    monkeypatch: pytest.MonkeyPatch, is_long: bool
+) -> None:
+    monkeypatch.setattr(local, "LocalSession", Counting)
+    SlowSession.started.set()
+    Long.may_end.clear()
+    events: list[RunnerEvent] = []
+    runner = LocalRunner(events.append, allowed=[__name__], tell_every_s=0.01 if is_long else 60)
+    await runner.start(replace(order(1), entry_point=f"{__name__}:Long"))
+    if is_long:
+        await eventually(lambda: any(isinstance(event, TaskProgressed) for event in events))
+    Long.may_end.set()
+    await eventually(lambda: bool(events) and isinstance(events[-1], TaskFinished))
+    told = [event.progress for event in events if isinstance(event, TaskProgressed)]
+    assert told == ([JobCounts(stages=2, stages_done=1), JobCounts(stages=2, stages_done=2)] if is_long else [])
+    await runner.close()
+
+
+async def test_spark_is_said_to_start_until_it_has_though_nothing_waits_for_it_any_more(
+    runner: tuple[LocalRunner, list[RunnerEvent]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, _ = runner
+    told: list[bool] = []
+    monkeypatch.setattr(slow, "_on_condition", lambda: told.append(slow.opening))
+    assert not slow.opening
+    await slow.start(order(1))
+    assert slow.opening
+    await slow.stop([TASK], "paused", timeout_s=10)
+    assert slow.opening
+    SlowSession.started.set()
+    await eventually(lambda: told[-1:] == [False], "who has waited for that is told")
+
+
+async def test_while_tasks_wait_for_spark_to_start_it_says_so(
+    runner: tuple[LocalRunner, list[RunnerEvent]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attached, "LOOK_S", 0.01)
+    slow, events = runner
+    told = [""]
+    monkeypatch.setattr(slow, "_on_condition", lambda: told.append(slow.condition))
+    await slow.start(order(1))
+    await eventually(lambda: told == ["", "starting Spark"])
+    SlowSession.started.set()
+    await eventually(lambda: [type(event) for event in events] == [TaskStarted, TaskFinished])
+    assert told == ["", "starting Spark", ""]
 
 
 async def test_a_runner_that_closes_waits_for_spark_to_have_started(

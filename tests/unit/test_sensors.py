@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import shlex
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 from airflow.sdk import DAG, PokeReturnValue
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot
 
+from airflow_provider.cli import jobs as jobs_command
 from airflow_provider.common.airflow_names import (
     AirflowException,
     AirflowFailException,
@@ -150,8 +153,15 @@ def test_a_broker_that_is_away_is_waited_for_in_the_triggerer(monkeypatch: pytes
 def test_a_failed_job_fails_its_sensor_without_retries(topics: list[Any]) -> None:
     known = jobs_snapshot(job(), tasks=2)
     topics[:] = known, status_snapshot(known, "job", TaskState.FAILED, TaskState.FINISHED)
-    with pytest.raises(AirflowFailException, match="job:0: no luck with 0"):
+    with pytest.raises(AirflowFailException, match="job:0: no luck with 0") as failed:
         jobs().poke(context())
+    assert str(failed.value).startswith("group 'g': job 'job' has failed:\n")
+    *_, remedy = str(failed.value).split("\n")
+    command = remedy.removeprefix("To try what has failed once more: cospark ").partition(";")[0]
+    parser = argparse.ArgumentParser()
+    jobs_command.add_arguments(parser)
+    asked = parser.parse_args(shlex.split(command.removeprefix("jobs ")))
+    assert (asked.action, asked.group, asked.name) == ("retry", "g", "job"), "the command line has that command"
     assert jobs(state="failed").poke(context()).is_done
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from group_records import record_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.placed import Placed, PlacedTask
 from airflow_provider.ledger.progress import job_progress
+from airflow_provider.ledger.shown_tasks import shown_status, shown_statuses, state_of_nobodys
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status, effective_statuses
 from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId
@@ -25,6 +27,8 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.reports.description import JobDescription
+from airflow_provider.ui.views.tasks import found_tasks
 
 WORKERS = tuple(map(WorkerId, ("w1", "w2")))
 TASKS = tuple(TaskId("a", index) for index in range(6))
@@ -60,13 +64,13 @@ def groups(draw: st.DrawFn) -> tuple[JobsSnapshot, StatusSnapshot]:
         )
         for task in draw(st.sets(st.sampled_from(TASKS)))
     }
-    stopped = {"a": Placed(HaltRecord(job="a", halt=Halt.STOPPED, by="", at_ms=0), 4)}
+    halts = [{"a": Placed(HaltRecord(job="a", halt=halt, by="", at_ms=0), 4)} for halt in Halt]
     jobs = JobsSnapshot(
         jobs={"a": JOB},
         plans={"a": PLAN},
         defined_at={"a": draw(st.sampled_from([0, 9]))},
         task_halts=halted,
-        halts=draw(st.sampled_from([{}, stopped])),
+        halts=draw(st.sampled_from([{}, *halts])),
     )
     return jobs, StatusSnapshot(group=record, workers=said, tasks=words)
 
@@ -78,10 +82,58 @@ def test_together_is_one_after_the_other(group: tuple[JobsSnapshot, StatusSnapsh
     together = dict(effective_statuses("a", jobs, status, waiting))
     assert dict(effective_statuses("a", jobs, status, waiting)) == together
     assert together == {task: effective_status(task, jobs, status) for task in TASKS}
+    shown = dict(shown_statuses("a", jobs, status, waiting))
+    assert dict(shown_statuses("a", jobs, status, waiting)) == shown
+    assert shown == {task: shown_status(task, jobs, status) for task in TASKS}
     progress = job_progress("a", jobs, status)
     assert progress is not None
-    states = [last.state if last else TaskState.UNASSIGNED for last in together.values()]
+    states = [last.state if last else state_of_nobodys("a", jobs) for last in shown.values()]
     assert dict(progress.counts) == {state: states.count(state) for state in TaskState if state in states}
+
+
+@pytest.mark.parametrize(("halt", "state"), [(Halt.PAUSED, TaskState.PAUSED), (Halt.STOPPED, TaskState.STOPPED)])
+def test_people_see_of_a_halted_jobs_tasks_that_they_are_halted(halt: Halt, state: TaskState) -> None:
+    """Their workers write that they have stopped, and of those that had not begun nothing."""
+    stopped, finished, runs, not_begun, nobodys, singly = TASKS
+    states = {stopped: TaskState.STOPPED, finished: TaskState.FINISHED, runs: TaskState.RUNNING}
+    words = {
+        task: TaskStatus(
+            task=task,
+            state=said,
+            epoch=Epoch(5),
+            worker=WORKERS[0],
+            run_key="r",
+            fingerprint=PLAN.fingerprints[task.index],
+        )
+        for task, said in states.items()
+    }
+    work = PLAN.fingerprints[singly.index]
+    alone = TaskHaltRecord(job="a", index=singly.index, run_key="r", fingerprint=work, by="", at_ms=0)
+    jobs = JobsSnapshot(
+        jobs={"a": JOB},
+        plans={"a": PLAN},
+        defined_at={"a": 0},
+        halts={"a": Placed(HaltRecord(job="a", halt=halt, by="", at_ms=0), 4)},
+        task_halts={singly: PlacedTask(alone, 4)},
+    )
+    record = record_of({WORKERS[0]: frozenset(TASKS) - {nobodys}}, config_offset=ConfigOffset(5))
+    status = StatusSnapshot(group=record, tasks=words)
+    seen = {
+        task: last.state if last else state_of_nobodys("a", jobs)
+        for task, last in shown_statuses("a", jobs, status, {})
+    }
+    assert seen == {
+        stopped: state,
+        finished: TaskState.FINISHED,
+        runs: TaskState.RUNNING,
+        not_begun: state,
+        nobodys: state,
+        singly: TaskState.STOPPED,
+    }
+    description = JobDescription.of("a", jobs, status)
+    assert description is not None
+    assert {task.task: task.state for task in description.tasks} == seen
+    assert {found.task: found.state for found in found_tasks(jobs, status)} == seen
 
 
 def test_of_a_job_without_a_plan_there_is_nothing() -> None:

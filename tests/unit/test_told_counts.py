@@ -37,6 +37,15 @@ def test_what_has_ended_is_done_and_what_it_has_skipped_does_not_count() -> None
     assert counts.look() == JobCounts(stages=2, stages_done=1, tasks=9, tasks_done=5)
 
 
+def test_when_the_code_that_asked_has_returned_nothing_is_open() -> None:
+    counts = ToldCounts()
+    told(counts, "a", Stage(4, 4, done=True), Stage(10, 0))
+    told(counts, "a", done=True)
+    told(counts, "b", Stage(5, 4), Stage(7, 0), Stage(2, 2, done=True))
+    assert counts.look() == JobCounts(stages=3, stages_done=1, tasks=14, tasks_done=6)
+    assert counts.look_at_the_end() == JobCounts(stages=2, stages_done=2, tasks=7, tasks_done=7)
+
+
 def test_an_operation_that_is_too_short_to_be_told_of_does_not_count() -> None:
     counts = ToldCounts()
     counts(stages=None, inflight_tasks=0, operation_id=None, done=True)

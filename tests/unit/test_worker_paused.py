@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 from declarative_life import DeclarativeLife
 from turned_clock import time_passes
 from waiting import eventually
-from worker_life import A0, A1, Life
+from worker_life import A0, A1, LONG, Life
 
 from airflow_provider.operations.operations import HaltJob, ResumeJob
+from airflow_provider.protocol.model import Tasks
 from airflow_provider.records import Halt, TaskKind, WorkerPhase
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.standby import InTriggerer
@@ -58,3 +60,56 @@ async def test_its_tasks_stay_its_own_in_the_triggerer_and_go_on_when_the_pause_
     await life.cancel()
     if isinstance(life, DeclarativeLife):
         life.channel.close()
+
+
+@pytest.mark.turned_clock
+async def test_a_process_whose_spark_still_starts_is_kept_for_it_and_a_resume_goes_on_there() -> None:
+    life = Life(member=LONG)
+    life.linger_s = 2.0
+    await life.submit(kind=TaskKind.STREAMING)
+    life.begin()
+    await life.runs(A0, A1)
+    life.runner.opens(True)
+    await life.topics.carry_out(PAUSE, by="me")
+    await time_passes(60)
+    assert not life.ended, "another process would start Spark anew"
+    await life.topics.carry_out(RESUME, by="me")
+    await life.runs(A0, A1)
+
+    await life.topics.carry_out(PAUSE, by="me")
+    await time_passes(60)
+    assert not life.ended
+    life.runner.opens(False)
+    await _handed_over(life)
+
+
+async def test_what_is_to_run_again_by_the_time_that_spark_has_stopped_is_said_at_the_end() -> None:
+    life = Life()
+    life.linger_s = 0.05
+    await life.submit(kind=TaskKind.STREAMING)
+    life.begin()
+    await life.runs(A0, A1)
+    close, closing, closed = life.runner.close, asyncio.Event(), asyncio.Event()
+
+    async def slow_close(*, timeout_s: float = 30.0) -> Tasks:
+        closing.set()
+        await closed.wait()
+        left: Tasks = await close(timeout_s=timeout_s)
+        return left
+
+    life.runner.close = slow_close
+    await life.topics.carry_out(PAUSE, by="me")
+    await closing.wait()
+    await life.topics.carry_out(RESUME, by="me")
+    closed.set()
+    assert (await life.outcome()).came == {A0, A1}
+
+
+async def test_a_membership_that_is_handed_over_for_its_tasks_does_not_say_that_they_came() -> None:
+    """A triggerer gives it up because there is something to run: that is not for it to go on with."""
+    life = Life(phase=WorkerPhase.DEFERRED)
+    life.make_hands = InTriggerer(lambda: 0.0).make_hands(life.settings, life.topics)
+    await life.submit(kind=TaskKind.STREAMING)
+    life.begin()
+    await _handed_over(life)
+    assert (await life.outcome()).came == frozenset()

@@ -130,6 +130,16 @@ async def test_what_keeps_its_tasks_from_running_stands_in_its_record_as_long_as
             assert ("stable, waiting for executors" in shown.get()) == bool(condition)
 
 
+async def test_one_that_leaves_while_spark_starts_does_not_stand_back() -> None:
+    async with living() as life:
+        life.runner.change_condition("starting Spark")
+        await says(life, "starting Spark")
+        life.worker.leave("its task was ended")
+        await life.outcome()
+        assert life.phase is WorkerPhase.LEFT
+        assert not stands_back(life.topics.status)
+
+
 async def test_where_sparks_own_page_is_stands_in_its_record_as_soon_as_it_has_one() -> None:
     async with living() as life:
         assert life.topics.status.workers[ME].spark_ui == ""

@@ -3,7 +3,7 @@
 import * as address from "./address.js";
 import { Poll } from "./ask.js";
 import { badge, el, muted, table } from "./dom.js";
-import { banner, jobBar, stateBadge } from "./parts.js";
+import { banner, barLegend, jobBar, stateBadge } from "./parts.js";
 import { clock, count } from "./words.js";
 
 export function showGroups(page) {
@@ -13,7 +13,8 @@ export function showGroups(page) {
   new Poll(
     () => "api/groups",
     ({ clusters }) => {
-      content.replaceChildren(...(clusters.length ? clusters.map((cluster) => clusterOf(cluster, clusters.length > 1)) : [nowhere()]));
+      const bars = clusters.some((cluster) => cluster.groups.some(({ short }) => short?.jobs.length));
+      content.replaceChildren(...[barLegend(bars), ...(clusters.length ? clusters.map((cluster) => clusterOf(cluster, clusters.length > 1)) : [nowhere()])].filter(Boolean));
       return clusters.some((cluster) => cluster.listing || cluster.groups.some((head) => head.reading));
     },
     (failed) => trouble.replaceChildren(...(failed ? [banner("bad", failed.message)] : [])),

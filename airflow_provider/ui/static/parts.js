@@ -26,6 +26,10 @@ export function jobBar({ job, state, bounded, tasks, finished, running, failed }
   );
 }
 
+// What the parts of such bars mean; nothing where there is no bar.
+export const barLegend = (bars) =>
+  bars && el("p", { class: "legend", ariaLabel: "What the bars show" }, [["finished", "finished"], ["running", "running"], ["failed", "failed"], ["left", "still to run"]].map(([end, words]) => el("span", { data: { end } }, words)));
+
 export function headBanners(head) {
   const banners = [];
   if (head.away) banners.push(banner("bad", head.away + ".", head.short ? "The page shows what was last known." : ""));

@@ -5,7 +5,7 @@ import { badge, el, muted, table } from "./dom.js";
 import { openTask } from "./task.js";
 import { clock, count, counting, span } from "./words.js";
 
-const STATES = ["unassigned", "pending", "running", "finished", "failed", "stopped"];
+const STATES = ["unassigned", "pending", "running", "finished", "failed", "stopped", "paused"];
 const SIZE = 50;
 
 export function tasksView({ about, me, again }) {
@@ -34,7 +34,7 @@ export function tasksView({ about, me, again }) {
     { name: "Attempt", head: sorted("Attempt", "attempt"), class: "number", cell: (task) => [task.attempt, task.failures > 0 && el("span", { class: "wrong" }, ` (${task.failures} failed)`)] },
     { name: "Started", head: sorted("Started", "started"), cell: (task) => clock(task.started_at_ms) },
     { name: "Took", head: sorted("Took", "took"), class: "number", cell: (task) => (task.state === "running" && task.started_at_ms ? counting(task.started_at_ms) : span(task.took_ms)) },
-    { name: "Says", class: "wide", cell: (task) => (task.error ? el("span", { class: "wrong" }, task.error) : muted(task.progress)) },
+    { name: "Says", class: "wide", cell: (task) => (task.error ? el("span", { class: "wrong" }, task.error) : muted(task.progress || task.waits_for)) },
   ];
 
   function show({ lines, page, size, found, tasks, counts }) {

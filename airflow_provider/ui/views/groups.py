@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from airflow_provider.driver.sight import Sight
 from airflow_provider.ledger.capacity import slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import all_left, present, stands_back, what_was
@@ -18,6 +19,7 @@ from airflow_provider.reports.learners import given_up
 
 _MOST_JOBS: Final = 50
 _MOST_WRONG: Final = 20
+_NOT_WRONG: Final = ("", Sight.STARTING.value)
 
 
 class GroupState(str, Enum):
@@ -146,7 +148,7 @@ def _wrong(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[str]:
         yield f"worker {worker} stands back: {why}"
     for worker in sorted(present(status)):
         said = status.workers.get(worker)
-        if said is not None and said.condition:
+        if said is not None and said.condition not in _NOT_WRONG:
             yield f"worker {worker}: {said.condition}"
     if status.group is None and jobs.jobs:
         yield "no worker has joined yet"

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.shown_tasks import kept_waiting_by, shown_status, shown_statuses, state_of_nobodys
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ledger.task_places import effective_status, effective_statuses
 from airflow_provider.ledger.timeline_view import Attempt
 from airflow_provider.protocol.model import TaskId, labelled, planner_of
 from airflow_provider.records import PlanRecord, TaskHaltRecord, TaskState, TaskStatus, task_name
@@ -62,7 +62,10 @@ class FoundTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLine:
-    """A task, as one line of a table. Times are wall clock, milliseconds since 1970."""
+    """A task, as one line of a table. Times are wall clock, milliseconds since 1970.
+
+    :param waits_for: what keeps its worker from running it, in words
+    """
 
     job: str
     index: int
@@ -76,6 +79,7 @@ class TaskLine:
     retry_at_ms: int | None
     error: str
     progress: str
+    waits_for: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,19 +134,20 @@ def found_tasks(jobs: JobsSnapshot, status: StatusSnapshot, known: Known = Known
 
 def _found(jobs: JobsSnapshot, status: StatusSnapshot, known: Known) -> Iterator[FoundTask]:
     for job in sorted(jobs.jobs):
-        planner = effective_status(planner_of(job), jobs, status)
+        planner = shown_status(planner_of(job), jobs, status)
         if planner is not None and planner.state is not TaskState.FINISHED:
             yield FoundTask(planner.task, str(planner.task), planner.state, planner)
         plan = jobs.plan_of(job)
         if plan is None:
             continue
         of_plan = known(job, plan, status.group)
-        statuses = effective_statuses(job, jobs, status, of_plan.waiting)
+        nobodys = state_of_nobodys(job, jobs)
+        statuses = shown_statuses(job, jobs, status, of_plan.waiting)
         for label, (task, last) in zip(of_plan.labels, statuses, strict=True):
-            yield FoundTask(task, label, last.state if last else TaskState.UNASSIGNED, last)
+            yield FoundTask(task, label, last.state if last else nobodys, last)
 
 
-def task_page(tasks: Sequence[FoundTask], query: TaskQuery) -> TaskPage:
+def task_page(tasks: Sequence[FoundTask], query: TaskQuery, status: StatusSnapshot) -> TaskPage:
     wanted = list(filter(_filter_of(query), tasks))
     counts = Counter(found.state for found in wanted)
     if query.state is not None:
@@ -154,7 +159,7 @@ def task_page(tasks: Sequence[FoundTask], query: TaskQuery) -> TaskPage:
     size = max(1, min(query.size, LARGEST_PAGE))
     page = max(0, min(query.page, (len(wanted) - 1) // size))
     return TaskPage(
-        lines=tuple(map(task_line, wanted[page * size : (page + 1) * size])),
+        lines=tuple(task_line(found, status) for found in wanted[page * size : (page + 1) * size]),
         page=page,
         size=size,
         found=len(wanted),
@@ -163,7 +168,7 @@ def task_page(tasks: Sequence[FoundTask], query: TaskQuery) -> TaskPage:
     )
 
 
-def task_line(found: FoundTask) -> TaskLine:
+def task_line(found: FoundTask, status: StatusSnapshot) -> TaskLine:
     last = found.last
     return TaskLine(
         job=found.task.job,
@@ -178,6 +183,7 @@ def task_line(found: FoundTask) -> TaskLine:
         retry_at_ms=last.retry_at_ms if last and last.state is TaskState.PENDING else None,
         error=last.error.line if last and last.error and last.state is not TaskState.FINISHED else "",
         progress=last.how_far if last else "",
+        waits_for=kept_waiting_by(last, status),
     )
 
 
@@ -248,13 +254,14 @@ def task_detail(
 ) -> TaskDetail | None:
     """None: there is no such task in a present run."""
     definition = jobs.jobs.get(task.job)
-    last = effective_status(task, jobs, status)
+    last = shown_status(task, jobs, status)
     if definition is None or (last is None and jobs.work_of(task) is None):
         return None
-    found = FoundTask(task, jobs.label(task), last.state if last else TaskState.UNASSIGNED, last)
+    state = last.state if last else state_of_nobodys(task.job, jobs)
+    found = FoundTask(task, jobs.label(task), state, last)
     error = last.error if last else None
     return TaskDetail(
-        line=task_line(found),
+        line=task_line(found, status),
         defined_at=jobs.defined_at[task.job],
         message=error.message if error else "",
         traceback=error.traceback if error else "",

@@ -1,0 +1,68 @@
+"""The state in which people see a task: what they have halted says so, whatever its worker wrote last. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status, effective_statuses
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.replacing import replaced
+from airflow_provider.records import Halt, TaskState, TaskStatus, WorkerPhase
+
+_STANDS_STILL: Final = frozenset({TaskState.UNASSIGNED, TaskState.PENDING, TaskState.STOPPED})
+_AS: Final[Mapping[Halt, TaskState]] = MappingProxyType(
+    {Halt.PAUSED: TaskState.PAUSED, Halt.STOPPED: TaskState.STOPPED}
+)
+
+
+def halted_as(job: str, jobs: JobsSnapshot) -> TaskState | None:
+    """As what those tasks of a job are shown that do not run because people have halted it; None: nobody has."""
+    halt = jobs.halt_of(job)
+    return None if halt is None else _AS[halt.halt]
+
+
+def shown_state(state: TaskState, halted: TaskState | None) -> TaskState:
+    """:param halted: what :func:`halted_as` gives, of a task that was not stopped singly"""
+    return halted if halted is not None and state in _STANDS_STILL else state
+
+
+def state_of_nobodys(job: str, jobs: JobsSnapshot) -> TaskState:
+    """The state of a task that nobody has, or has had in this run."""
+    return shown_state(TaskState.UNASSIGNED, halted_as(job, jobs))
+
+
+def shown_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> TaskStatus | None:
+    """As :func:`~airflow_provider.ledger.task_places.effective_status`, for people to see."""
+    last = effective_status(task, jobs, status)
+    if last is None or jobs.halt_of_task(task) is not None:
+        return last
+    state = shown_state(last.state, halted_as(task.job, jobs))
+    return last if state is last.state else replace(last, state=state)
+
+
+def kept_waiting_by(last: TaskStatus | None, status: StatusSnapshot) -> str:
+    """What keeps the worker of a task that is to run from running any, in its words; mostly nothing."""
+    if last is None or last.state is not TaskState.PENDING:
+        return ""
+    said = status.workers.get(last.worker)
+    return "" if said is None or said.state is WorkerPhase.LEFT else said.condition
+
+
+def shown_statuses(
+    job: str, jobs: JobsSnapshot, status: StatusSnapshot, waiting: dict[TaskId, TaskStatus]
+) -> Iterator[tuple[TaskId, TaskStatus | None]]:
+    """As :func:`~airflow_provider.ledger.task_places.effective_statuses`, for people to see."""
+    every = effective_statuses(job, jobs, status, waiting)
+    halted = halted_as(job, jobs)
+    if halted is None:
+        yield from every
+        return
+    singly = jobs.stopped_tasks()
+    for task, last in every:
+        stands_still = last is not None and last.state in _STANDS_STILL and task not in singly
+        yield task, replaced(last, state=halted) if last is not None and stands_still else last

@@ -1,0 +1,161 @@
+"""A broker that goes away while somebody acts on a job: nothing half done stays unsaid, and what is said is so."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+from fastapi import HTTPException
+from proxied import Network, proxied_broker
+from topic_bench import SOON_S, settings_of
+
+from airflow_provider.cli.main import main
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.operations.operations import HaltJob, RestartJob, StopTasks
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import Halt, JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+from airflow_provider.topics import clients, one_shot
+from airflow_provider.topics.errors import HalfDoneError, UnsureError
+from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.topics.producer import NewRecord, TopicWriter
+from airflow_provider.topics.rights import STEERER, WORKER
+from airflow_provider.ui.acting import ToJob, ToTasks, pause_job, restart_job
+from airflow_provider.ui.connections import Connections
+from airflow_provider.ui.world import World
+
+JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, config={"table": "orders"})
+ME = WorkerId("w1")
+STATES = (TaskState.RUNNING, TaskState.FAILED, TaskState.FAILED, TaskState.RUNNING)
+DELIVERY_MS = 3_000
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Network]:
+    with proxied_broker(1) as network:
+        yield network
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch, network: Network) -> Iterator[None]:
+    """Who writes waits for seconds, and not for half a minute."""
+    monkeypatch.setattr(clients, "TopicWriter", partial(TopicWriter, delivery_timeout_ms=DELIVERY_MS))
+    yield
+    network.ways[0].heal()
+
+
+async def _prepare(settings: KafkaSettings, group: str) -> None:
+    """A job with tasks that run and tasks that have failed."""
+    async with GroupTopics(settings, group, WORKER) as topics:
+        await topics.submit(JOB)
+        plan = PlanRecord.of(JOB, [{"part": part} for part in range(4)], planned_by=ME, at_ms=0)
+        await topics.publish_plan(plan)
+        for index, state in enumerate(STATES):
+            error = TaskFailure.of("boom") if state is TaskState.FAILED else None
+            work = plan.fingerprints[index]
+            await topics.publish_task(
+                TaskStatus(
+                    task=TaskId("etl", index), state=state, epoch=Epoch(1), worker=ME, fingerprint=work, error=error
+                )
+            )
+
+
+class Scene:
+    """A group, and somebody who reaches its broker by a way that a test can cut.
+
+    :ivar before: how many records there are in each of its topics
+    """
+
+    def __init__(self, network: Network, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.group = group
+        self.way = network.ways[0]
+        self.far = settings_of(self.way.address)
+        self._near = settings_of(network.near)
+        self._monkeypatch = monkeypatch
+        one_shot.run(lambda: _prepare(self._near, group))
+        self.before = self.now()
+
+    def now(self) -> tuple[int, int, int]:
+        seen = one_shot.read_group(self._near, self.group)
+        return seen.jobs.offset, seen.status.offset, len(one_shot.read_timeline(self._near, self.group).events)
+
+    @contextmanager
+    def harmed_by(self, harm: Callable[[], None], *, at: int = 1) -> Iterator[None]:
+        """This happens right before something is written for the ``at``-th time."""
+        write, times = TopicWriter.write, itertools.count(1)
+
+        def harmed(writer: TopicWriter, *records: NewRecord) -> asyncio.Future[None]:
+            if next(times) == at:
+                harm()
+            return write(writer, *records)
+
+        with self._monkeypatch.context() as patched:
+            patched.setattr(TopicWriter, "write", harmed)
+            yield
+
+
+@pytest.fixture
+def scene(network: Network, group_id: str, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(network, group_id, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("pause",), ("alter", "--retries", "3"), ("restart",), ("submit", "m:f", "--retries", "2")],
+    ids=lambda arguments: arguments[0],
+)
+def test_from_the_command_line_nothing_is_done_when_the_broker_is_gone_before_it_is_written(
+    arguments: tuple[str, ...], scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    action, *more = arguments
+    with scene.harmed_by(scene.way.cut):
+        status = main(["jobs", action, scene.group, "etl", *more, "--bootstrap-servers", scene.way.address])
+    said = capsys.readouterr()
+    assert (status, said.out) == (2, "")
+    assert f"cospark jobs {action}: no broker answered at {scene.way.address} while writing" in said.err
+    assert "may be stored all the same: look before you ask for it again" in said.err
+    scene.way.heal()
+    assert scene.now() == scene.before
+
+
+@pytest.mark.parametrize("act", [pause_job, restart_job], ids=lambda act: act.__name__)
+def test_on_the_page_neither(act: Any, scene: Scene) -> None:
+    world = World(connections=Connections(lambda: ["far"], lambda _conn: scene.far), note=lambda *_: None)
+    asked: dict[str, Any] = {"conn": "far", "group": scene.group, "job": "etl", "defined_at": 0}
+    with scene.harmed_by(scene.way.cut), pytest.raises(HTTPException) as refused:
+        act((ToTasks if act is restart_job else ToJob)(**asked), "ann", world)
+    assert refused.value.status_code == 502
+    assert "may be stored all the same" in refused.value.detail
+    scene.way.heal()
+    assert scene.now() == scene.before
+
+
+async def test_what_was_on_its_way_is_done_whole_all_the_same(scene: Scene) -> None:
+    """Nobody can call it back: so who is told that no broker answered is told this, too."""
+    async with GroupTopics(scene.far, scene.group, STEERER) as topics:
+        await topics.carry_out(HaltJob(job="etl", halt=Halt.PAUSED), by="me")  # before that a producer sends nothing
+        jobs, status, events = await asyncio.to_thread(scene.now)
+        with scene.harmed_by(scene.way.stall), pytest.raises(UnsureError, match="may be stored all the same"):
+            await topics.carry_out(StopTasks(job="etl", tasks=frozenset({0, 3})), by="me")
+        scene.way.heal()
+    done, deadline = (jobs + 2, status, events + 1), time.monotonic() + SOON_S
+    while (now := await asyncio.to_thread(scene.now)) != done:
+        assert time.monotonic() < deadline, (now, done)
+
+
+def test_of_a_restart_that_is_half_done_it_is_said_what_is_missing_and_that_can_be_done_alone(scene: Scene) -> None:
+    with scene.harmed_by(scene.way.cut, at=2), pytest.raises(HalfDoneError) as half:
+        one_shot.carry_out(scene.far, scene.group, RestartJob(job="etl"), by="me")
+    assert "job 'etl': what was asked for is done only in part" in str(half.value)
+    assert "(etl:1, etl:2) may not be stored: retry the job's failed tasks" in str(half.value)
+    scene.way.heal()
+    jobs, status, _ = scene.before
+    assert scene.now()[:2] == (jobs + 1, status)
+    retried = one_shot.retry_failed(scene.far, scene.group, "etl", by="me")
+    assert retried == (TaskId("etl", 1), TaskId("etl", 2))
+    assert scene.now()[:2] == (jobs + 1, status + 2), "what runs is not restarted once more"

@@ -1,0 +1,54 @@
+"""A worker in the process of its task, which goes on there while there is work for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from operator_bench import NO_LINK, SETTINGS
+from test_tries import EQUIPMENT
+from trigger_bench import SPEC, STORY
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.operators.tries import Tries
+from airflow_provider.operators.worker_run import WorkerRun
+from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks
+from airflow_provider.worker import holding
+from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.holding import Holding
+from airflow_provider.worker.reins import Reins
+
+
+def handed_over(saved: int, came: Tasks = NO_TASKS) -> Outcome:
+    return Outcome(ending=Ending.HANDED_OVER, epoch=Epoch(1), saved={"n": saved}, came=came)
+
+
+def test_it_goes_on_in_its_process_with_what_came_while_that_let_go_of_its_spark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outcomes = [handed_over(1, frozenset({TaskId("etl", 0)})), handed_over(2)]
+    ran_with: list[Mapping[str, Any] | None] = []
+
+    class Ran:
+        topics = SimpleNamespace(status=StatusSnapshot())
+        stopped_running = 0
+        first_epoch = epoch = Epoch(1)
+
+        async def run(self, saved: Mapping[str, Any] | None = None) -> Outcome:
+            ran_with.append(saved)
+            return outcomes.pop(0)
+
+    @asynccontextmanager
+    async def held(
+        holding: Holding, kafka: KafkaSettings, reins: Reins, *, narrated_epoch: Epoch = Epoch(0)
+    ) -> AsyncIterator[Ran]:
+        yield Ran()
+
+    monkeypatch.setattr(holding, "held", held)
+    result = WorkerRun(SPEC, EQUIPMENT, SETTINGS, STORY, None, Tries(again=True, wait_ms=5_000), NO_LINK).run()
+    assert ran_with == [None, {"n": 1}]
+    assert result.outcome.saved == {"n": 2}
