@@ -295,7 +295,9 @@ def tell_settings(spark: SparkSession, task: TaskContext) -> object:
     def pool(_id):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
         from pyspark import TaskContext
 
-        return TaskContext.get().getLocalProperty("spark.scheduler.pool")
+        there = TaskContext.get()
+        assert there is not None
+        return there.getLocalProperty("spark.scheduler.pool")
 
     return [spark.conf.get("spark.sql.shuffle.partitions"), spark.range(1).select(pool("id")).collect()[0][0]]
 
