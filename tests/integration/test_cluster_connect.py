@@ -20,7 +20,7 @@ from airflow_provider.spark.connect import ConnectRunner
 from airflow_provider.spark_connect.client import require_client
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough]
+pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]
 
 JOB = """
     import os
