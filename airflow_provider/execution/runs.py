@@ -18,6 +18,7 @@ from airflow_provider.records import (
     TaskState,
     TaskStatus,
     TaskWork,
+    cost_of,
     task_name,
 )
 
@@ -76,6 +77,7 @@ class TaskRun:
     :param started_at_ms: wall clock of the present start, None before the job's code was called
     :param claim: of the checkpoint, where the task's configuration names it
     :param progress: of a stream: the last batch that it has reported
+    :param took_before_ms: how long it took in earlier runs of its job
     :param wait_written: while it waits: whether this worker has written that it does
     :param began_ms: when the job's code was called (monotonic milliseconds); its time is measured from then
     :param handle: by which what runs is found again, if it outlives this process
@@ -100,6 +102,7 @@ class TaskRun:
     error: TaskFailure | None = None
     claim: CheckpointClaim | None = None
     progress: StreamProgress | None = None
+    took_before_ms: tuple[int, ...] = ()
     wait_written: bool = False
     began_ms: int | None = None
     handle: Any = None
@@ -117,6 +120,11 @@ class TaskRun:
     def label(self) -> str:
         """The task for people."""
         return labelled(self.task, "" if self.task.is_planner else task_name(self.work.config))
+
+    @property
+    def cost(self) -> float:
+        """How much work it is; a stream has no end."""
+        return 0.0 if self.kind is TaskKind.STREAMING else cost_of(self.work.weight, self.took_before_ms)
 
     @property
     def takes_slot(self) -> bool:
@@ -212,6 +220,7 @@ class TaskRun:
             handle=self.handle,
             claim=self.claim,
             progress=self.progress,
+            took_before_ms=self.took_before_ms,
             **more,  # type: ignore[arg-type]  # fields of TaskStatus
         )
 
@@ -232,6 +241,8 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
     :param wall_ms: the wall clock; another host's may differ, so nobody waits longer than the job says
     """
     run = TaskRun(work=work, epoch=epoch, kind=work.definition.kind if not work.task.is_planner else TaskKind.BATCH)
+    if last is not None and not work.task.is_planner:
+        run = replaced(run, took_before_ms=last.times_ms)
     if last is None or not last.is_of(work.definition.run_key, work.fingerprint):
         return run
     began = last.started_at_ms is not None

@@ -119,7 +119,7 @@ def preview(
             PreviewedTask(
                 task=task,
                 name=task_name(plan.configs[task.index]),
-                config=plan.configs[task.index],
+                config=plan.config_of(task.index),
                 change=_change(task, jobs, then, wanted),
                 worker=where.get(task),
             )

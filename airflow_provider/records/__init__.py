@@ -4,6 +4,7 @@ Pure: values, keys and bytes. What a sequence of records adds up to is in ``jobs
 """
 
 from airflow_provider.records.checks import JobError
+from airflow_provider.records.costs import UNKNOWN_COST, cost_of
 from airflow_provider.records.envelope import UnreadableRecordError, decode, encode
 from airflow_provider.records.events import ActionEvent, Event, RebalanceEvent, TaskEvent, event_from_json
 from airflow_provider.records.jobs import (
@@ -30,7 +31,7 @@ from airflow_provider.records.keys import (
     worker_key,
 )
 from airflow_provider.records.log_levels import ALL_WORKERS, LevelsRecord, LogLevel
-from airflow_provider.records.names import CHECKPOINT_KEY, task_name
+from airflow_provider.records.names import CHECKPOINT_KEY, WEIGHT, task_name
 from airflow_provider.records.removal import REMOVED, Removal
 from airflow_provider.records.status import (
     CheckpointClaim,
@@ -51,6 +52,8 @@ __all__ = [
     "CHECKPOINT_KEY",
     "GROUP_KEY",
     "REMOVED",
+    "UNKNOWN_COST",
+    "WEIGHT",
     "ActionEvent",
     "CheckpointClaim",
     "ControlAction",
@@ -83,6 +86,7 @@ __all__ = [
     "WorkerPhase",
     "WorkerStatus",
     "control_key",
+    "cost_of",
     "decode",
     "encode",
     "event_from_json",

@@ -22,6 +22,7 @@ from airflow_provider.protocol.model import (
     tasks_to_json,
 )
 from airflow_provider.records.checks import check_job_name
+from airflow_provider.records.costs import RUNS_KEPT
 from airflow_provider.records.envelope import COUNT, TEXT, check_depth, encode_step
 from airflow_provider.records.jobs import TaskKind
 from airflow_provider.records.stream_progress import StreamProgress
@@ -143,6 +144,7 @@ class TaskStatus:
     :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value
     :param claim: of the checkpoint that this attempt has, None where the task's index names it
     :param progress: of a stream: the last batch of this attempt that it has reported
+    :param took_before_ms: how long the task took in the last runs of its job before this one, the newest at the end
     """
 
     task: TaskId
@@ -163,6 +165,7 @@ class TaskStatus:
     handle: Any = None
     claim: CheckpointClaim | None = None
     progress: StreamProgress | None = None
+    took_before_ms: tuple[Annotated[int, COUNT], ...] = ()
 
     @property
     def standing_claim(self) -> CheckpointClaim | None:
@@ -175,6 +178,12 @@ class TaskStatus:
         if self.started_at_ms is None or self.finished_at_ms is None or self.state is TaskState.RUNNING:
             return None
         return max(0, self.finished_at_ms - self.started_at_ms)
+
+    @property
+    def times_ms(self) -> tuple[int, ...]:
+        """How long it took in the last runs that came to their end, the newest at the end: what the next one knows."""
+        took = self.took_ms if self.state is TaskState.FINISHED else None
+        return (*self.took_before_ms, *(() if took is None else (took,)))[-RUNS_KEPT:]
 
     def running_ms(self, wall_ms: int) -> int | None:
         """For how long it has been running; None if it is not, or that is not said.
@@ -230,6 +239,7 @@ class TaskStatus:
             "handle": self.handle,
             "claim": self.claim.to_json() if self.claim else None,
             **({"progress": self.progress.to_json()} if self.progress else {}),
+            **({"took_before_ms": list(self.took_before_ms)} if self.took_before_ms else {}),
         }
 
     def encoded(self, **more: str | int) -> bytes:
