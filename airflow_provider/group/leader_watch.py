@@ -126,7 +126,8 @@ class LeaderWatch:
             return reason
         if self._is_learned_too_long():
             return "a task has been learned for too long"
-        spare = await off_loop(lambda: spare_capacity(jobs, status), tasks=jobs.planned)
+        at_ms = wall_ms()
+        spare = await off_loop(lambda: spare_capacity(jobs, status, wall_ms=at_ms), tasks=jobs.planned)
         return spare if spare is not None and self._may_help() else None
 
     def _is_learned_too_long(self) -> bool:

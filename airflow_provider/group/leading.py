@@ -20,6 +20,7 @@ from airflow_provider.leading.call import Call
 from airflow_provider.leading.causes import names_in_short
 from airflow_provider.leading.leader import lead
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
+from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.free_slots import drained, nobody_stays
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, revocation_rank, spoken_epoch
@@ -76,6 +77,7 @@ def gather_call(
         ready=said_ready(command.members, status.workers),
         stateful=jobs.stateful,
         renewed=frozenset() if last is None else _submitted_since(last, jobs),
+        costs=costs_of(jobs, status, wanted, wall_ms=at_ms),
         limits=limits,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.assignors.learners.model import Limits
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
@@ -42,6 +43,7 @@ class Call:
     :param ready: what members have said in their own records that they are ready for, maybe after they had joined
     :param stateful: the jobs whose tasks have something to warm up, where tasks are learned before they move
     :param renewed: the jobs that were submitted since the last round
+    :param costs: what batch tasks cost, as far as this leader knows; a leader of Java Connect knows nothing of it
     :param limits: how much is learned together
     :param now_ms: wall clock, milliseconds since 1970
     """
@@ -67,4 +69,5 @@ class Call:
     ready: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     stateful: frozenset[str] = frozenset()
     renewed: frozenset[str] = frozenset()
+    costs: Costs = NO_COSTS
     limits: Limits = field(default_factory=Limits)

@@ -222,6 +222,7 @@ def _known(call: Call, owned: Mapping[WorkerId, Tasks], cause: Cause) -> tuple[R
         absent=call.absent,
         draining=call.draining,
         stays=frozenset(call.revocation_rank) if cause.reason in FOR_WHAT_WAITS else NO_TASKS,
+        costs=call.costs,
     )
     return known, memory
 
@@ -248,7 +249,7 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId], of_each: weights.W
     tasks running, and stop them only now (KIP-415, downgrade). They join again, and get theirs in the next round.
     """
     last = call.last_record
-    target = assigned = weights.assign_eagerly(members, call.configured, of_each)
+    target = assigned = weights.assign_eagerly(members, call.configured, of_each, call.costs)
     if not _all_have_stopped(call):
         target, assigned = dict.fromkeys(members, NO_TASKS), _to_be_stopped(call)
     before = {} if last is None else {task: worker for worker, tasks in last.assignment.items() for task in tasks}

@@ -8,9 +8,11 @@ from enum import Enum
 from typing import Any
 
 from airflow_provider.assignors.cooperative import assign
+from airflow_provider.assignors.costs import Costs
 from airflow_provider.assignors.model import Memory, Round
 from airflow_provider.assignors.policy import IMMEDIATE
 from airflow_provider.execution.replanning import in_known_order
+from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.free_slots import drained
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, revocation_rank
@@ -108,7 +110,7 @@ def preview(
     then = replace(jobs, jobs={**jobs.jobs, name: definition}, plans={**jobs.plans, name: plan}, halts=halts)
     wanted = configured(then, status.tasks)
     owned = _owned(status, wanted)
-    target = _placed(owned, wanted, status, at_ms)
+    target = _placed(owned, wanted, status, at_ms, costs_of(then, status, wanted, wall_ms=at_ms))
     where = {task: worker for worker, tasks in target.items() for task in tasks}
     before = {task: worker for worker, tasks in owned.items() for task in tasks}
     known = jobs.plan_of(name)
@@ -137,7 +139,7 @@ def _owned(status: StatusSnapshot, wanted: Tasks) -> dict[WorkerId, Tasks]:
 
 
 def _placed(
-    owned: Mapping[WorkerId, Tasks], wanted: Tasks, status: StatusSnapshot, at_ms: int
+    owned: Mapping[WorkerId, Tasks], wanted: Tasks, status: StatusSnapshot, at_ms: int, costs: Costs
 ) -> Mapping[WorkerId, Tasks]:
     if not owned or status.group is None:
         return {}
@@ -149,6 +151,7 @@ def _placed(
         owned=owned,
         revocation_rank=revocation_rank(status.tasks),
         draining=drained(status.group.members, status.workers) & owned.keys(),
+        costs=costs,
     )
     target = assign(now, Memory(), policy=IMMEDIATE).target
     # Those who have to stop something first get what is theirs in the round after that: which is assigned likewise.

@@ -79,7 +79,7 @@ class Watch:
         now = process.world.clock.now
         if reason is not None or now < self._helped_at + BETWEEN_HELPS_MS:
             return reason
-        reason = spare_capacity(jobs, status)
+        reason = spare_capacity(jobs, status, wall_ms=process.wall)
         if reason is not None:
             self._helped_at = now
         return reason

@@ -1,0 +1,143 @@
+"""Tasks of known costs, shared out so that the last one ends as early as it can be told.
+
+Each slot of each worker is a machine, and the longest task goes first to the machine that is free first (Graham's LPT:
+at most 4/3 of the shortest time that there is). What runs stays: stopped, it would lose what it has done. What waits
+stays too, unless it would end a tenth sooner elsewhere. So what has been shared out once stays as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop, heappush, heapreplace, nlargest
+from typing import Final
+
+from airflow_provider.assignors.balance import NO_LIMIT
+from airflow_provider.assignors.costs import Costs
+from airflow_provider.assignors.model import Load
+from airflow_provider.assignors.shares import Shares
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
+
+_WORTH_A_MOVE: Final = 1.1
+
+
+class CostPool:
+    """The work of known costs, as a round moves it: what :class:`.balance.Pool` is for the rest.
+
+    :param kept: every member and what it goes on with of this kind
+    :param own: what some members are to get again, and nobody runs
+    :param free: what else nobody runs
+    :param calm: whether all stays that is kept, as in a round that places what the one before has taken: there is
+        always some more to gain, and each such round would be followed by another
+    """
+
+    __slots__ = ("_costs", "_kept", "_machines", "_spare", "_targets", "over", "returned")
+
+    returned: Shares
+    """Of each member's own what does not end sooner elsewhere."""
+    over: Mapping[WorkerId, Load]
+    """Who gives something up: how many tasks it has, and how many it may keep."""
+
+    def __init__(self, kept: Shares, own: Shares, free: Tasks, costs: Costs, *, calm: bool = False) -> None:
+        self._costs, self._kept = costs, kept
+        self._machines = _Machines(kept, costs)
+        homes = {task: worker for shares in (own, kept) for worker, tasks in shares.items() for task in tasks}
+        waiting = (homes.keys() | free) - (costs.left.keys() & NO_TASKS.union(*kept.values()))
+        self._targets = self._shared_out(waiting, homes, math.inf if calm else _WORTH_A_MOVE)
+        moving = {worker: len(tasks) for worker, tasks in self._moving().items()}
+        self.over = {worker: Load(len(kept[worker]), len(kept[worker]) - number) for worker, number in moving.items()}
+        targets = self._targets
+        self.returned = {
+            worker: frozenset([task for task in tasks if targets[task] == worker]) for worker, tasks in own.items()
+        }
+        self._spare = NO_TASKS.union(*own.values()).difference(*self.returned.values())
+
+    @property
+    def stops(self) -> int:
+        """How many tasks would end sooner elsewhere."""
+        return sum(load.has - load.share for load in self.over.values())
+
+    def relieve(self, _rank: Mapping[TaskId, int], most_stops: int = NO_LIMIT) -> Shares:
+        """Take from each worker what would end sooner elsewhere: the longest first, if not all may be taken.
+
+        :param most_stops: no more than this are taken, over all workers
+        :return: what was taken, by worker
+        """
+        moving = [(task, worker) for worker, tasks in self._moving().items() for task in tasks]
+        if len(moving) > most_stops:
+            moving = nlargest(most_stops, moving, key=lambda way: (self._costs.of[way[0]], way))
+        taken: defaultdict[WorkerId, set[TaskId]] = defaultdict(set)
+        for task, worker in moving:
+            taken[worker].add(task)
+        return {worker: frozenset(tasks) for worker, tasks in taken.items()}
+
+    def place(self, tasks: Tasks) -> dict[WorkerId, list[TaskId]]:
+        """Give each task to the worker where it ends first, with them what members do not get again.
+
+        :return: what was given, by worker
+        """
+        given: defaultdict[WorkerId, list[TaskId]] = defaultdict(list)
+        for task in tasks | self._spare:
+            given[self._targets[task]].append(task)
+        return given
+
+    def _moving(self) -> dict[WorkerId, list[TaskId]]:
+        moving = {
+            worker: [task for task in tasks if self._targets.get(task, worker) != worker]
+            for worker, tasks in self._kept.items()
+        }
+        return {worker: tasks for worker, tasks in moving.items() if tasks}
+
+    def _shared_out(
+        self, tasks: Iterable[TaskId], homes: Mapping[TaskId, WorkerId], worth: float
+    ) -> dict[TaskId, WorkerId]:
+        """The worker of each task, the longest first.
+
+        :param homes: who has it, or is to get it again
+        :param worth: how much later than elsewhere it may end where it is
+        """
+        costs, machines = self._costs.of, self._machines
+        targets: dict[TaskId, WorkerId] = {}
+        for task in sorted(tasks, key=lambda task: (-costs[task], task)):
+            cost, home = costs[task], homes.get(task)
+            target = machines.first()
+            if home is not None and machines.free_at(home) + cost <= worth * (machines.free_at(target) + cost):
+                target = home
+            machines.add(target, cost)
+            targets[task] = target
+        return targets
+
+
+class _Machines:
+    """The slots of all workers, each with the time at which it will be free."""
+
+    __slots__ = ("_free_at", "_order", "_sums")
+
+    def __init__(self, kept: Shares, costs: Costs) -> None:
+        self._free_at = {worker: [0.0] * max(1, costs.slots.get(worker, 1)) for worker in kept}
+        self._sums = dict.fromkeys(kept, 0.0)
+        # The worker that is free first, of these the one with the least to do. What is out of date is passed over.
+        self._order: list[tuple[float, float, WorkerId]] = []
+        for worker, tasks in kept.items():
+            for left in sorted((costs.left[task] for task in tasks if task in costs.left), reverse=True):
+                self.add(worker, left)
+        self._order = [self._turn(worker) for worker in kept]
+        heapify(self._order)
+
+    def _turn(self, worker: WorkerId) -> tuple[float, float, WorkerId]:
+        return self._free_at[worker][0], self._sums[worker], worker
+
+    def free_at(self, worker: WorkerId) -> float:
+        return self._free_at[worker][0]
+
+    def first(self) -> WorkerId:
+        while self._order[0] != self._turn(self._order[0][-1]):
+            heappop(self._order)
+        return self._order[0][-1]
+
+    def add(self, worker: WorkerId, cost: float) -> None:
+        free_at = self._free_at[worker]
+        heapreplace(free_at, free_at[0] + cost)
+        self._sums[worker] += cost
+        heappush(self._order, self._turn(worker))
