@@ -1,8 +1,9 @@
 """Tasks of known costs, shared out so that the last one ends as early as it can be told.
 
-Each slot of each worker is a machine, and the longest task goes first to the machine that is free first (Graham's LPT:
-at most 4/3 of the shortest time that there is). What runs stays: stopped, it would lose what it has done. What waits
-stays too, unless it would end a tenth sooner elsewhere. So what has been shared out once stays as it is.
+Each slot of each worker is a machine. If all were always busy they would be done at one time, the *level*. Of what waits
+a worker keeps what it has done by then, the longest first. The rest, and what is free, goes to the machine that is free
+first, the longest first, too (Graham's LPT: at most 4/3 of the shortest time that there is), or stays where it is if
+that is hardly later. What runs stays: stopped, it would lose what it has done.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush, heapreplace, nlargest
+from itertools import accumulate
 from typing import Final
 
 from airflow_provider.assignors.balance import NO_LIMIT
@@ -19,7 +21,7 @@ from airflow_provider.assignors.model import Load
 from airflow_provider.assignors.shares import Shares
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
-_WORTH_A_MOVE: Final = 1.1
+_HARDLY_LATER: Final = 1.1
 
 
 class CostPool:
@@ -44,7 +46,7 @@ class CostPool:
         self._machines = _Machines(kept, costs)
         homes = {task: worker for shares in (own, kept) for worker, tasks in shares.items() for task in tasks}
         waiting = (homes.keys() | free) - (costs.left.keys() & NO_TASKS.union(*kept.values()))
-        self._targets = self._shared_out(waiting, homes, math.inf if calm else _WORTH_A_MOVE)
+        self._targets = self._shared_out(waiting, homes, math.inf if calm else _HARDLY_LATER)
         moving = {worker: len(tasks) for worker, tasks in self._moving().items()}
         self.over = {worker: Load(len(kept[worker]), len(kept[worker]) - number) for worker, number in moving.items()}
         targets = self._targets
@@ -90,19 +92,28 @@ class CostPool:
         return {worker: tasks for worker, tasks in moving.items() if tasks}
 
     def _shared_out(
-        self, tasks: Iterable[TaskId], homes: Mapping[TaskId, WorkerId], worth: float
+        self, tasks: Iterable[TaskId], homes: Mapping[TaskId, WorkerId], hardly_later: float
     ) -> dict[TaskId, WorkerId]:
-        """The worker of each task, the longest first.
+        """The worker of each task.
 
         :param homes: who has it, or is to get it again
-        :param worth: how much later than elsewhere it may end where it is
+        :param hardly_later: how much later than at best it may end where it is
         """
         costs, machines = self._costs.of, self._machines
+        longest_first = sorted(tasks, key=lambda task: (-costs[task], task))
+        level = machines.level(sum(costs[task] for task in longest_first)) * hardly_later
         targets: dict[TaskId, WorkerId] = {}
-        for task in sorted(tasks, key=lambda task: (-costs[task], task)):
+        rest = []
+        for task in longest_first:
             cost, home = costs[task], homes.get(task)
-            target = machines.first()
-            if home is not None and machines.free_at(home) + cost <= worth * (machines.free_at(target) + cost):
+            if home is not None and machines.free_at(home) + cost <= level:
+                machines.add(home, cost)
+                targets[task] = home
+            else:
+                rest.append(task)
+        for task in rest:
+            cost, home, target = costs[task], homes.get(task), machines.first()
+            if home is not None and machines.free_at(home) + cost <= hardly_later * (machines.free_at(target) + cost):
                 target = home
             machines.add(target, cost)
             targets[task] = target
@@ -127,6 +138,13 @@ class _Machines:
 
     def _turn(self, worker: WorkerId) -> tuple[float, float, WorkerId]:
         return self._free_at[worker][0], self._sums[worker], worker
+
+    def level(self, work: float) -> float:
+        """When all would be done with this, too, if they were always busy until then."""
+        free_at = sorted(at for slots in self._free_at.values() for at in slots)
+        sums = list(accumulate(free_at))
+        levels = ((work + total) / number for number, total in enumerate(sums, 1))
+        return min(levels)
 
     def free_at(self, worker: WorkerId) -> float:
         return self._free_at[worker][0]

@@ -1,0 +1,221 @@
+"""Tasks that differ in what they cost: shared out so that the last one ends early, and moved only if that is worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from heapq import heapreplace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider.assignors import cooperative, eager, extensible, weights
+from airflow_provider.assignors.by_cost import CostPool
+from airflow_provider.assignors.costs import NO_COSTS, Costs
+from airflow_provider.assignors.learners.model import LearnerMemory, LearnerRound
+from airflow_provider.assignors.model import GroupAssignment, Memory, Round
+from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
+
+W1, W2, W3 = (WorkerId(name) for name in ("w1", "w2", "w3"))
+ONE, TWO = GenerationId(1), GenerationId(2)
+costs = st.floats(min_value=0.01, max_value=1_000)
+
+
+def a(*indexes: int) -> Tasks:
+    return frozenset(TaskId("a", index) for index in indexes)
+
+
+def costing(*of: float, left: Mapping[int, float] | None = None, slots: int = 1) -> Costs:
+    return Costs(
+        of={TaskId("a", index): cost for index, cost in enumerate(of)},
+        left={TaskId("a", index): rest for index, rest in (left or {}).items()},
+        slots=dict.fromkeys((W1, W2, W3), slots),
+    )
+
+
+def round_of(owned: Mapping[WorkerId, Tasks], of: Costs, *, configured: Tasks | None = None) -> Round:
+    return Round(
+        now_ms=0,
+        generation=TWO,
+        last_completed=ONE,
+        configured=frozenset(of.of) if configured is None else configured,
+        owned=owned,
+        revocation_rank=dict.fromkeys(of.left, 2),
+        named=frozenset(owned),
+        costs=of,
+    )
+
+
+def assign(known: Round, memory: Memory = Memory(), policy: Policy = IMMEDIATE) -> GroupAssignment:
+    return weights.assign(known, memory, policy=policy, weights={})
+
+
+def both_rounds(known: Round) -> Mapping[WorkerId, Tasks]:
+    """What is revoked in the first is given in the second."""
+    first = assign(known)
+    second = replace(known, owned=first.target, generation=GenerationId(3), last_completed=TWO)
+    outcome = assign(second, first.memory)
+    assert not any(outcome.revoked.values()), "a round that follows another places what that has taken, and no more"
+    return outcome.target
+
+
+def makespan(shares: Mapping[WorkerId, Iterable[TaskId]], of: Costs) -> float:
+    """When the last one ends, if each worker starts its longest first."""
+    ends = [0.0]
+    for worker, tasks in shares.items():
+        free_at = [0.0] * of.slots.get(worker, 1)
+        for rest in sorted((of.left.get(task, of.of[task]) for task in tasks), reverse=True):
+            heapreplace(free_at, free_at[0] + rest)
+        ends += free_at
+    return max(ends)
+
+
+def test_the_longest_tasks_are_spread_and_the_short_ones_fill_up() -> None:
+    outcome = assign(round_of({W1: NO_TASKS, W2: NO_TASKS}, costing(10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)))
+    assert sorted(map(len, outcome.target.values())) == [1, 10]
+
+
+def test_each_slot_counts_for_itself() -> None:
+    """One that is taken for long leaves the other one free."""
+    of = costing(20, 5, 5, 5, 5, slots=2)
+    outcome = assign(round_of({W1: NO_TASKS, W2: NO_TASKS}, of))
+    assert makespan(outcome.target, of) == 20
+
+
+@pytest.mark.parametrize("cost", [1.0, 7.5])
+@given(
+    owned=st.lists(st.integers(0, 8), min_size=1, max_size=4),
+    new=st.integers(0, 8),
+    running=st.sets(st.integers(0, 12)),
+    policy=st.sampled_from([IMMEDIATE, Deferred(), Incremental(max_moves=2)]),
+)
+def test_where_all_cost_the_same_it_is_as_by_number(
+    cost: float, owned: list[int], new: int, running: set[int], policy: Policy
+) -> None:
+    tasks = iter(range(100))
+    shares = {WorkerId(f"w{place}"): a(*(next(tasks) for _ in range(number))) for place, number in enumerate(owned)}
+    of = costing(*[cost] * (sum(owned) + new), left={index: cost / 2 for index in running if index < sum(owned)})
+    known, memory = round_of(shares, of), Memory(generation=ONE, assignment=shares, members=frozenset(shares))
+    by_number = replace(known, costs=NO_COSTS)
+    assert cooperative.assign(known, memory, policy=policy) == cooperative.assign(by_number, memory, policy=policy)
+    assert eager.assign(shares, known.configured, of) == eager.assign(shares, known.configured)
+
+    def learners(round_: Round) -> LearnerRound:
+        return LearnerRound.beyond(
+            round_, stateful=frozenset(), pending=NO_TASKS, learning={}, leaving_soon=frozenset()
+        )
+
+    learned = LearnerMemory(cooperative=memory)
+    assert extensible.assign(learners(known), learned, policy=policy) == extensible.assign(
+        learners(by_number), learned, policy=policy
+    )
+
+
+@given(of=st.lists(costs, min_size=1, max_size=40), slots=st.integers(1, 3), workers=st.integers(1, 3))
+def test_what_is_dealt_out_ends_when_lpt_ends(of: list[float], slots: int, workers: int) -> None:
+    """The bound: at most 4/3 of the shortest time, which is no less than the average and the longest task."""
+    known = costing(*of, slots=slots)
+    members = dict.fromkeys((W1, W2, W3)[:workers], NO_TASKS)
+    machines = workers * slots
+    shortest = max(max(of), sum(of) / machines)
+    for target in (assign(round_of(members, known)).target, eager.assign(members, frozenset(known.of), known)):
+        if len(set(of)) > 1:
+            assert makespan(target, known) <= (2 - 1 / machines) * shortest * 1.000001
+            assert makespan(target, known) <= 4 / 3 * best(of, machines) * 1.000001
+
+
+def best(of: list[float], machines: int) -> float:
+    """No more than the shortest time, times 3/4: what LPT itself takes."""
+    free_at = [0.0] * machines
+    for cost in sorted(of, reverse=True):
+        heapreplace(free_at, free_at[0] + cost)
+    return max(free_at)
+
+
+@st.composite
+def half_done(draw: st.DrawFn) -> Round:
+    """Workers with some tasks that run, some that wait, and some that are new."""
+    slots = draw(st.integers(1, 2))
+    of = draw(st.lists(costs, min_size=2, max_size=24))
+    places = draw(st.lists(st.sampled_from([W1, W2, W3, None]), min_size=len(of), max_size=len(of)))
+    owned = {worker: a(*(index for index, place in enumerate(places) if place == worker)) for worker in (W1, W2, W3)}
+    left = {}
+    for tasks in owned.values():
+        for task in sorted(tasks)[: draw(st.integers(0, slots))]:
+            left[task.index] = of[task.index] * draw(st.floats(0.01, 1))
+    return round_of(owned, costing(*of, left=left, slots=slots))
+
+
+@given(half_done())
+def test_nothing_that_runs_moves_and_what_is_shared_out_stays(known: Round) -> None:
+    if not known.costs.among(known.configured):
+        return
+    target = both_rounds(known)
+    assert NO_TASKS.union(*target.values()) == known.configured
+    assert all(known.owned[worker] & known.costs.left.keys() <= tasks for worker, tasks in target.items())
+    again = assign(replace(known, owned=target))
+    assert not any(again.revoked.values()), "the same again moves nothing"
+
+
+@given(half_done())
+def test_nobody_is_worse_off_than_if_nothing_moved_by_more_than_one_task(known: Round) -> None:
+    """What waits moves to where it ends sooner. By more than the longest that waits nothing can end later for it."""
+    if not known.costs.among(known.configured):
+        return
+    mine = NO_TASKS.union(*known.owned.values())
+    kept = replace(known, configured=mine)
+    waiting = [known.costs.of[task] for task in mine - known.costs.left.keys()]
+    before = makespan(known.owned, known.costs)
+    assert makespan(both_rounds(kept), known.costs) <= before + max(waiting, default=0)
+
+
+def test_a_worker_that_comes_is_given_of_what_waits_and_nothing_that_runs() -> None:
+    of = costing(50, 40, 3, 2, 1, left={0: 50, 1: 40})
+    target = both_rounds(round_of({W1: a(0, 2, 3), W2: a(1, 4), W3: NO_TASKS}, of))
+    assert target == {W1: a(0), W2: a(1), W3: a(2, 3, 4)}
+
+
+def test_for_little_nothing_moves() -> None:
+    of = costing(10, 9.5, 1, left={0: 10, 1: 9.5})
+    assert not any(assign(round_of({W1: a(0, 2), W2: a(1)}, of)).revoked.values())
+    sooner = costing(10, 5, 1, left={0: 10, 1: 5})
+    assert assign(round_of({W1: a(0, 2), W2: a(1)}, sooner)).revoked[W1] == a(2)
+
+
+def test_steps_bound_what_moves_and_the_longest_goes_first() -> None:
+    of = costing(50, 4, 3, 2, left={0: 50})
+    known = round_of({W1: a(0, 1, 2, 3), W2: NO_TASKS}, of)
+    assert assign(known, policy=Incremental(max_moves=1)).revoked[W1] == a(1)
+
+
+def test_what_is_not_known_to_end_goes_by_number_beside_it() -> None:
+    """Planners and streams are no work that comes to an end."""
+    streams = frozenset(TaskId("s", index) for index in range(-1, 4))
+    known = round_of({W1: NO_TASKS, W2: NO_TASKS}, costing(10, 1, 1), configured=streams | a(-1, 0, 1, 2))
+    target = assign(known).target
+    assert [len([task for task in tasks if task in streams and task.index >= 0]) for tasks in target.values()] == [2, 2]
+    assert [len([task for task in tasks if task.is_planner]) for tasks in target.values()] == [1, 1]
+    assert {a(0), a(1, 2)} == {tasks & a(0, 1, 2) for tasks in target.values()}
+
+
+def test_who_drains_gives_what_waits_to_those_where_it_ends_first() -> None:
+    of = costing(9, 5, 4, 3, left={0: 9})
+    known = replace(round_of({W1: a(0, 1), W2: a(2), W3: a(3)}, of), draining=frozenset({W1}))
+    assert both_rounds(known) == {W1: a(0), W2: a(2), W3: a(1, 3)}
+
+
+def test_who_comes_back_has_its_own_unless_it_ends_sooner_elsewhere() -> None:
+    of = costing(9, 8, 3, 1, 1)
+    pool = CostPool({W1: NO_TASKS, W2: a(0)}, {W1: a(1, 2)}, a(3, 4), of)
+    assert pool.returned == {W1: a(1)} or pool.returned == {W1: a(1, 2)}
+    given_out = pool.place(a(3, 4))
+    assert NO_TASKS.union(*pool.returned.values()).union(*given_out.values()) == a(1, 2, 3, 4)
+
+
+def test_each_part_of_a_bridge_is_a_worker_with_one_slot() -> None:
+    of = costing(4, 3, 2, 1.5)
+    known = round_of({W1: NO_TASKS, W2: NO_TASKS}, of)
+    outcome = weights.assign(known, Memory(), policy=IMMEDIATE, weights={W1: 3})
+    assert {worker: len(tasks) for worker, tasks in outcome.target.items()} == {W1: 3, W2: 1}
