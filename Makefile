@@ -14,7 +14,7 @@ export PIP_NO_CACHE_DIR := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help install demo test thorough unit simulate simulate-long explore peers integration system pictures lint format bench compare-designs coverage soak clean
+.PHONY: help install demo test thorough compat unit simulate simulate-long explore peers integration system pictures lint format bench compare-designs coverage soak clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ test: install  ## Everything that CI runs
 
 thorough: install  ## What takes too long for each run of CI: a broker, Airflow, a browser and Spark under more load and faults
 	$(PYTEST) -m thorough tests/integration tests/system
+
+compat:  ## On each combination of Airflow, PySpark and Python in the README; goes on where it stopped (ONLY=3.10, AGAIN=1, LEAVE_OUT="3.13 constraints")
+	@$(PYTHON) scripts/run-compat $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again) $(if $(LEAVE_OUT),--leave-out $(LEAVE_OUT))
 
 unit: install  ## Fast tests: values in, values out
 	$(PYTEST) tests/unit

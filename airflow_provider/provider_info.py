@@ -27,6 +27,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             _modules(
                 "airflow_provider.operators.retry_spark_job",
+                "airflow_provider.operators.rebalance_spark_group",
                 "airflow_provider.operators.scale_spark_group",
                 "airflow_provider.operators.spark_coordinator",
                 "airflow_provider.operators.spark_job",
@@ -118,6 +119,17 @@ def get_provider_info() -> dict[str, Any]:
                         "version_added": "0.1.0",
                         "type": "string",
                         "example": "kafka_default,kafka_streams",
+                        "default": "",
+                    },
+                    "page_entry_points": {
+                        "description": (
+                            "The import prefixes of jobs that the API server may import, with commas between them: for"
+                            " forms made of what a job declares of its config, on the page in Airflow's UI, and to"
+                            " refuse there what is not so. By default it imports none, and a config is written as JSON."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "my_jobs",
                         "default": "",
                     },
                     "gc_freeze": {

@@ -16,7 +16,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from heapq import heapreplace
@@ -128,7 +128,7 @@ async def _of_seed(topics: GroupTopics, settings: KafkaSettings, load: Load, see
     )
 
 
-_SAID: Final = (lambda _s: {}, lambda s: {"weight": s})
+_SAID: Final[tuple[Callable[[float], dict[str, float]], ...]] = (lambda _s: {}, lambda s: {"weight": s})
 
 
 def durations_s(load: Load, seed: int) -> list[float]:

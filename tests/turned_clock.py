@@ -89,6 +89,13 @@ class TurnedLoop(asyncio.SelectorEventLoop):
     def _thread_ended(self, _running: object) -> None:
         self._waits.threads -= 1
 
+    async def shutdown_default_executor(self, *limits: Any) -> None:
+        self._waits.threads += 1
+        try:
+            await super().shutdown_default_executor(*limits)  # since Python 3.12 it has a time limit
+        finally:
+            self._waits.threads -= 1
+
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
     """As :func:`asyncio.run`, for tests that run a loop of their own for each example."""

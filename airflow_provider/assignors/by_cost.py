@@ -1,9 +1,9 @@
 """Tasks of known costs, shared out so that the last one ends as early as it can be told.
 
-Each slot of each worker is a machine. If all were always busy they would be done at one time, the *level*. Of what waits
-a worker keeps what it has done by then, the longest first. The rest, and what is free, goes to the machine that is free
-first, the longest first, too (Graham's LPT: at most 4/3 of the shortest time that there is), or stays where it is if
-that is hardly later. What runs stays: stopped, it would lose what it has done.
+Each slot of each worker is a machine. If all were always busy they would be done at one time, the *level*. Of what
+waits a worker keeps what it has done by then, the longest first. The rest, and what is free, goes to the machine that
+is free first, the longest first, too (Graham's LPT: at most 4/3 of the shortest time that there is), or stays where it
+is if that is hardly later. What runs stays: stopped, it would lose what it has done.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -206,6 +206,15 @@ class Memory:
     def ends_ms(self) -> tuple[int, ...]:
         """When the delays that run are over, wall clock."""
         return (*self.awaited.values(), *((self.deadline_ms,) if self.deadline_ms else ()))
+
+    def overdue(self, now_ms: int) -> Memory:
+        """The same with all delays over."""
+        return replace(
+            self,
+            deadline_ms=min(self.deadline_ms, now_ms),
+            next_moves_at_ms=min(self.next_moves_at_ms, now_ms),
+            awaited={worker: min(end_ms, now_ms) for worker, end_ms in self.awaited.items()},
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -71,7 +71,8 @@ class Pools:
 
     def place(self, tasks: Tasks) -> list[Mapping[WorkerId, Iterable[TaskId]]]:
         """Give tasks to those who have the least."""
-        return [pool.place(of_kind) for pool, of_kind in zip(self.of_each, self.kinds.split(tasks), strict=False)]
+        pools: Iterable[Pool | CostPool] = self.of_each
+        return [pool.place(of_kind) for pool, of_kind in zip(pools, self.kinds.split(tasks), strict=False)]
 
     def over(self, drains: Draining) -> Over:
         """Who gives something up, and how much it had."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
 from airflow_provider.assignors.policy import policy_to_json
-from airflow_provider.cli import declarative_groups, group_configs
+from airflow_provider.cli import declarative_groups, group_configs, group_rebalance
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import read_on, without_collector
@@ -22,8 +22,9 @@ from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.wire.messages import GroupDescription
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import what_was
-from airflow_provider.ledger.progress import converged, effective_status
+from airflow_provider.ledger.progress import converged
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
 from airflow_provider.records import TaskStatus
 from airflow_provider.reports.group_words import as_lines, how_it_is
@@ -74,6 +75,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe.add_argument("--json", action="store_true", help="as one JSON object, with every task")
     describe.add_argument("--tasks", action="store_true", help="a line for each task, not only for those that failed")
     add_connection_arguments(describe)
+    rebalance = actions.add_parser("rebalance", help="have a group go through a round now")
+    add_group_argument(rebalance)
+    group_rebalance.add_arguments(rebalance)
+    add_connection_arguments(rebalance)
     configure = actions.add_parser("configure", help="how a declarative group is coordinated: set it, or show it")
     add_group_argument(configure)
     group_configs.add_arguments(configure)
@@ -86,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
         settings = settings_of(args)
         if args.action == "configure":
             return group_configs.run(args, settings)
+        if args.action == "rebalance":
+            return group_rebalance.run(args, settings)
         return asyncio.run(_list(settings) if args.action == "list" else _describe(settings, args))
     except (SettingsError, TopicError, TransportError) as wrong:
         complain(f"cospark groups {args.action}: {wrong}")

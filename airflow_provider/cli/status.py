@@ -26,8 +26,9 @@ from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.ledger.capacity import slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import all_left, what_was
-from airflow_provider.ledger.progress import configured, converged, effective_status, job_progress, why_idle
+from airflow_provider.ledger.progress import configured, converged, job_progress, why_idle
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskState, TaskStatus
@@ -194,7 +195,7 @@ def _how_far(last: TaskStatus | None, wall_ms: int) -> str:
     since = last.running_ms(wall_ms) if last else None
     if last is None or since is None:
         return ""
-    return f" ({span(since)}{f', {last.progress.in_words()}' if last.progress else ''})"
+    return f" ({', '.join(filter(None, (span(since), last.how_far)))})"
 
 
 def _names(label: str, names: Sequence[str]) -> str:

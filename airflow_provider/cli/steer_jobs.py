@@ -17,13 +17,21 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.operations.deciding import altered
-from airflow_provider.operations.operations import ALTERABLE, AlterJob, HaltJob, Operation, RestartJob, ResumeJob
+from airflow_provider.operations.operations import (
+    ALTERABLE,
+    AlterJob,
+    HaltJob,
+    Operation,
+    RestartJob,
+    ResumeJob,
+    StopTasks,
+)
 from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.records import Halt
 from airflow_provider.spark.config_schema import check_config_here
 
 _PAUSE: Final = "have a job run no more for now: its tasks stop, and stay where they are assigned"
-_STOP: Final = "have a job run no more for now: its tasks stop and are given up, and nothing is forgotten"
+_STOP: Final = "have a job, or some of its tasks, run no more for now: they stop and are given up; nothing is forgotten"
 _RESUME: Final = "have a job run again that was paused or stopped"
 _ALTER: Final = "define a job otherwise while it runs: only those of its tasks start anew whose own configs change"
 _RESTART: Final = "have what runs of a job start anew where it is, and what has failed tried again"
@@ -38,21 +46,23 @@ def add_actions(actions: Any) -> None:
         parser.add_argument("name", help="the job's name")
         parser.add_argument("--json", action="store_true", help="what came of it, as one JSON object")
         if name == "restart":
-            _add_restart_options(parser)
+            parser.add_argument("--only-failed", action="store_true", help="leave alone what has not failed")
+            _add_task_option(parser, "the task of this index, -1 for the planner", "all, and the planner")
+        if name == "stop":
+            _add_task_option(parser, "the task of this index, until it is restarted", "the job")
         if name == "alter":
             _add_alter_options(parser)
             add_allow_option(parser, "refuse a config that the job does not accept")
         add_connection_arguments(parser)
 
 
-def _add_restart_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--only-failed", action="store_true", help="leave alone what has not failed")
+def _add_task_option(parser: argparse.ArgumentParser, which: str, otherwise: str) -> None:
     parser.add_argument(
         "--task",
         type=int,
         action="append",
         metavar="N",
-        help="only the task of this index, -1 for the planner; may be given again (default: all, and the planner)",
+        help=f"only {which}; may be given again (default: {otherwise})",
     )
 
 
@@ -84,6 +94,8 @@ def _operation(args: argparse.Namespace) -> Operation:
     match args.action:
         case "pause":
             return HaltJob(job=args.name, halt=Halt.PAUSED)
+        case "stop" if args.task:
+            return StopTasks(job=args.name, tasks=frozenset(args.task))
         case "stop":
             return HaltJob(job=args.name, halt=Halt.STOPPED)
         case "resume":

@@ -33,7 +33,7 @@ from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.records import WorkerPhase
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.worker.ending import WORK_IS_OVER, Outcome
-from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
+from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, DEFAULT_PROGRESS_S, NEVER_S, Equipment
 from airflow_provider.worker.holding import Holding, held
 from airflow_provider.worker.in_process import InThisProcess
 from airflow_provider.worker.reins import Reins
@@ -97,6 +97,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_MAX_SPARK_DEATHS,
         metavar="N",
         help="a task under which Spark has ended so often fails, and is not tried again (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--progress-interval",
+        type=float,
+        default=DEFAULT_PROGRESS_S,
+        metavar="S",
+        help="how often the progress of each task is told at most, in seconds (default: %(default)g)",
     )
     parser.add_argument(
         "--returns-ms",
@@ -228,6 +235,8 @@ def _equipment(args: argparse.Namespace) -> Equipment:
         raise ValueError("--checkpoint-root is empty: the checkpoints would be in folders of the root directory")
     if args.max_spark_deaths < 1:
         raise ValueError(f"--max-spark-deaths {args.max_spark_deaths}: must be at least 1")
+    if not 1 <= args.progress_interval < NEVER_S:
+        raise ValueError(f"--progress-interval {args.progress_interval:g}: must be at least 1 s")
     return Equipment(
         runner=args.runner,
         allowed=tuple(args.allow),
@@ -235,6 +244,7 @@ def _equipment(args: argparse.Namespace) -> Equipment:
         spark_master=args.spark_master,
         spark_conf=_spark_conf(args.spark_conf),
         max_spark_deaths=args.max_spark_deaths,
+        progress_s=args.progress_interval,
     )
 
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from airflow.providers.common.compat.sdk import conf
-
-from airflow_provider.common.outlet import Outlet
+from airflow_provider.common.airflow_names import conf
+from airflow_provider.common.outlet import Goods, Outlet
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.metrics.declared import Kind
 from airflow_provider.metrics.sample import Sample
 
 log = logging.getLogger(__name__)
 
+METRICS: Final = Goods(one="metric", many="metrics", section="metrics")
 _DEFAULT_INTERVAL_S: Final = 10.0
 _LEAST_INTERVAL_S: Final = 0.1
 
@@ -40,7 +40,7 @@ class Destination:
     :param interval_s: from one look at how the group is to the next
     """
 
-    outlet: Outlet
+    outlet: Outlet[Sample]
     interval_s: float
 
 
@@ -87,7 +87,7 @@ def _destination(stats: Callable[[], Any]) -> Destination | None:
         return None
     own = _OPEN.own
     if own.destination is None:
-        own.destination = Destination(outlet=Outlet(Sender(stats, names)), interval_s=_interval_s())
+        own.destination = Destination(outlet=Outlet(Sender(stats, names), METRICS), interval_s=_interval_s())
     return own.destination
 
 
@@ -97,7 +97,10 @@ def _interval_s() -> float:
 
 
 def _stats() -> Any:
-    from airflow.providers.common.compat.sdk import Stats
+    try:
+        from airflow.sdk.observability.stats import Stats
+    except ImportError:  # before Airflow 3.2
+        from airflow.stats import Stats
 
     return Stats
 

@@ -11,7 +11,7 @@ from airflow_provider.topics.errors import TopicError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from airflow.providers.common.compat.sdk import BaseOperator, Context
+    from airflow.sdk import BaseOperator, Context
 
 
 RESUMED_TO_FAIL: Final = "__fail__"

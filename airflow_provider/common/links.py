@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import BaseOperatorLink
+from airflow.sdk import BaseOperatorLink
 
 from airflow_provider.worker.process_identity import is_gone
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import BaseOperator, Context, TaskInstanceKey
+    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk.types import TaskInstanceKey
 
     from airflow_provider.ledger.status_view import StatusSnapshot
 

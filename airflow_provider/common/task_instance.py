@@ -86,7 +86,7 @@ def _state(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> str
 
 async def push_xcom(task_instance: Any, key: str, value: Any) -> None:
     """Leave a value for other tasks. The values that ``TaskSuccessEvent`` takes arrive as text (Airflow 3.3.2)."""
-    from airflow.providers.common.compat.sdk import XCom
+    from airflow.sdk.execution_time.xcom import XCom
 
     await sync_to_async(XCom.set, thread_sensitive=False)(
         key=key,

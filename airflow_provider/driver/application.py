@@ -112,6 +112,7 @@ class RunningSpark:
     :param jvm: None if somebody else has started it
     :param shipment: what its executors have of the jobs' modules
     :param tables: what its tasks share
+    :param ui: the address of its own page, as Spark says it; empty: it has none
     """
 
     number: int
@@ -119,6 +120,7 @@ class RunningSpark:
     jvm: Popen[bytes] | None
     shipment: Shipment
     tables: SharedTables = field(default_factory=SharedTables)
+    ui: str = ""
 
     @property
     def alive(self) -> bool:
@@ -205,7 +207,13 @@ class SparkApplication:
         log.info("Spark %s runs with master %s", root.version, settings.master)
         warn_of_unlimited_cores(settings.master, root.sparkContext.getConf())
         self._number += 1
-        running = RunningSpark(number=self._number, root=root, jvm=jvm, shipment=Shipment(self._folder.path))
+        running = RunningSpark(
+            number=self._number,
+            root=root,
+            jvm=jvm,
+            shipment=Shipment(self._folder.path),
+            ui=root.sparkContext.uiWebUrl or "",
+        )
         jvm_started(jvm)
         return running
 

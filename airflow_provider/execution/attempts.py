@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from airflow_provider.execution.assigned import on_topics_waiting
-from airflow_provider.execution.commands import GiveUpWriting, WritePlan, WriteProgress
+from airflow_provider.execution.commands import GiveUpWriting, Inform, WritePlan, WriteProgress
 from airflow_provider.execution.events import (
     AttemptBegan,
     AttemptEvent,
     AttemptFailed,
     AttemptFinished,
+    AttemptProgressed,
     EndRefused,
     EndWritten,
     PlanRefused,
@@ -16,7 +17,6 @@ from airflow_provider.execution.events import (
     SparkAbsent,
     SparkLost,
     StreamBegan,
-    StreamProgressed,
     TimerFired,
 )
 from airflow_provider.execution.replanning import in_known_order
@@ -38,9 +38,10 @@ def on_stream_began(x: Execution, task: TaskId, _event: StreamBegan) -> None:
     x.write(x.keep(replaced(x.runs[task], kind=TaskKind.STREAMING)), TaskState.RUNNING)
 
 
-def on_stream_progressed(x: Execution, task: TaskId, event: StreamProgressed) -> None:
+def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
     run = x.keep(replaced(x.runs[task], progress=event.progress))
     x.do(WriteProgress(status=run.status(TaskState.RUNNING, x.settings.worker)))
+    x.do(Inform(message=f"task {run.label}: {event.progress.in_words()}"))
 
 
 def on_time_over(x: Execution, task: TaskId, _event: TimerFired) -> None:
@@ -59,7 +60,7 @@ def on_time_over(x: Execution, task: TaskId, _event: TimerFired) -> None:
 def on_finished(x: Execution, task: TaskId, event: AttemptFinished) -> None:
     run = x.runs[task]
     if not task.is_planner:
-        x.close(run, TaskState.FINISHED, event.result)
+        x.close(run, TaskState.FINISHED, event.result, event.wrote)
     elif run.state is RunState.STOPPING and run.plans_again:
         on_stopped(x, task, event)  # the next worker makes the same plan
     else:

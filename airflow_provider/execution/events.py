@@ -12,7 +12,7 @@ from typing import Any
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
-from airflow_provider.records import StreamProgress, TaskFailure
+from airflow_provider.records import SparkWork, StreamProgress, TaskFailure, WrittenAsset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,10 +192,10 @@ class StreamBegan(AttemptEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamProgressed(AttemptEvent):
-    """The stream has done another batch; not each is reported."""
+class AttemptProgressed(AttemptEvent):
+    """The attempt is so far; not each step is reported."""
 
-    progress: StreamProgress
+    progress: StreamProgress | SparkWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,10 +204,12 @@ class AttemptFinished(AttemptEvent):
 
     :param result: any JSON value; of a planner the configurations of the job's tasks
     :param stateful: of a planner: whether the job's tasks have something to warm up; None: if they are streams
+    :param wrote: the assets that it says it has written
     """
 
     result: Any
     stateful: bool | None = None
+    wrote: tuple[WrittenAsset, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,7 @@ from airflow_provider.execution.events import (
     AttemptEvent,
     AttemptFailed,
     AttemptFinished,
+    AttemptProgressed,
     AttemptStopped,
     Closed,
     Drained,
@@ -69,7 +70,6 @@ from airflow_provider.execution.events import (
     SparkAbsent,
     SparkLost,
     StreamBegan,
-    StreamProgressed,
     TasksGiven,
     TasksRevoked,
     TimerFired,
@@ -92,7 +92,7 @@ _CLOSING = RunState.CLOSING
 
 _WRITTEN = (PlanWritten, PlanRefused, EndWritten, EndRefused)
 _LAST = (AttemptFinished, AttemptFailed, AttemptStopped, SparkLost, SparkAbsent)
-_OF_ATTEMPT = (AttemptBegan, StreamBegan, StreamProgressed, *_LAST)
+_OF_ATTEMPT = (AttemptBegan, StreamBegan, AttemptProgressed, *_LAST)
 
 
 TRANSITIONS: Final[Table[RunState]] = {
@@ -124,7 +124,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TimerFired: to(attempts.on_time_over, _TIMED_OUT),
         AttemptBegan: to(attempts.on_began, _STARTED),
         StreamBegan: to(attempts.on_stream_began, _STARTED),
-        StreamProgressed: to(attempts.on_stream_progressed, _STARTED),
+        AttemptProgressed: to(attempts.on_progressed, _STARTED),
         AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING),
         AttemptFailed: to(attempts.on_failed, _WAITING, _CLOSING),
         AttemptStopped: to(attempts.on_stopped, _GONE),
@@ -139,7 +139,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TopicsRead: to(late, _STOPPING),
         AttemptBegan: to(attempts.on_began, _STOPPING),
         StreamBegan: to(attempts.on_stream_began, _STOPPING),
-        StreamProgressed: to(late, _STOPPING),
+        AttemptProgressed: to(late, _STOPPING),
         AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _GONE),
         AttemptFailed: to(attempts.on_stopped, _GONE),
         AttemptStopped: to(attempts.on_stopped, _GONE),
@@ -154,7 +154,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TopicsRead: to(assigned.on_topics, _TIMED_OUT, _STOPPING, _RESTARTING),
         AttemptBegan: to(attempts.on_began, _TIMED_OUT),
         StreamBegan: to(attempts.on_stream_began, _TIMED_OUT),
-        StreamProgressed: to(late, _TIMED_OUT),
+        AttemptProgressed: to(late, _TIMED_OUT),
         AttemptFinished: to(attempts.on_finished, _CLOSING),
         AttemptFailed: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         AttemptStopped: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
@@ -169,7 +169,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TopicsRead: to(late, _RESTARTING),
         AttemptBegan: to(attempts.on_began, _RESTARTING),
         StreamBegan: to(attempts.on_stream_began, _RESTARTING),
-        StreamProgressed: to(late, _RESTARTING),
+        AttemptProgressed: to(late, _RESTARTING),
         **{last: to(attempts.on_stopped_to_restart, _WAITING, _PAUSED, _GONE) for last in _LAST},
         **all_late(_RESTARTING, _WRITTEN),
     },

@@ -12,12 +12,14 @@ from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import (
     CheckpointClaim,
     PlanRecord,
+    SparkWork,
     StreamProgress,
     TaskFailure,
     TaskKind,
     TaskState,
     TaskStatus,
     TaskWork,
+    WrittenAsset,
     cost_of,
     task_name,
 )
@@ -62,6 +64,7 @@ class End:
     state: TaskState
     at_ms: int
     result: Any = None
+    wrote: tuple[WrittenAsset, ...] = ()
     cut_short: bool = False
 
 
@@ -76,7 +79,7 @@ class TaskRun:
     :param retry_at_ms: the same by wall clock, for the worker that has the task then; None where nothing is waited for
     :param started_at_ms: wall clock of the present start, None before the job's code was called
     :param claim: of the checkpoint, where the task's configuration names it
-    :param progress: of a stream: the last batch that it has reported
+    :param progress: how far the present start is, as it has last reported
     :param took_before_ms: how long it took in earlier runs of its job
     :param wait_written: while it waits: whether this worker has written that it does
     :param began_ms: when the job's code was called (monotonic milliseconds); its time is measured from then
@@ -101,7 +104,7 @@ class TaskRun:
     started_at_ms: int | None = None
     error: TaskFailure | None = None
     claim: CheckpointClaim | None = None
-    progress: StreamProgress | None = None
+    progress: StreamProgress | SparkWork | None = None
     took_before_ms: tuple[int, ...] = ()
     wait_written: bool = False
     began_ms: int | None = None
@@ -219,7 +222,8 @@ class TaskRun:
             error=self.error,
             handle=self.handle,
             claim=self.claim,
-            progress=self.progress,
+            progress=self.progress if isinstance(self.progress, StreamProgress) else None,
+            work=self.progress if state is TaskState.RUNNING and isinstance(self.progress, SparkWork) else None,
             took_before_ms=self.took_before_ms,
             **more,  # type: ignore[arg-type]  # fields of TaskStatus
         )

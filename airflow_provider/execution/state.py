@@ -36,7 +36,7 @@ from airflow_provider.ledger.progress import needs_running
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.protocol.replacing import replaced
-from airflow_provider.records import TaskFailure, TaskState, TaskStatus
+from airflow_provider.records import TaskFailure, TaskState, TaskStatus, WrittenAsset
 
 WAITS_ITS_TURN: Final = (RunState.WAITING, RunState.PAUSED, RunState.RESTARTING)
 """A task in one of these will start, if nothing comes between."""
@@ -230,9 +230,10 @@ class Execution:
         """Say nothing of it, and know it if the task comes back."""
         self.stops[run.task] = run.status(TaskState.STOPPED, self.settings.worker)
 
-    def close(self, run: TaskRun, state: TaskState, result: Any = None) -> None:
+    def close(self, run: TaskRun, state: TaskState, result: Any = None, wrote: tuple[WrittenAsset, ...] = ()) -> None:
         """It has come to its end, which is written before it is released: the next leader must not take it for lost."""
-        self.write_end(replaced(run, end=End(state=state, at_ms=self.wall, result=result), plan=None))
+        end = End(state=state, at_ms=self.wall, result=result, wrote=wrote)
+        self.write_end(replaced(run, end=end, plan=None))
 
     def write_end(self, run: TaskRun) -> None:
         """In the present epoch: a leader would not know it from a word of an earlier one."""
@@ -240,7 +241,10 @@ class Execution:
         closing = self.runs[run.task] = replaced(
             run, state=RunState.CLOSING, number=self.next_number(), give_up_ms=self.give_up_ms(run)
         )
-        status = run.status(run.end.state, self.settings.worker, finished_at_ms=run.end.at_ms, result=run.end.result)
+        end = run.end
+        status = run.status(
+            end.state, self.settings.worker, finished_at_ms=end.at_ms, result=end.result, wrote=end.wrote
+        )
         self.do(WriteEnd(number=closing.number, status=status))
 
     def give_up_ms(self, run: TaskRun) -> int | None:

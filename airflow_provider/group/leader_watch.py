@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from airflow_provider.assignors.learners.model import Limits
-from airflow_provider.group.leading import later_epoch, learned_for_nothing, unassigned_work
+from airflow_provider.group.leading import later_epoch, learned_for_nothing, rebalance_asked_for, unassigned_work
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.ledger.free_slots import spare_capacity
@@ -119,7 +119,12 @@ class LeaderWatch:
             self._mend()
         jobs, status = self._topics.jobs, replace(self._topics.status, group=self._record())
         reason = await off_loop(
-            lambda: unassigned_work(jobs, status) or later_epoch(status) or learned_for_nothing(jobs, status),
+            lambda: (
+                rebalance_asked_for(jobs, status.group)
+                or unassigned_work(jobs, status)
+                or later_epoch(status)
+                or learned_for_nothing(jobs, status)
+            ),
             tasks=jobs.planned,
         )
         if reason is not None:

@@ -78,6 +78,7 @@ def gather_call(
         stateful=jobs.stateful,
         renewed=frozenset() if last is None else _submitted_since(last, jobs),
         costs=costs_of(jobs, status, wanted, wall_ms=at_ms),
+        asked_for=rebalance_asked_for(jobs, last) is not None,
         limits=limits,
     )
 
@@ -175,6 +176,14 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     if not new:
         return None
     return f"new work: {in_short(nsmallest(_MOST_NAMED, new), of=len(new), most=_MOST_NAMED)}"
+
+
+def rebalance_asked_for(jobs: JobsSnapshot, last: GroupRecord | None) -> str | None:
+    """Who wants a round that the last one was not; None if nobody does."""
+    wanted = jobs.rebalance
+    if wanted is None or last is None or wanted.offset < last.config_offset:
+        return None
+    return f"{wanted.by or 'somebody'} asked for it"
 
 
 def learned_for_nothing(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:

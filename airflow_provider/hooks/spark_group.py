@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
-from airflow.providers.common.compat.sdk import BaseHook
+from airflow.sdk import BaseHook
 
 from airflow_provider.common.parameters import choice, milliseconds, scale_goal
 from airflow_provider.kafka.clock import wall_ms
@@ -21,11 +21,14 @@ from airflow_provider.operations.operations import (
     HaltJob,
     JobOperation,
     NoJobError,
+    Operation,
     OperationError,
     Outcome,
+    Rebalance,
     RestartJob,
     ResumeJob,
     SetLogLevel,
+    StopTasks,
 )
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, Halt, JobDefinition, LogLevel
@@ -143,10 +146,15 @@ class SparkGroupHook(BaseHook):
         """
         return self.operate(group, HaltJob(job=job, halt=Halt.PAUSED), by=by)
 
-    def stop_job(self, group: str, job: str, *, by: str | None = None) -> Outcome:
+    def stop_job(self, group: str, job: str, tasks: Iterable[int] | None = None, *, by: str | None = None) -> Outcome:
         """Have a job run no more for now: its tasks stop and are given up, so that others get their places. Nothing is
         forgotten, as it is when a job is removed. The rest as :meth:`pause_job`.
+
+        :param tasks: the indexes of some tasks, which then stay stopped until they are restarted; by default the job
+        :raises OperationError: also if a task that is named has ended
         """
+        if tasks is not None:
+            return self.operate(group, StopTasks(job=job, tasks=frozenset(tasks)), by=by)
         return self.operate(group, HaltJob(job=job, halt=Halt.STOPPED), by=by)
 
     def resume_job(self, group: str, job: str, *, by: str | None = None) -> Outcome:
@@ -162,7 +170,8 @@ class SparkGroupHook(BaseHook):
         only_failed: bool = False,
         by: str | None = None,
     ) -> Outcome:
-        """Have what runs of a job start anew where it is, and what has failed tried again. What has finished stays so.
+        """Have what runs of a job start anew where it is, what has failed tried again, and tasks run again that were
+        stopped one by one. What has finished stays so.
 
         :param tasks: the indexes of some tasks, -1 for the planner; by default all, and the planner
         :param only_failed: leave alone what has not failed
@@ -202,6 +211,19 @@ class SparkGroupHook(BaseHook):
         named = None if worker is None else WorkerId(worker)
         wanted = None if level is None else choice("level", level, LogLevel)
         operation = SetLogLevel(logger=logger, level=wanted, worker=named)
+        return self._of_group(group, operation, by)
+
+    def rebalance(self, group: str, *, by: str | None = None) -> Outcome:
+        """Have a group in the classic protocol go through a round now: lost tasks wait for their worker no longer, and
+        the next moves not for their time.
+
+        :param by: as in :meth:`pause_job`
+        :raises OperationError: if nobody is in the group, or it is a declarative one, which has no rounds
+        :raises TopicError: as :meth:`submit_job`
+        """
+        return self._of_group(group, Rebalance(), by)
+
+    def _of_group(self, group: str, operation: Operation, by: str | None) -> Outcome:
         outcome = self._act(group, STOPPER, lambda topics: topics.carry_out(operation, by=_who(by)))
         if outcome is None:
             raise OperationError(f"there is no group {group!r}")

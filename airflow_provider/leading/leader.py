@@ -211,6 +211,8 @@ def _weights(states: Mapping[WorkerId, WorkerState]) -> weights.Weights:
 def _known(call: Call, owned: Mapping[WorkerId, Tasks], cause: Cause) -> tuple[Round, Memory]:
     """The round, and what is remembered of the one before."""
     memory, last_completed = _memory(call)
+    if call.asked_for:
+        memory = memory.overdue(call.now_ms)
     known = Round(
         now_ms=call.now_ms,
         generation=call.generation,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from airflow_provider.ledger.memo import Memo
+from airflow_provider.ledger.placed import Placed, PlacedTask, Restart, Wanted
 from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, put, read_value
 from airflow_provider.protocol.model import ConfigOffset, TaskId, Tasks, WorkerId, labelled
 from airflow_provider.records import (
@@ -22,8 +23,10 @@ from airflow_provider.records import (
     LevelsRecord,
     LogLevel,
     PlanRecord,
+    RebalanceRecord,
     Removal,
     RestartRecord,
+    TaskHaltRecord,
     TaskStatus,
     TaskWork,
     UnreadableRecordError,
@@ -33,27 +36,24 @@ from airflow_provider.records import (
 
 _START: Final = ConfigOffset(0)
 _OF_THIS_TOPIC: Final = frozenset(
-    {KeyKind.JOB, KeyKind.PLAN, KeyKind.CONTROL, KeyKind.HALT, KeyKind.RESTART, KeyKind.RESTART_TASK, KeyKind.LEVELS}
+    {
+        KeyKind.JOB,
+        KeyKind.PLAN,
+        KeyKind.CONTROL,
+        KeyKind.HALT,
+        KeyKind.HALT_TASK,
+        KeyKind.RESTART,
+        KeyKind.RESTART_TASK,
+        KeyKind.LEVELS,
+        KeyKind.REBALANCE,
+    }
 )
-_Content = JobDefinition | Removal | PlanRecord | ControlRecord | HaltRecord | RestartRecord | LevelsRecord
+_Steering = HaltRecord | TaskHaltRecord | RestartRecord | LevelsRecord | RebalanceRecord
+_Content = JobDefinition | Removal | PlanRecord | ControlRecord | _Steering
 
 _REMOVED: Final = f'"{REMOVED}":'.encode()
 _MOST_REMOVED: Final = 1_000
 """So many removals are remembered, the newest: sooner or later everybody has read of one."""
-
-
-class Placed(NamedTuple):
-    """Who has asked that a job does not run, and where in the topic that stands."""
-
-    record: HaltRecord
-    offset: int
-
-
-class Restart(NamedTuple):
-    """Who has asked that something starts anew, and where in the topic that stands."""
-
-    by: str
-    offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +69,10 @@ class JobsSnapshot:
     :param controls: the last wish to each worker that has not been fulfilled
     :param asked_at: the offset of each wish
     :param halts: the jobs that shall not run; see :meth:`halt_of`
+    :param task_halts: the single tasks that shall not run; see :meth:`halt_of_task`
     :param restarts: the last one of each whole job
     :param task_restarts: the last one of each task for which it was asked by itself
+    :param rebalance: the last time that somebody has asked for a round
     :param levels: from which level on the jobs' loggers write, by worker, and for all
     :param unreadable: how many records could not be read
     :ivar configured: of the statuses with which it was last asked for; see :mod:`~airflow_provider.ledger.progress`
@@ -87,8 +89,10 @@ class JobsSnapshot:
     controls: Mapping[WorkerId, ControlRecord] = field(default_factory=dict)
     asked_at: Mapping[WorkerId, int] = field(default_factory=dict)
     halts: Mapping[str, Placed] = field(default_factory=dict)
+    task_halts: Mapping[TaskId, PlacedTask] = field(default_factory=dict)
     restarts: Mapping[str, Restart] = field(default_factory=dict)
     task_restarts: Mapping[TaskId, Restart] = field(default_factory=dict)
+    rebalance: Wanted | None = None
     levels: Mapping[str, LevelsRecord] = field(default_factory=dict)
     unreadable: int = 0
     # A copy with changes begins without answers.
@@ -132,6 +136,23 @@ class JobsSnapshot:
         halt = self.halt_of(job)
         return halt is not None and halt.halt is Halt.STOPPED
 
+    def halt_of_task(self, task: TaskId) -> TaskHaltRecord | None:
+        """That this task, as it is planned now, shall not run until it is restarted; None: it runs as its job does."""
+        placed = self.task_halts.get(task)
+        work = None if placed is None else self.planned_work(task)
+        if placed is None or work is None or placed.offset <= (work.definition.removal or -1):
+            return None
+        as_it_was = (placed.record.run_key, placed.record.fingerprint)
+        return placed.record if as_it_was == (work.definition.run_key, work.fingerprint) else None
+
+    def is_given_up(self, task: TaskId) -> bool:
+        """Whether nobody is to have the task: it is stopped, or its job is."""
+        return self.is_stopped(task.job) or self.halt_of_task(task) is not None
+
+    def stopped_tasks(self) -> frozenset[TaskId]:
+        """Those that somebody has stopped one by one."""
+        return frozenset(task for task in self.task_halts if self.halt_of_task(task) is not None)
+
     def restart_since(self, task: TaskId, offset: int) -> Restart | None:
         """The last word that what runs of the task shall start anew, if it stands at this offset or behind it."""
         asked = (self.restarts.get(task.job), self.task_restarts.get(task))
@@ -163,10 +184,10 @@ class JobsSnapshot:
 
     def work_of(self, task: TaskId) -> TaskWork | None:
         """What a worker that is assigned ``task`` must run; None if the task is not configured, or not any more."""
-        return None if self.is_stopped(task.job) else self.planned_work(task)
+        return None if self.is_given_up(task) else self.planned_work(task)
 
     def planned_work(self, task: TaskId) -> TaskWork | None:
-        """The same, also of a job that is stopped."""
+        """The same, also of what is stopped."""
         definition = self.jobs.get(task.job)
         if definition is None:
             return None
@@ -186,8 +207,19 @@ class JobsSnapshot:
         )
 
 
-def _named_in(restart: RestartRecord) -> tuple[str, int | None]:
-    return restart.job, restart.index
+def _steering(key: Key, value: bytes) -> _Steering:
+    match key.kind:
+        case KeyKind.LEVELS:
+            return read_value(value, LevelsRecord.from_json, lambda levels: levels.worker, key.name)
+        case KeyKind.HALT:
+            return read_value(value, HaltRecord.from_json, lambda halt: halt.job, key.name)
+        case KeyKind.HALT_TASK:
+            return read_value(value, TaskHaltRecord.from_json, lambda halt: TaskId(halt.job, halt.index), key.task)
+        case KeyKind.REBALANCE:
+            return RebalanceRecord.from_json(decode(value))
+        case _:
+            named = key.name, (None if key.kind is KeyKind.RESTART else key.index)
+            return read_value(value, RestartRecord.from_json, lambda restart: (restart.job, restart.index), named)
 
 
 class JobsView(TopicView[JobsSnapshot]):
@@ -203,6 +235,8 @@ class JobsView(TopicView[JobsSnapshot]):
         self._controls: dict[WorkerId, ControlRecord] = {}
         self._asked_at: dict[WorkerId, int] = {}
         self._halts: dict[str, Placed] = {}
+        self._task_halts: dict[TaskId, PlacedTask] = {}
+        self._rebalance: Wanted | None = None
         self._restarts: dict[str, Restart] = {}
         self._task_restarts: dict[TaskId, Restart] = {}
         self._levels: dict[str, LevelsRecord] = {}
@@ -218,14 +252,9 @@ class JobsView(TopicView[JobsSnapshot]):
             return read_value(value, JobDefinition.from_json, lambda job: job.name, key.name)
         if key.kind is KeyKind.PLAN:
             return read_value(value, PlanRecord.from_json, lambda plan: plan.job, key.name)
-        if key.kind is KeyKind.LEVELS:
-            return read_value(value, LevelsRecord.from_json, lambda levels: levels.worker, key.name)
-        if key.kind is KeyKind.HALT:
-            return read_value(value, HaltRecord.from_json, lambda halt: halt.job, key.name)
-        if key.kind in (KeyKind.RESTART, KeyKind.RESTART_TASK):
-            named = key.name, (None if key.kind is KeyKind.RESTART else key.index)
-            return read_value(value, RestartRecord.from_json, _named_in, named)
-        return read_value(value, ControlRecord.from_json, lambda wish: wish.worker, WorkerId(key.name))
+        if key.kind is KeyKind.CONTROL:
+            return read_value(value, ControlRecord.from_json, lambda wish: wish.worker, WorkerId(key.name))
+        return _steering(key, value)
 
     def _put(self, key: Key, content: Any) -> None:
         match key.kind:
@@ -255,6 +284,10 @@ class JobsView(TopicView[JobsSnapshot]):
                 put(self._levels, key.name, content)
             case KeyKind.HALT:
                 put(self._halts, key.name, None if content is None else Placed(content, self._offset))
+            case KeyKind.HALT_TASK:
+                put(self._task_halts, key.task, None if content is None else PlacedTask(content, self._offset))
+            case KeyKind.REBALANCE:
+                self._rebalance = None if content is None else Wanted(content.by, self._offset)
             case KeyKind.RESTART:
                 put(self._restarts, key.name, None if content is None else Restart(content.by, self._offset))
             case KeyKind.RESTART_TASK:
@@ -276,6 +309,8 @@ class JobsView(TopicView[JobsSnapshot]):
         self._controls.clear()
         self._asked_at.clear()
         self._halts.clear()
+        self._task_halts.clear()
+        self._rebalance = None
         self._restarts.clear()
         self._task_restarts.clear()
         self._levels.clear()
@@ -291,6 +326,8 @@ class JobsView(TopicView[JobsSnapshot]):
             controls=MappingProxyType(dict(self._controls)),
             asked_at=MappingProxyType(dict(self._asked_at)),
             halts=MappingProxyType(dict(self._halts)),
+            task_halts=MappingProxyType(dict(self._task_halts)),
+            rebalance=self._rebalance,
             restarts=MappingProxyType(dict(self._restarts)),
             task_restarts=MappingProxyType(dict(self._task_restarts)),
             levels=MappingProxyType(dict(self._levels)),

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot, Restart
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.placed import Restart
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import (
@@ -19,10 +20,12 @@ from airflow_provider.records import (
     HaltRecord,
     LevelsRecord,
     PlanRecord,
+    TaskHaltRecord,
     TaskStatus,
     WorkerStatus,
     control_key,
     halt_key,
+    halt_task_key,
     levels_key,
     plan_key,
     restart_key,
@@ -44,7 +47,7 @@ class Leftovers:
     :param status: in the status topic
     """
 
-    jobs: Mapping[str, PlanRecord | HaltRecord | Restart | ControlRecord | LevelsRecord]
+    jobs: Mapping[str, PlanRecord | HaltRecord | TaskHaltRecord | Restart | ControlRecord | LevelsRecord]
     status: Mapping[str, TaskStatus | WorkerStatus]
 
     def __bool__(self) -> bool:
@@ -62,6 +65,9 @@ def leftovers(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> Le
     """What is of no job and of no worker, if ``jobs`` is at least as new as ``status``."""
     plans = {plan_key(job): plan for job, plan in jobs.plans.items() if job not in jobs.jobs}
     halts = {halt_key(job): placed.record for job, placed in jobs.halts.items() if job not in jobs.jobs}
+    of_halts = {
+        halt_task_key(task): placed.record for task, placed in jobs.task_halts.items() if task.job not in jobs.jobs
+    }
     restarts = {restart_key(job): asked for job, asked in jobs.restarts.items() if job not in jobs.jobs}
     of_tasks = {
         restart_key(task.job, task.index): asked
@@ -74,7 +80,9 @@ def leftovers(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> Le
     of_workers = {WorkerId(worker): record for worker, record in jobs.levels.items() if worker != ALL_WORKERS}
     levels = {levels_key(worker): of_workers[worker] for worker in _gone(of_workers, status, wall_ms)}
     workers = {worker_key(worker): status.workers[worker] for worker in _gone(status.workers, status, wall_ms)}
-    return Leftovers(jobs={**plans, **halts, **restarts, **of_tasks, **wishes, **levels}, status={**tasks, **workers})
+    return Leftovers(
+        jobs={**plans, **halts, **of_halts, **restarts, **of_tasks, **wishes, **levels}, status={**tasks, **workers}
+    )
 
 
 def _holds_checkpoint(last: TaskStatus, status: StatusSnapshot) -> bool:

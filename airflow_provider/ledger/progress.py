@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.bridge import BRIDGE
+from airflow_provider.ledger.task_places import Statuses, status_of, tasks_of, where_all_are
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId, labelled, planner_of
 from airflow_provider.records import (
     Halt,
@@ -25,20 +25,19 @@ from airflow_provider.records import (
     WorkerStatus,
 )
 
-Statuses = Mapping[TaskId, TaskStatus]
-
 
 def configured(jobs: JobsSnapshot, statuses: Statuses) -> Tasks:
     """The planners and tasks that should be running: what an assignor deals out.
 
     A planner as long as its job's present run has no plan, and for ever if it is to plan again and again, unless it
-    failed for good. A task as long as it has neither finished nor failed for good in the present run. Of a job that is
-    stopped nothing.
+    failed for good. A task as long as it has neither finished nor failed for good in the present run. Not what
+    somebody has stopped: a job, or a task by itself.
     """
     return jobs.configured.get(statuses, lambda: frozenset(_unfinished(jobs, statuses)))
 
 
 def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
+    stopped = jobs.stopped_tasks()
     for name, definition in jobs.jobs.items():
         if jobs.is_stopped(name):
             continue
@@ -46,7 +45,9 @@ def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
         if _is_to_plan(definition, plan, statuses):
             yield planner_of(name)
         if plan is not None:
-            for task, status in _tasks_of(definition, plan, statuses):
+            for task, status in tasks_of(definition, plan, statuses):
+                if stopped and task in stopped:
+                    continue
                 if status is None:
                     yield task
                 elif not status.state.final:
@@ -54,74 +55,10 @@ def _unfinished(jobs: JobsSnapshot, statuses: Statuses) -> Iterator[TaskId]:
 
 
 def _is_to_plan(definition: JobDefinition, plan: PlanRecord | None, statuses: Statuses) -> bool:
-    planner = _status_of(planner_of(definition.name), definition, definition.fingerprint, statuses)
+    planner = status_of(planner_of(definition.name), definition, definition.fingerprint, statuses)
     failed = planner is not None and planner.state is TaskState.FAILED
     planned = plan is not None and plan.is_of(definition)
     return not failed and (not planned or definition.replan_interval_ms is not None)
-
-
-def _tasks_of(
-    definition: JobDefinition, plan: PlanRecord, statuses: Statuses
-) -> Iterator[tuple[TaskId, TaskStatus | None]]:
-    for index, fingerprint in enumerate(plan.fingerprints):
-        task = TaskId(definition.name, index)
-        yield task, _status_of(task, definition, fingerprint, statuses)
-
-
-def _status_of(task: TaskId, definition: JobDefinition, fingerprint: str, statuses: Statuses) -> TaskStatus | None:
-    """The status, if it is about the present run of the present work."""
-    status = statuses.get(task)
-    return status if status is not None and status.is_of(definition.run_key, fingerprint) else None
-
-
-def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> TaskStatus | None:
-    """Where a task of the present run is, as if its worker had just said so; None if nobody has it or spoke of it.
-
-    No worker writes that a task waits for its first start: thousands may. So that is what is known of a task that
-    somebody has been given since the last word about it, or who has it and has said nothing yet.
-    """
-    work = jobs.planned_work(task)
-    if work is None:
-        return None
-    last, owner = _status_of(task, work.definition, work.fingerprint, status.tasks), _owner(task, jobs, status)
-    if owner is None or _effective_state(last, owner, status) is not TaskState.PENDING:
-        return last
-    if last is not None and (last.state, last.worker) == (TaskState.PENDING, owner):
-        return last
-    assert status.group is not None  # it names the owner
-    epoch = status.group.epoch
-    if last is None:
-        return TaskStatus(
-            task=task,
-            state=TaskState.PENDING,
-            epoch=epoch,
-            worker=owner,
-            run_key=work.definition.run_key,
-            kind=work.definition.kind,
-            fingerprint=work.fingerprint,
-        )
-    attempt = last.attempt + (last.started_at_ms is not None)
-    return replace(last, state=TaskState.PENDING, epoch=epoch, worker=owner, attempt=attempt, started_at_ms=None)
-
-
-def _owner(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> WorkerId | None:
-    """Who has been given the task, as the job is defined now: of a later definition the last round knew nothing. Of a
-    job that is stopped nobody has any.
-    """
-    if jobs.is_stopped(task.job):
-        return None
-    defined_at = jobs.defined_at.get(task.job, -1)
-    return status.owner_of(task) if status.group is not None and defined_at < status.group.config_offset else None
-
-
-def _effective_state(last: TaskStatus | None, owner: WorkerId | None, status: StatusSnapshot) -> TaskState:
-    """Where a task is by the last word about its present run and by who has it."""
-    if last is None:
-        return TaskState.UNASSIGNED if owner is None else TaskState.PENDING
-    if owner is None or status.group is None or last.state.final or last.epoch >= status.group.epoch:
-        return last.state
-    here = owner in (last.worker, BRIDGE) and last.state not in (TaskState.STOPPED, TaskState.UNASSIGNED)
-    return last.state if here else TaskState.PENDING
 
 
 class JobState(str, Enum):
@@ -198,13 +135,14 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
     if definition is None:
         return None
     plan = jobs.plan_of(job)
-    planner = _status_of(planner_of(job), definition, definition.fingerprint, statuses)
+    planner = status_of(planner_of(job), definition, definition.fingerprint, statuses)
     counts: Counter[TaskState] = Counter()
     errors = {} if planner is None or planner.error is None else {planner.task: planner.error}
-    for task, last in _tasks_of(definition, plan, statuses) if plan else ():
-        counts[_effective_state(last, _owner(task, jobs, status), status)] += 1
+    for found in where_all_are(job, jobs, status):
+        counts[found.state] += 1
+        last = found.last
         if last and last.error and last.state is not TaskState.FINISHED:
-            errors[task] = last.error
+            errors[found.task] = last.error
     one_job = JobsSnapshot(jobs={job: definition}, plans={job: plan} if plan else {})
     complete = next(_unfinished(one_job, statuses), None) is None
     failed = counts[TaskState.FAILED] > 0 or (planner is not None and planner.state is TaskState.FAILED)
@@ -231,16 +169,22 @@ def _job_state(*, failed: bool, planned: bool, complete: bool, halt: HaltRecord 
 
 
 def group_drained(jobs: JobsSnapshot, statuses: Statuses, *, since: int | None = None) -> bool:
-    """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left. A job
-    that is stopped may be resumed.
+    """Whether the group has done its work: there is at least one job, every job is bounded, and nothing is left. What
+    is stopped may be resumed or restarted.
 
     :param since: an offset of the jobs topic: where there is no job, it will do that one was removed since
     """
-    if _something_left(jobs, statuses):
+    if _something_left(jobs, statuses) or any(_is_left(task, statuses) for task in jobs.stopped_tasks()):
         return False
     if not jobs.jobs:
         return since is not None and any(removed_at >= since for removed_at in jobs.removed_at.values())
     return all(definition.bounded and not jobs.is_stopped(name) for name, definition in jobs.jobs.items())
+
+
+def _is_left(stopped: TaskId, statuses: Statuses) -> bool:
+    """Whether a task that was stopped by itself has not ended in spite of that, as it was told."""
+    last = statuses.get(stopped)
+    return last is None or not last.state.final
 
 
 def why_idle(jobs: JobsSnapshot, statuses: Statuses) -> str | None:
@@ -270,7 +214,7 @@ def needs_running(task: TaskId, jobs: JobsSnapshot, statuses: Statuses) -> bool:
         return False
     if task.is_planner:
         return _is_to_plan(work.definition, jobs.plan_of(task.job), statuses)
-    status = _status_of(task, work.definition, work.fingerprint, statuses)
+    status = status_of(task, work.definition, work.fingerprint, statuses)
     return status is None or not status.state.final
 
 

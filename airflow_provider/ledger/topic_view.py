@@ -41,6 +41,8 @@ _SUBJECTS: Final = {
     KeyKind.PLAN: About.JOBS,
     KeyKind.CONTROL: About.JOBS,
     KeyKind.HALT: About.JOBS,
+    KeyKind.HALT_TASK: About.JOBS,
+    KeyKind.REBALANCE: About.JOBS,
     KeyKind.RESTART: About.JOBS,
     KeyKind.LEVELS: About.JOBS,
     KeyKind.RESTART_TASK: About.JOBS,

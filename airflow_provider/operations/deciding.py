@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import effective_status, job_progress, needs_running
+from airflow_provider.ledger.presence import present
+from airflow_provider.ledger.progress import job_progress, needs_running
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.operations.operations import (
     ALTERABLE,
     AlterJob,
@@ -19,23 +22,30 @@ from airflow_provider.operations.operations import (
     Operation,
     OperationError,
     Outcome,
+    Rebalance,
     RestartJob,
     ResumeJob,
     SetLogLevel,
+    StopTasks,
 )
 from airflow_provider.protocol.model import PLANNER_INDEX, TaskId, planner_of
 from airflow_provider.records import (
     ALL_WORKERS,
+    GROUP_KEY,
+    REBALANCE_KEY,
     ActionEvent,
     Halt,
     HaltRecord,
     JobDefinition,
     LevelsRecord,
     LogLevel,
+    RebalanceRecord,
     RestartRecord,
+    TaskHaltRecord,
     TaskState,
     TaskStatus,
     halt_key,
+    halt_task_key,
     job_key,
     levels_key,
     restart_key,
@@ -73,6 +83,8 @@ def decide(operation: Operation, jobs: JobsSnapshot, status: StatusSnapshot, *, 
     """
     if isinstance(operation, SetLogLevel):
         return decide_level(operation, jobs, by=by, at_ms=at_ms)
+    if isinstance(operation, Rebalance):
+        return decide_rebalance(status, by=by, at_ms=at_ms)
     definition = jobs.jobs.get(operation.job)
     if definition is None:
         raise NoJobError(operation.job)
@@ -93,10 +105,31 @@ def _decide(
             return _halt(operation, jobs, status, by=by, at_ms=at_ms)
         case ResumeJob():
             return _resume(operation, jobs, by=by, at_ms=at_ms)
+        case StopTasks():
+            return _stop_tasks(operation, definition, jobs, status, by=by, at_ms=at_ms)
         case RestartJob():
             return _restart(operation, definition, jobs, status, by=by, at_ms=at_ms)
         case AlterJob():
             return _alter(operation, definition, by=by, at_ms=at_ms)
+
+
+def decide_rebalance(status: StatusSnapshot, *, by: str, at_ms: int) -> Decision:
+    """The same for a round that somebody wants now."""
+    if not present(status):
+        raise OperationError("no worker is in the group: there is nobody to rebalance")
+    if not isinstance(status.group, ClassicRecord):
+        raise OperationError(
+            "this is a declarative group (group.protocol=connect): its coordinator moves it to its target as soon as"
+            " anything changes, and there are no rounds to ask for. How long lost tasks wait for their worker, cospark"
+            " groups configure says"
+        )
+    record = RebalanceRecord(by=by, at_ms=at_ms)
+    return Decision(
+        outcome=Outcome(subject=GROUP_KEY, changed=True),
+        about=REBALANCE_KEY,
+        jobs={REBALANCE_KEY: record.to_json()},
+        event=ActionEvent(action="rebalance", subject=GROUP_KEY, by=by, at_ms=at_ms),
+    )
 
 
 def decide_level(operation: SetLogLevel, jobs: JobsSnapshot, *, by: str, at_ms: int) -> Decision:
@@ -189,6 +222,46 @@ def _resume(operation: ResumeJob, jobs: JobsSnapshot, *, by: str, at_ms: int) ->
     )
 
 
+def _stop_tasks(
+    operation: StopTasks,
+    definition: JobDefinition,
+    jobs: JobsSnapshot,
+    status: StatusSnapshot,
+    *,
+    by: str,
+    at_ms: int,
+) -> Decision:
+    job = operation.job
+    if PLANNER_INDEX in operation.tasks:
+        raise OperationError(f"job {job!r}: its planner can't be stopped alone; stop the job")
+    asked = _named_tasks(job, operation.tasks, jobs)
+    for task in asked:
+        last = effective_status(task, jobs, status)
+        if last is not None and last.state.final:
+            raise OperationError(f"{task} has {last.state.value} already: there is nothing to stop")
+    stopped = tuple(task for task in asked if jobs.halt_of_task(task) is None)
+    if not stopped:
+        return Decision(outcome=Outcome(subject=job, changed=False))
+    return Decision(
+        outcome=Outcome(subject=job, changed=True, stopped=stopped),
+        jobs={
+            halt_task_key(task): TaskHaltRecord(
+                job=job,
+                index=task.index,
+                run_key=definition.run_key,
+                fingerprint=work.fingerprint,
+                by=by,
+                at_ms=at_ms,
+            ).to_json()
+            for task in stopped
+            if (work := jobs.planned_work(task)) is not None
+        },
+        event=ActionEvent(
+            action="stop tasks", subject=job, by=by, at_ms=at_ms, details=f"tasks: {_indexes(operation.tasks)}"
+        ),
+    )
+
+
 def _restart(
     operation: RestartJob,
     definition: JobDefinition,
@@ -204,21 +277,27 @@ def _restart(
     retried = {word.task for word in again}
     alive = [task for task in asked if task not in retried and needs_running(task, jobs, status.tasks)]
     restarted = [] if operation.only_failed else [task for task in alive if _is_somewhere(task, jobs, status)]
+    resumed = [] if operation.only_failed else [task for task in asked if jobs.halt_of_task(task) is not None]
     finished = () if operation.tasks is None else tuple(task for task in asked if _has_finished(task, jobs, status))
     outcome = Outcome(
         subject=job,
-        changed=bool(restarted or retried),
+        changed=bool(restarted or retried or resumed),
         restarted=tuple(restarted),
         retried=tuple(sorted(retried)),
+        resumed=tuple(resumed),
         finished=finished,
     )
     if not outcome.changed:
         return Decision(outcome=outcome)
-    indexes = [None] if operation.tasks is None else [task.index for task in restarted]
-    records = [RestartRecord(job=job, index=index, by=by, at_ms=at_ms) for index in indexes if restarted]
+    anew = [*restarted, *resumed]  # what has not stopped yet starts anew, too
+    indexes = [None] if operation.tasks is None else [task.index for task in anew]
+    records = [RestartRecord(job=job, index=index, by=by, at_ms=at_ms) for index in indexes if anew]
     return Decision(
         outcome=outcome,
-        jobs={restart_key(job, record.index): record.to_json() for record in records},
+        jobs={
+            **{restart_key(job, record.index): record.to_json() for record in records},
+            **{halt_task_key(task): None for task in resumed},
+        },
         tasks=again,
         event=ActionEvent(action="restart", subject=job, by=by, at_ms=at_ms, details=_in_words(operation, outcome)),
     )
@@ -226,15 +305,22 @@ def _restart(
 
 def _asked_for(operation: RestartJob, jobs: JobsSnapshot) -> list[TaskId]:
     """:raises OperationError: naming what there is not"""
+    if operation.tasks is not None:
+        return _named_tasks(operation.job, operation.tasks, jobs)
     plan = jobs.plan_of(operation.job)
     there = 0 if plan is None else len(plan.configs)
-    if operation.tasks is None:
-        return [planner_of(operation.job), *(TaskId(operation.job, index) for index in range(there))]
-    unknown = sorted(index for index in operation.tasks if not PLANNER_INDEX <= index < there)
+    return [planner_of(operation.job), *(TaskId(operation.job, index) for index in range(there))]
+
+
+def _named_tasks(job: str, indexes: Set[int], jobs: JobsSnapshot) -> list[TaskId]:
+    """:raises OperationError: naming what there is not"""
+    plan = jobs.plan_of(job)
+    there = 0 if plan is None else len(plan.configs)
+    unknown = sorted(index for index in indexes if not PLANNER_INDEX <= index < there)
     if unknown:
         has = f"has {there} tasks, from 0 on" if plan is not None else "has no plan yet"
-        raise OperationError(f"job {operation.job!r} {has}; there is none of index {', '.join(map(str, unknown))}")
-    return [TaskId(operation.job, index) for index in sorted(operation.tasks)]
+        raise OperationError(f"job {job!r} {has}; there is none of index {', '.join(map(str, unknown))}")
+    return [TaskId(job, index) for index in sorted(indexes)]
 
 
 def _is_somewhere(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
@@ -250,5 +336,11 @@ def _has_finished(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> b
 
 def _in_words(operation: RestartJob, outcome: Outcome) -> str:
     """What is started anew, for the timeline."""
-    which = "all" if operation.tasks is None else ", ".join(map(str, sorted(operation.tasks)[:_MOST_NAMED]))
-    return f"tasks: {which}; {len(outcome.restarted)} started anew, {len(outcome.retried)} tried again after a failure"
+    which = "all" if operation.tasks is None else _indexes(operation.tasks)
+    again = f", {len(outcome.resumed)} run again" if outcome.resumed else ""
+    failed = f"{len(outcome.retried)} tried again after a failure"
+    return f"tasks: {which}; {len(outcome.restarted)} started anew, {failed}{again}"
+
+
+def _indexes(tasks: Set[int]) -> str:
+    return ", ".join(map(str, sorted(tasks)[:_MOST_NAMED]))

@@ -1,4 +1,4 @@
-"""What can be asked of a job that was submitted, and of the workers that run its code."""
+"""What can be asked of a job that was submitted, of the workers that run its code, and of a group as a whole."""
 
 from __future__ import annotations
 
@@ -41,8 +41,21 @@ class ResumeJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StopTasks:
+    """Have some tasks of a job run no more, until somebody has them restarted: they stop and are given up, and the rest
+    of the job goes on. See :class:`~airflow_provider.records.TaskHaltRecord`.
+
+    :param tasks: their indexes
+    """
+
+    job: str
+    tasks: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestartJob:
-    """Have what runs of it start anew where it is, and what has failed tried again, with all retries (KIP-745).
+    """Have what runs of it start anew where it is, what has failed tried again, with all retries (KIP-745), and single
+    tasks that were stopped go on.
 
     :param tasks: the indexes of some tasks, -1 for the planner; None: all, and the planner
     :param only_failed: leave alone what has not failed
@@ -84,18 +97,27 @@ class SetLogLevel:
     worker: WorkerId | None = None
 
 
-JobOperation = HaltJob | ResumeJob | RestartJob | AlterJob
-Operation = JobOperation | SetLogLevel
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalance:
+    """Have a group go through a round now. What waits for something waits no longer: lost tasks for their worker, the
+    next moves for their time.
+    """
+
+
+JobOperation = HaltJob | ResumeJob | StopTasks | RestartJob | AlterJob
+Operation = JobOperation | SetLogLevel | Rebalance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What came of it.
 
-    :param subject: what it was about: a job, or a logger
+    :param subject: what it was about: a job, a logger, or the group
     :param changed: False if it was so already
     :param restarted: what runs, or waits for its turn, and starts anew where it is
     :param retried: what had failed, and is tried again
+    :param resumed: what had been stopped, and runs again
+    :param stopped: what stops, and is given up
     :param finished: what was named and has finished: it stays so
     """
 
@@ -103,6 +125,8 @@ class Outcome:
     changed: bool
     restarted: tuple[TaskId, ...] = ()
     retried: tuple[TaskId, ...] = ()
+    resumed: tuple[TaskId, ...] = ()
+    stopped: tuple[TaskId, ...] = ()
     finished: tuple[TaskId, ...] = ()
 
     def to_json(self) -> dict[str, object]:
@@ -111,5 +135,7 @@ class Outcome:
             "changed": self.changed,
             "restarted": list(map(str, self.restarted)),
             "retried": list(map(str, self.retried)),
+            "resumed": list(map(str, self.resumed)),
+            "stopped": list(map(str, self.stopped)),
             "finished": list(map(str, self.finished)),
         }

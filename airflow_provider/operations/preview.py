@@ -107,7 +107,9 @@ def preview(
     plan = PlanRecord.of(definition, configs, planned_by=_NOBODY, at_ms=at_ms)
     plan = in_known_order(plan, jobs.plans.get(name))
     halts = {job: placed for job, placed in jobs.halts.items() if job != name}
-    then = replace(jobs, jobs={**jobs.jobs, name: definition}, plans={**jobs.plans, name: plan}, halts=halts)
+    task_halts = {task: placed for task, placed in jobs.task_halts.items() if task.job != name}
+    as_it_is = replace(jobs, halts=halts, task_halts=task_halts)
+    then = replace(as_it_is, jobs={**jobs.jobs, name: definition}, plans={**jobs.plans, name: plan})
     wanted = configured(then, status.tasks)
     owned = _owned(status, wanted)
     target = _placed(owned, wanted, status, at_ms, costs_of(then, status, wanted, wall_ms=at_ms))

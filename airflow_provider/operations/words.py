@@ -10,9 +10,11 @@ from airflow_provider.operations.operations import (
     HaltJob,
     Operation,
     Outcome,
+    Rebalance,
     RestartJob,
     ResumeJob,
     SetLogLevel,
+    StopTasks,
 )
 from airflow_provider.protocol.model import TaskId
 
@@ -32,10 +34,16 @@ def outcome_in_words(operation: Operation, outcome: Outcome) -> str:
             where = f"in {worker}" if worker else "in all workers"
             how = "as before" if level is None else level.value
             return f"logger {outcome.subject}: {how}, {where}{'' if outcome.changed else ': it is so already'}"
+        case Rebalance():
+            return "the group rebalances"
+        case StopTasks():
+            stopped = _named(outcome.stopped)
+            return f"job {outcome.subject}: {f'stopped: {stopped}' if stopped else 'stopped already'}"
         case RestartJob():
             said = (
                 ("started anew", outcome.restarted),
                 ("tried again", outcome.retried),
+                ("run again", outcome.resumed),
                 ("finished, and left alone", outcome.finished),
             )
             parts = [f"{len(tasks)} {how}: {_named(tasks)}" for how, tasks in said if tasks]

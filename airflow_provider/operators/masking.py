@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow.providers.common.compat.sdk import redact
+from airflow.sdk._shared.secrets_masker import redact
 
 
 def masked(text: str) -> str:

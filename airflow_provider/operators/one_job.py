@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow.providers.common.compat.sdk import BaseOperator
+from airflow.sdk import BaseOperator
 
 from airflow_provider.common.parameters import group_name, is_template, job_name
 from airflow_provider.hooks.spark_group import SparkGroupHook

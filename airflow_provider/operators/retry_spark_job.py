@@ -12,7 +12,7 @@ from airflow_provider.ledger.retrying import retried_in_words
 from airflow_provider.operators.one_job import OneJobOperator
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
 
 class RetrySparkJobOperator(OneJobOperator):

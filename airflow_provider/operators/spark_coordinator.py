@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.providers.common.compat.sdk import AirflowException, BaseOperator
+from airflow.sdk import BaseOperator
 
+from airflow_provider.common.airflow_names import AirflowException
 from airflow_provider.common.parameters import TimeSpan, milliseconds
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.protocol.saved import check_saved
 from airflow_provider.triggers.coordinator import CoordinatorTrigger
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
 
 class SparkCoordinatorOperator(BaseOperator):

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator, conf
+from airflow.sdk import BaseOperator
 
+from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
+from airflow_provider.common.asset_events import tell_assets
 from airflow_provider.common.leaving import RESUMED_TO_FAIL, leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
@@ -31,7 +33,7 @@ from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
     from airflow_provider.ledger.jobs_view import JobsSnapshot
     from airflow_provider.ledger.status_view import StatusSnapshot
@@ -75,8 +77,11 @@ class SparkJobOperator(BaseOperator):
     All times are timedeltas, or seconds.
 
     Returns a summary: ``job``, ``run_key``, ``state``, ``complete``, ``tasks``, ``counts`` by state, ``errors``,
-    ``results``, ``names``, ``learners`` and ``runs`` by task; and ``changed``: whether it was not known already. Fails,
-    with the errors of the Spark tasks, if it waits and the job fails.
+    ``results``, ``names``, ``learners`` and ``runs`` by task, ``assets`` that were written; and ``changed``: whether it
+    was not known already. Fails, with the errors of the Spark tasks, if it waits and the job fails.
+
+    With ``outlets``, one that has waited for a job to finish has Airflow store asset events of what its tasks say they
+    have written (:meth:`~airflow_provider.spark.job.TaskContext.wrote`).
     """
 
     template_fields: Sequence[str] = (
@@ -278,6 +283,7 @@ class SparkJobOperator(BaseOperator):
         if answer["problem"]:
             leave_report(self, context, report)
             raise AirflowException(answer["problem"])
+        tell_assets(self, context, group_name(self.group), report)
         return report
 
     def _leave_present_report(self, context: Context) -> None:

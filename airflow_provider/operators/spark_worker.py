@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException, BaseOperator, conf
+from airflow.sdk import BaseOperator
 
 from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, LearnedRule
 from airflow_provider.assignors.policy import Policy, PolicyName
+from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
 from airflow_provider.common.claims import is_of
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
+from airflow_provider.common.lineage import UNTOLD, facets_of, lineage_teller, with_lineage
 from airflow_provider.common.linking import FollowedLink
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
@@ -43,11 +45,11 @@ from airflow_provider.reports.narration import names_in_words
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import WORK_IS_OVER, Ending
-from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, Equipment
+from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, DEFAULT_PROGRESS_S, Equipment
 from airflow_provider.worker.settings import Until
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
     from airflow_provider.ledger.status_view import StatusSnapshot
 
@@ -86,6 +88,8 @@ class SparkWorkerOperator(BaseOperator):
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
         it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files
     :param max_spark_deaths: a Spark task under which Spark has ended so often fails, and is not tried again
+    :param progress_interval: how often the progress of each Spark task is told at most: in the log, in the group's
+        topics, on the page
     :param linger: how long to keep the process when there is nothing to run: from when its last task has ended or
         moved away, or from when it has joined the group
     :param idle_timeout: fail when nobody in the group has had anything to run for so long: it has no jobs (its name is
@@ -157,6 +161,7 @@ class SparkWorkerOperator(BaseOperator):
         spark_conf: Mapping[str, Any] | None = None,
         checkpoint_root: str | None = None,
         max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS,
+        progress_interval: TimeSpan = timedelta(seconds=DEFAULT_PROGRESS_S),
         linger: TimeSpan = timedelta(seconds=5),
         idle_timeout: TimeSpan | None = None,
         session_timeout: TimeSpan = timedelta(seconds=60),
@@ -188,6 +193,7 @@ class SparkWorkerOperator(BaseOperator):
         self.spark_conf = spark_conf or {}
         self.checkpoint_root = checkpoint_root
         self.max_spark_deaths = max_spark_deaths
+        self.progress_interval = progress_interval
         self.linger = linger
         self.idle_timeout = idle_timeout
         self.session_timeout = session_timeout
@@ -206,6 +212,7 @@ class SparkWorkerOperator(BaseOperator):
         self.ready_from = ready_from
         self.learner_timeout = learner_timeout
         self.group_link = ""
+        self._lineage = UNTOLD
         self._run: WorkerRun | None = None
         self._killed = False
         self._check()
@@ -230,6 +237,7 @@ class SparkWorkerOperator(BaseOperator):
             raise ValueError(f"runner: {self.runner!r} must be one of {', '.join(RUNNERS)}")
         choice("until", self.until, Until)
         milliseconds("linger", self.linger)
+        milliseconds("progress_interval", self.progress_interval, least_ms=1_000)
         whole_number("max_spark_deaths", self.max_spark_deaths, least=1)
         self._idle_timeout_ms()
         member = self._member(group="group", worker="worker", url="")
@@ -305,14 +313,15 @@ class SparkWorkerOperator(BaseOperator):
             coordinators=choice("coordinators", self.coordinators, Coordinators),
         )
 
-    def _equipment(self) -> Equipment:
+    def _equipment(self, context: Context) -> Equipment:
         return Equipment(
             runner=self.runner,
             allowed=prefixes("allowed_entry_points", self.allowed_entry_points),
             checkpoint_root=None if not self.checkpoint_root else text("checkpoint_root", self.checkpoint_root),
             spark_master=text("spark_master", self.spark_master),
-            spark_conf=text_mapping("spark_conf", self.spark_conf),
+            spark_conf=with_lineage(text_mapping("spark_conf", self.spark_conf), context),
             max_spark_deaths=whole_number("max_spark_deaths", self.max_spark_deaths, least=1),
+            progress_s=milliseconds("progress_interval", self.progress_interval, least_ms=1_000) / 1000,
             linger_s=milliseconds("linger", self.linger) / 1000,
         )
 
@@ -341,6 +350,10 @@ class SparkWorkerOperator(BaseOperator):
             return self._work(context, spec, story, tries, saved=None)
         return self._end(spec, ending, event["error"], event["summary"])
 
+    def get_openlineage_facets_on_complete(self, _task_instance: Any) -> Any:
+        """What the Spark tasks have read and written that have finished in this process."""
+        return facets_of(self._lineage.named)
+
     def on_kill(self) -> None:
         """Called inside a signal handler, which must not take locks; :meth:`execute` then ends by itself."""
         self._killed = True
@@ -352,7 +365,8 @@ class SparkWorkerOperator(BaseOperator):
     ) -> dict[str, Any]:
         kafka = SparkGroupHook(self.kafka_conn_id).get_settings()
         link = FollowedLink(self.group_link, lambda link: asyncio.to_thread(show_link, self, context, link))
-        self._run = self._make_run(spec, self._equipment(), kafka, story, saved, tries, link)
+        self._lineage = lineage_teller(context, spec.member.group_id)
+        self._run = self._make_run(spec, self._equipment(context), kafka, story, saved, tries, link, self._lineage)
         if self._killed:  # before there was anybody to tell
             if saved is None:
                 raise AirflowException(f"worker {spec.member.worker}: {ENDED_BY_USER} before it joined the group")

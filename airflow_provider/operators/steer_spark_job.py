@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from airflow_provider.common.parameters import TimeSpan, is_template, milliseconds, task_indexes, whole_number
-from airflow_provider.operations.operations import AlterJob, HaltJob, JobOperation, RestartJob, ResumeJob
+from airflow_provider.operations.operations import AlterJob, HaltJob, JobOperation, RestartJob, ResumeJob, StopTasks
 from airflow_provider.operators.steering import SteerSparkJob
 from airflow_provider.records import Halt
 
@@ -33,13 +33,24 @@ class StopSparkJobOperator(SteerSparkJob):
 
     :param group: the group
     :param job: the job's name
+    :param tasks: the indexes of some tasks, which then stay stopped until they are restarted; by default the job
     :param kafka_conn_id: a connection of type ``kafka``
 
-    Returns and fails as :class:`PauseSparkJobOperator`.
+    Returns and fails as :class:`PauseSparkJobOperator`; with ``tasks`` also returns those that it has ``stopped``, and
+    fails if one that is named has ended.
     """
 
+    template_fields: Sequence[str] = (*SteerSparkJob.template_fields, "tasks")
+
+    def __init__(self, *, tasks: Sequence[int | str] | str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tasks = tasks
+        if not is_template(tasks):
+            task_indexes("tasks", tasks)
+
     def _operation(self, job: str) -> JobOperation:
-        return HaltJob(job=job, halt=Halt.STOPPED)
+        indexes = task_indexes("tasks", self.tasks)
+        return HaltJob(job=job, halt=Halt.STOPPED) if indexes is None else StopTasks(job=job, tasks=frozenset(indexes))
 
 
 class ResumeSparkJobOperator(SteerSparkJob):
@@ -57,8 +68,8 @@ class ResumeSparkJobOperator(SteerSparkJob):
 
 
 class RestartSparkJobOperator(SteerSparkJob):
-    """Has what runs of a job start anew where it is, without a rebalance, and what has failed tried again, with all its
-    retries. What has finished stays finished.
+    """Has what runs of a job start anew where it is, without a rebalance, what has failed tried again, with all its
+    retries, and tasks run again that were stopped one by one. What has finished stays finished.
 
     :param group: the group
     :param job: the job's name
@@ -66,8 +77,8 @@ class RestartSparkJobOperator(SteerSparkJob):
     :param only_failed: leave alone what has not failed
     :param kafka_conn_id: a connection of type ``kafka``
 
-    Returns ``subject`` (the job), ``changed``, and the tasks that were ``restarted``, are ``retried``, and, of those
-    that were named, have ``finished``. Fails if there is no such job or task.
+    Returns ``subject`` (the job), ``changed``, and the tasks that were ``restarted``, are ``retried``, were stopped and
+    are ``resumed``, and, of those that were named, have ``finished``. Fails if there is no such job or task.
     """
 
     template_fields: Sequence[str] = (*SteerSparkJob.template_fields, "tasks")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
-from airflow.providers.common.compat.sdk import AirflowFailException
-
+from airflow_provider.common.airflow_names import AirflowFailException
 from airflow_provider.common.parameters import group_name, job_name
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -16,7 +15,7 @@ from airflow_provider.operators.one_job import OneJobOperator
 from airflow_provider.records import JobError
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
 
 class SteerSparkJob(OneJobOperator):

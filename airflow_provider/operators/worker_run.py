@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.common.airflow_stats import of_task
+from airflow_provider.common.lineage import UNTOLD, LineageTeller
 from airflow_provider.common.linking import FollowedLink, following_leader
 from airflow_provider.common.metering import witness_of
 from airflow_provider.common.task_instance import TaskPage
@@ -53,6 +54,7 @@ class WorkerRun:
     :param saved: the membership, as the triggerer left it; None to join anew
     :param tries: what becomes of the worker when this process ends
     :param link: the task's link to its group
+    :param lineage: is told of its Spark tasks
     """
 
     def __init__(
@@ -64,7 +66,9 @@ class WorkerRun:
         saved: Mapping[str, Any] | None,
         tries: Tries,
         link: FollowedLink,
+        lineage: LineageTeller = UNTOLD,
     ) -> None:
+        self._lineage = lineage
         self._link = link
         self._tries = tries
         self._spec = spec
@@ -129,12 +133,15 @@ class WorkerRun:
         holding = Holding(
             protocol=self._spec.protocol(self._tries.returns_ms),
             settings=self._spec.settings(WorkerPhase.STABLE, self._tries.returns_ms),
-            place=InThisProcess(self._equipment, masked),
+            place=InThisProcess(self._equipment, masked, self._lineage.hear),
             beside=lambda topics: following_leader(topics, self._link),
             witness=witness_of(self._spec.member, of_task(), narrated),
         )
-        async with held(holding, self._kafka, self._reins, narrated_epoch=narrated) as worker:
-            outcome = await worker.run(self._saved)
-            status = worker.topics.status  # while they are open
+        try:
+            async with held(holding, self._kafka, self._reins, narrated_epoch=narrated) as worker:
+                outcome = await worker.run(self._saved)
+                status = worker.topics.status  # while they are open
+        finally:
+            await self._lineage.close()
         story = self._story.stopped_more(worker.stopped_running).in_epochs(worker.first_epoch, worker.epoch)
         return RunResult(outcome=outcome, story=story, status=status)

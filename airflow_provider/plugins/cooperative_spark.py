@@ -20,7 +20,9 @@ _NAME: Final = "Spark groups"
 
 
 class _Page:
-    """The page's application, made when it is first asked for something; what it imports takes a while."""
+    """The page's application. What it imports takes a while: it is made beside the API server's start, and at the
+    latest when it is first asked for something.
+    """
 
     def __init__(self) -> None:
         self._app: ASGIApp | None = None
@@ -32,6 +34,14 @@ class _Page:
             app = await asyncio.to_thread(self._make)
         await app(scope, receive, send)
 
+    def made_ahead(self, app: ASGIApp) -> ASGIApp:
+        """As Airflow's application is made, which only the API server does: nobody is to wait for this one later.
+
+        :param app: Airflow's. To it this is a middleware, of which nothing is left
+        """
+        threading.Thread(target=self._make, name="cospark-page-made-ahead", daemon=True).start()
+        return app
+
     def _make(self) -> ASGIApp:
         with self._making:
             app = self._app
@@ -42,6 +52,9 @@ class _Page:
 
                 app = self._app = make_app(World(connections=of_airflow()))
             return app
+
+
+_page: Final = _Page()
 
 
 def _root() -> str:
@@ -68,7 +81,8 @@ class CooperativeSparkPlugin(AirflowPlugin):
 
     name = "cooperative_spark"
     operator_extra_links = [SparkGroupLink()]  # noqa: RUF012  as Airflow declares it
-    fastapi_apps = [{"name": _NAME, "app": _Page(), "url_prefix": _PREFIX}]  # noqa: RUF012
+    fastapi_apps = [{"name": _NAME, "app": _page, "url_prefix": _PREFIX}]  # noqa: RUF012
+    fastapi_root_middlewares = [{"name": _NAME, "middleware": _page.made_ahead}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {**_view("nav", "spark_groups"), "category": "browse"},
         _view("dag_run", "spark_group_of_run", "?dag_id={DAG_ID}&run_id={RUN_ID}"),

@@ -17,11 +17,13 @@ from airflow_provider.records.jobs import (
 )
 from airflow_provider.records.keys import (
     GROUP_KEY,
+    REBALANCE_KEY,
     Key,
     KeyKind,
     TopicNames,
     control_key,
     halt_key,
+    halt_task_key,
     job_key,
     levels_key,
     parse_key,
@@ -33,6 +35,7 @@ from airflow_provider.records.keys import (
 from airflow_provider.records.log_levels import ALL_WORKERS, LevelsRecord, LogLevel
 from airflow_provider.records.names import CHECKPOINT_KEY, WEIGHT, task_name
 from airflow_provider.records.removal import REMOVED, Removal
+from airflow_provider.records.spark_work import SparkWork
 from airflow_provider.records.status import (
     CheckpointClaim,
     FailedWarmUp,
@@ -44,13 +47,15 @@ from airflow_provider.records.status import (
     WorkerPhase,
     WorkerStatus,
 )
-from airflow_provider.records.steering import Halt, HaltRecord, RestartRecord
+from airflow_provider.records.steering import Halt, HaltRecord, RebalanceRecord, RestartRecord, TaskHaltRecord
 from airflow_provider.records.stream_progress import StreamProgress
+from airflow_provider.records.written import WrittenAsset
 
 __all__ = [
     "ALL_WORKERS",
     "CHECKPOINT_KEY",
     "GROUP_KEY",
+    "REBALANCE_KEY",
     "REMOVED",
     "UNKNOWN_COST",
     "WEIGHT",
@@ -71,11 +76,14 @@ __all__ = [
     "LogLevel",
     "PlanRecord",
     "RebalanceEvent",
+    "RebalanceRecord",
     "Removal",
     "RestartRecord",
+    "SparkWork",
     "StreamProgress",
     "TaskEvent",
     "TaskFailure",
+    "TaskHaltRecord",
     "TaskKind",
     "TaskState",
     "TaskStatus",
@@ -85,12 +93,14 @@ __all__ = [
     "WarmUpDeaths",
     "WorkerPhase",
     "WorkerStatus",
+    "WrittenAsset",
     "control_key",
     "cost_of",
     "decode",
     "encode",
     "event_from_json",
     "halt_key",
+    "halt_task_key",
     "job_key",
     "levels_key",
     "parse_key",

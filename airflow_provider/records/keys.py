@@ -11,6 +11,7 @@ from airflow_provider.protocol.model import HIGHEST_INDEX, PLANNER_INDEX, TaskId
 from airflow_provider.records.envelope import UnreadableRecordError
 
 GROUP_KEY: Final = "group"
+REBALANCE_KEY: Final = "rebalance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,20 +43,28 @@ class KeyKind(str, Enum):
     PLAN = "plan"
     CONTROL = "control"
     HALT = "halt"
+    """Of a whole job."""
+    HALT_TASK = "halt-task"
     RESTART = "restart"
     """Of a whole job."""
     LEVELS = "levels"
     RESTART_TASK = "restart-task"
+    REBALANCE = "rebalance"
+    """Of the whole group, as the next one is."""
     GROUP = "group"
     WORKER = "worker"
     TASK = "task"
+
+
+_OF_A_TASK: Final = frozenset({KeyKind.TASK, KeyKind.RESTART_TASK, KeyKind.HALT_TASK})
+_OF_THE_GROUP: Final = frozenset({KeyKind.GROUP, KeyKind.REBALANCE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
     """A key, taken apart.
 
-    :param name: of the job or worker; empty for the group's own record
+    :param name: of the job or worker; empty for what is of the whole group
     :param index: of the task, else -1
     """
 
@@ -82,6 +91,10 @@ def control_key(worker: WorkerId) -> str:
 
 def halt_key(job: str) -> str:
     return f"{KeyKind.HALT.value}:{job}"
+
+
+def halt_task_key(task: TaskId) -> str:
+    return f"{KeyKind.HALT_TASK.value}:{task.job}:{task.index}"
 
 
 def restart_key(job: str, index: int | None = None) -> str:
@@ -111,14 +124,14 @@ def parse_key(key: bytes | None) -> Key:
         text = (key or b"").decode()
         kind_name, _, name = text.partition(":")
         kind = KeyKind(kind_name)
-        if kind in (KeyKind.TASK, KeyKind.RESTART_TASK):
+        if kind in _OF_A_TASK:
             name, _, index = name.rpartition(":")
             parsed = Key(kind=kind, name=name, index=_index(index))
         else:
             parsed = Key(kind=kind, name=name)
     except ValueError as wrong:
         raise UnreadableRecordError(f"the key {key!r} is none of this package's: {wrong}") from wrong
-    if (kind is KeyKind.GROUP) != (not name) or not PLANNER_INDEX <= parsed.index <= HIGHEST_INDEX:
+    if (kind in _OF_THE_GROUP) != (not name) or not PLANNER_INDEX <= parsed.index <= HIGHEST_INDEX:
         raise UnreadableRecordError(f"the key {key!r} is none of this package's")
     return parsed
 

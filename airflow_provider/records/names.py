@@ -21,5 +21,5 @@ def task_name(config: Mapping[str, Any]) -> str:
     """
     given = next((text for key in _NAMED_BY if isinstance(text := config.get(key), str) and text.strip()), "")
     head = " ".join(given[: 4 * _LONGEST].split())
-    name = "".join(char if char.isprintable() else "?" for char in head)
+    name = head if head.isprintable() else "".join(char if char.isprintable() else "?" for char in head)
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"

@@ -25,13 +25,15 @@ from airflow_provider.records.checks import check_job_name
 from airflow_provider.records.costs import RUNS_KEPT
 from airflow_provider.records.envelope import COUNT, TEXT, check_depth, encode_step
 from airflow_provider.records.jobs import TaskKind
+from airflow_provider.records.spark_work import SparkWork
 from airflow_provider.records.stream_progress import StreamProgress
+from airflow_provider.records.written import WrittenAsset
 
 _LONGEST_SESSION_MS: Final = 2**31 - 1
 """On the wire a session timeout is an int32."""
 _TRACEBACK_TAIL: Final = 4_000
 _MESSAGE_LENGTH: Final = 500
-_FREE: Final = ("handle", "progress", "result")
+_FREE: Final = ("handle", "progress", "result", "wrote")
 """The fields of a task's record with values in them that are not texts and whole numbers of this package's own."""
 
 
@@ -44,7 +46,7 @@ class TaskState(str, Enum):
     """
     PENDING = "pending"
     """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one). Mostly it is
-    not written: see :func:`~airflow_provider.ledger.progress.effective_status`.
+    not written: see :func:`~airflow_provider.ledger.task_places.effective_status`.
     """
     RUNNING = "running"
     """Started on the worker, or on the Spark side if it has a handle."""
@@ -53,7 +55,9 @@ class TaskState(str, Enum):
     FAILED = "failed"
     """Failed for good: its retries are used up. Not assigned again in this run."""
     STOPPED = "stopped"
-    """Stopped by its worker, because it moves, the worker leaves or the lease ended. Will be assigned again."""
+    """Stopped by its worker, because it moves, the worker leaves or the lease ended, and will be assigned again; or
+    because somebody has stopped it, and is assigned again when somebody has it go on.
+    """
 
     @property
     def final(self) -> bool:
@@ -144,6 +148,8 @@ class TaskStatus:
     :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value
     :param claim: of the checkpoint that this attempt has, None where the task's index names it
     :param progress: of a stream: the last batch of this attempt that it has reported
+    :param wrote: of what finished: the assets that it says it has written
+    :param work: of anything else that runs: how far it is, as last reported
     :param took_before_ms: how long the task took in the last runs of its job before this one, the newest at the end
     """
 
@@ -166,6 +172,14 @@ class TaskStatus:
     claim: CheckpointClaim | None = None
     progress: StreamProgress | None = None
     took_before_ms: tuple[Annotated[int, COUNT], ...] = ()
+    wrote: tuple[WrittenAsset, ...] = ()
+    work: SparkWork | None = None
+
+    @property
+    def how_far(self) -> str:
+        """In words; empty if nothing was reported."""
+        far = self.progress or self.work
+        return far.in_words() if far is not None else ""
 
     @property
     def standing_claim(self) -> CheckpointClaim | None:
@@ -239,6 +253,8 @@ class TaskStatus:
             "handle": self.handle,
             "claim": self.claim.to_json() if self.claim else None,
             **({"progress": self.progress.to_json()} if self.progress else {}),
+            **({"wrote": [asset.to_json() for asset in self.wrote]} if self.wrote else {}),
+            **({"work": self.work.to_json()} if self.work else {}),
             **({"took_before_ms": list(self.took_before_ms)} if self.took_before_ms else {}),
         }
 
@@ -339,6 +355,7 @@ class WorkerStatus:
         drains because its group learns nothing
     :param failed_warm_ups: why it learns some tasks no further, as long as nothing else has become of them there
     :param warm_up_deaths: for the next process under this name, as long as nothing else has become of these tasks there
+    :param spark_ui: the address of its Spark's own page, as Spark says it; empty: there is none
     """
 
     worker: Annotated[WorkerId, TEXT]
@@ -358,6 +375,7 @@ class WorkerStatus:
     leaves_soon: bool = False
     failed_warm_ups: tuple[FailedWarmUp, ...] = ()
     warm_up_deaths: tuple[WarmUpDeaths, ...] = ()
+    spark_ui: Annotated[str, TEXT] = ""
 
     @property
     def drains(self) -> bool:
@@ -387,6 +405,7 @@ class WorkerStatus:
             "leaves_soon": self.leaves_soon,
             "failed_warm_ups": [[list(failed.task), failed.error] for failed in self.failed_warm_ups],
             "warm_up_deaths": [[list(died.task), died.times] for died in self.warm_up_deaths],
+            "spark_ui": self.spark_ui,
         }
 
     @classmethod

@@ -1,4 +1,6 @@
-"""The records of the jobs topic by which people steer what was submitted: whether a job runs, and what starts anew."""
+"""The records of the jobs topic by which people steer what was submitted: whether a job or a task of it runs, what
+starts anew, and that the group shares out its tasks now.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +51,70 @@ class HaltRecord:
         record = msgspec.convert(data, cls)
         check_job_name(record.job)
         return record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHaltRecord:
+    """One task that does not run, until somebody has it restarted: it is given up, as those of a stopped job are.
+
+    It is about the task as it was planned. In another run, or with another config, the same index is another task:
+    that nobody has stopped.
+
+    :param run_key: of the job's run
+    :param fingerprint: of what the task was to run
+    :param by: who asked for it, for people
+    :param at_ms: wall clock, milliseconds since 1970
+    """
+
+    job: Annotated[str, TEXT]
+    index: int
+    run_key: Annotated[str, TEXT]
+    fingerprint: Annotated[str, TEXT]
+    by: Annotated[str, TEXT]
+    at_ms: Annotated[int, COUNT]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "index": self.index,
+            "run_key": self.run_key,
+            "fingerprint": self.fingerprint,
+            "by": self.by,
+            "at_ms": self.at_ms,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TaskHaltRecord:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        record = msgspec.convert(data, cls)
+        check_job_name(record.job)
+        return record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceRecord:
+    """The group shall rebalance now. The first round whose leader has read this is the one that was asked for.
+
+    :param by: who asked for it, for people
+    :param at_ms: wall clock, milliseconds since 1970
+    """
+
+    by: Annotated[str, TEXT]
+    at_ms: Annotated[int, COUNT]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"by": self.by, "at_ms": self.at_ms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RebalanceRecord:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else, naming the field
+        """
+        return msgspec.convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,26 +12,48 @@ from airflow_provider.records.envelope import COUNT
 
 _FASTEST: Final = 1e15
 """Rows per second: what is above is no rate."""
+_RATE: Final = msgspec.Meta(ge=0, le=_FASTEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamProgress:
-    """The last batch of a stream.
+    """The last batch of a stream. What Spark or the source does not tell is None.
 
     :param batch: its number
     :param rows_per_second: as it was processed
     :param at_ms: when that was seen: wall clock, milliseconds since 1970
+    :param rows: how many it had
+    :param rows_per_second_in: as they came, since the batch before
+    :param batch_ms: how long it took
+    :param behind: so many offsets its slowest partition was behind the newest when it began
     """
 
     batch: Annotated[int, COUNT]
-    rows_per_second: Annotated[float, msgspec.Meta(ge=0, le=_FASTEST)]
+    rows_per_second: Annotated[float, _RATE]
     at_ms: Annotated[int, COUNT]
+    rows: Annotated[int, COUNT] | None = None
+    rows_per_second_in: Annotated[float, _RATE] | None = None
+    batch_ms: Annotated[int, COUNT] | None = None
+    behind: Annotated[int, COUNT] | None = None
 
     def in_words(self) -> str:
-        return f"batch {self.batch}, {self.rows_per_second:g} rows/s"
+        words = [f"batch {self.batch}, {self.rows_per_second:g} rows/s"]
+        if self.rows_per_second_in is not None:
+            words.append(f"{self.rows_per_second_in:g} rows/s come in")
+        if self.behind is not None:
+            words.append(f"{self.behind:,} offsets behind" if self.behind else "not behind")
+        return ", ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        return {"batch": self.batch, "rows_per_second": self.rows_per_second, "at_ms": self.at_ms}
+        return {
+            "batch": self.batch,
+            "rows_per_second": self.rows_per_second,
+            "at_ms": self.at_ms,
+            "rows": self.rows,
+            "rows_per_second_in": self.rows_per_second_in,
+            "batch_ms": self.batch_ms,
+            "behind": self.behind,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> StreamProgress:

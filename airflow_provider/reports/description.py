@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import effective_status
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import TaskId, planner_of
 from airflow_provider.records import HaltRecord, JobDefinition, TaskState, TaskStatus
 from airflow_provider.records.times import time_in_words

@@ -112,7 +112,8 @@ def _when(run: Mapping[str, Any]) -> str:
         return ""
     if run["state"] != TaskState.RUNNING.value:
         return f", took {span(round(run['seconds'] * 1000))}"
-    return f", since {datetime.fromisoformat(run['started_at']):%Y-%m-%d %H:%M:%S} UTC"
+    far = f", {run['progress']}" if "progress" in run else ""
+    return f", since {datetime.fromisoformat(run['started_at']):%Y-%m-%d %H:%M:%S} UTC{far}"
 
 
 def _counted(tasks: Mapping[str, Any]) -> Iterator[str]:

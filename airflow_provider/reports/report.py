@@ -15,6 +15,7 @@ from airflow_provider.ledger.progress import JobProgress, JobState, converged, j
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, tasks_to_json
 from airflow_provider.records import TaskFailure, TaskState, TaskStatus, WorkerStatus
+from airflow_provider.reports.assets import AssetReport, added_up
 from airflow_provider.reports.learners import GivenUp, LearnerTask, given_up, learners
 from airflow_provider.reports.task_runs import run_to_json, task_runs
 
@@ -32,6 +33,7 @@ class JobReport:
     :param names: what the plan calls its tasks, by index
     :param submitted_by: who submitted it
     :param learners: which of its tasks are made ready elsewhere
+    :param assets: what its finished tasks say they have written
     :param runs: gives, by index, the last word about each task that somebody has or has had. They are looked up when
         the report is shown: a sensor makes one at each change, of thousands of tasks
     """
@@ -41,6 +43,7 @@ class JobReport:
     submitted_by: str = ""
     names: Mapping[int, str] = field(default_factory=dict)
     learners: tuple[LearnerTask, ...] = ()
+    assets: tuple[AssetReport, ...] = ()
     runs: Callable[[], Mapping[int, TaskStatus]] = field(default=_no_runs, compare=False, repr=False)
 
     @classmethod
@@ -49,7 +52,7 @@ class JobReport:
         progress = job_progress(job, jobs, status)
         if progress is None:
             return None
-        results: dict[int, Any] = {}
+        finished: dict[int, TaskStatus] = {}
         names: dict[int, str] = {}
         for index in range(progress.planned or 0):
             task = TaskId(job, index)
@@ -57,17 +60,18 @@ class JobReport:
                 names[index] = name
             work, last = jobs.planned_work(task), status.tasks.get(task)
             if work and last and last.state is TaskState.FINISHED and last.is_of(progress.run_key, work.fingerprint):
-                results[index] = last.result
+                finished[index] = last
 
         def runs() -> Mapping[int, TaskStatus]:
             return task_runs(job, progress.planned or 0, jobs, status)
 
         return cls(
             progress=progress,
-            results=results,
+            results={index: status.result for index, status in finished.items()},
             submitted_by=jobs.jobs[job].submitted_by,
             names=names,
             learners=tuple(learner for learner in learners(status) if learner.task.job == job),
+            assets=added_up(finished.values()),
             runs=runs,
         )
 
@@ -90,6 +94,7 @@ class JobReport:
             "results": {str(index): result for index, result in self.results.items()},
             "names": {str(index): name for index, name in self.names.items()},
             "learners": [learner.to_json() for learner in self.learners],
+            "assets": [asset.to_json() for asset in self.assets],
             "runs": {str(index): run_to_json(run, now_ms) for index, run in self.runs().items()},
         }
 
@@ -165,6 +170,7 @@ class GroupReport:
                     "slots": worker.slots,
                     "running": tasks_to_json(worker.running),
                     "url": worker.url,
+                    "spark_ui": worker.spark_ui,
                     "condition": worker.condition,
                     "drains": worker.drains,
                     "leaves_soon": worker.leaves_soon,

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import JobState, effective_status, job_progress, why_idle
+from airflow_provider.ledger.progress import JobState, job_progress, why_idle
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskState, TaskStatus
 

@@ -6,8 +6,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import effective_status
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskStatus
 
@@ -24,8 +24,9 @@ def run_to_json(status: TaskStatus, now_ms: int) -> dict[str, Any]:
     :param now_ms: wall clock; another host's may differ, so it counts for what still runs only
     """
     ms = status.running_ms(now_ms) if status.took_ms is None else status.took_ms
-    progress = status.progress
-    last = {} if progress is None else {"batch": progress.batch, "rows_per_second": progress.rows_per_second}
+    far = status.progress or status.work
+    last = {} if far is None else {**far.to_json(), "progress": far.in_words()}
+    last.pop("at_ms", None)
     return {
         "state": status.state.value,
         "worker": status.worker,

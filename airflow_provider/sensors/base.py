@@ -8,14 +8,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.providers.common.compat.sdk import (
-    AirflowFailException,
-    AirflowSensorTimeout,
-    BaseSensorOperator,
-    PokeReturnValue,
-    conf,
-)
+from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
+from airflow_provider.common.airflow_names import AirflowFailException, AirflowSensorTimeout, conf
 from airflow_provider.common.leaving import leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import group_name, is_template, text
@@ -26,7 +21,7 @@ from airflow_provider.topics.errors import BrokerAwayError
 from airflow_provider.triggers.group import GroupTrigger
 
 if TYPE_CHECKING:
-    from airflow.providers.common.compat.sdk import Context
+    from airflow.sdk import Context
 
     from airflow_provider.triggers.conditions import Answer, Condition
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider.common.parameters import choice, is_template, job_name, native_text
+from airflow_provider.common.asset_events import tell_assets
+from airflow_provider.common.parameters import choice, group_name, is_template, job_name, native_text
 from airflow_provider.sensors.base import SparkGroupSensor
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class JobSensor(SparkGroupSensor):
@@ -28,7 +32,10 @@ class JobSensor(SparkGroupSensor):
     Further parameters are those of :class:`~airflow_provider.sensors.base.SparkGroupSensor` and of Airflow's sensors.
 
     Returns the job's progress: ``job``, ``run_key``, ``state``, ``complete``, ``tasks``, ``counts`` by state,
-    ``errors``, ``results``, ``names``, ``learners`` and ``runs`` by task.
+    ``errors``, ``results``, ``names``, ``learners`` and ``runs`` by task, and the ``assets`` that were written.
+
+    With ``outlets``, it has Airflow store asset events of what a finished job's tasks say they have written
+    (:meth:`~airflow_provider.spark.job.TaskContext.wrote`). Give them to one of those that wait for a job.
     """
 
     template_fields: Sequence[str] = ("group", "job", "run_key", "kafka_conn_id")
@@ -48,3 +55,8 @@ class JobSensor(SparkGroupSensor):
         run_key = None if self.run_key is None else str(native_text(self.run_key))
         goal = choice("state", self.state, JobGoal)
         return JobCondition(job=job_name(self.job), run_key=run_key, goal=goal, since_ms=self.run_began_ms)
+
+    def _report_of(self, answer: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        report = super()._report_of(answer, context)
+        tell_assets(self, context, group_name(self.group), report)
+        return report

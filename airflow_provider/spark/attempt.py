@@ -29,18 +29,19 @@ from airflow_provider.spark.job import (
     is_stateful,
     rehearse_nothing,
 )
+from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 from airflow_provider.spark.planning import make_plan
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
     OnEvent,
-    QueryProgressed,
     QueryStarted,
     SparkAbsent,
     SparkLost,
     TaskFailed,
     TaskFinished,
     TaskOrder,
+    TaskProgressed,
     TaskStarted,
     TaskStopped,
 )
@@ -118,7 +119,7 @@ def run_attempt(
     try:
         try:
             job = job or load_job(order.entry_point, allowed)
-            result = _result_of(order, guard, session, job, emit)
+            finished = _run(order, guard, session, job, emit, mask)
         finally:
             session.close()
     except BaseException as error:  # the top of the attempt's thread: sys.exit() in a job ends here, too
@@ -129,7 +130,7 @@ def run_attempt(
         return _failure(order, session, error, mask)
     if guard.stopping:
         return TaskStopped(order=order, reason=guard.reason)
-    return TaskFinished(order=order, result=result, stateful=is_stateful(job) if order.task.is_planner else None)
+    return finished
 
 
 def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask: Mask) -> LastEvent:
@@ -165,22 +166,30 @@ def _lease_over(guard: AttemptGuard) -> str | None:
     return None
 
 
-def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job: SparkJob, emit: OnEvent) -> Any:
+def _run(
+    order: TaskOrder, guard: AttemptGuard, session: TaskSession, job: SparkJob, emit: OnEvent, mask: Mask
+) -> TaskFinished:
     if order.task.is_planner:
         guard.begin()
         emit(TaskStarted(order=order))
-        return make_plan(job, _job_context(order, session.open))
+        plan = make_plan(job, _job_context(order, session.open))
+        return TaskFinished(order=order, result=plan, stateful=is_stateful(job))
     spark = session.open()
+    task = task_context(order, guard, session)
     guard.begin()
-    emit(TaskStarted(order=order))
-    value = job.run(spark, task_context(order, guard, session))
+    emit(TaskStarted(order=order, lineage=_named_by(job, task, order, mask)))
+    result = _result_of(order, session, job.run(spark, task), emit)
+    return TaskFinished(order=order, result=result, wrote=task.writes.told)
+
+
+def _result_of(order: TaskOrder, session: TaskSession, value: Any, emit: OnEvent) -> Any:
     left = session.left_running(value) if order.bounded else None
     if left is not None:
         raise UnboundedError(left)
     query_id = session.query_id(value)
     if query_id is not None:
         emit(QueryStarted(order=order, query_id=query_id))
-        return session.await_query(value, lambda progress: emit(QueryProgressed(order=order, progress=progress)))
+        return session.await_query(value, lambda progress: emit(TaskProgressed(order=order, progress=progress)))
     try:
         return to_small_json_value(value, MAX_RESULT_BYTES)
     except NotJsonError as error:
@@ -188,6 +197,20 @@ def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, job:
             f"the result of task {order.label} cannot be written into its status record: {error};"
             " return None, or a small dict of numbers and strings"
         ) from None
+
+
+def _named_by(job: SparkJob, task: TaskContext, order: TaskOrder, mask: Mask) -> Lineage:
+    """A job that can't say what it reads and writes is run all the same."""
+    try:
+        named = job.lineage(task)
+    except Exception as wrong:  # noqa: BLE001  whatever the job's code raises
+        problem = describe(wrong, mask)
+    else:
+        if isinstance(named, Lineage):
+            return named
+        problem = f"it returned a {type(named).__qualname__}, not a Lineage"
+    log.warning("It is not known what task %s reads and writes: its job's lineage(): %s", order.label, problem)
+    return NOTHING_NAMED
 
 
 def _job_context(order: TaskOrder, spark_provider: Callable[[], SparkSession]) -> JobContext:

@@ -46,8 +46,10 @@ import functools
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, Protocol, SupportsIndex, TypeAlias, overload
 
+from airflow_provider.spark.asset_writes import AssetWrites
+from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 from airflow_provider.spark.rehearsing import Rehearsal
 
 if TYPE_CHECKING:
@@ -165,6 +167,7 @@ class TaskContext:
     guard: TaskGuard = field(default=_Unguarded(), repr=False)
     share: Share = field(default=_make_for_oneself, repr=False)
     rehearsing: Rehearse = field(default=rehearse_nothing, repr=False)
+    writes: AssetWrites = field(default_factory=AssetWrites, repr=False, compare=False)
 
     @property
     def stopping(self) -> bool:
@@ -219,6 +222,19 @@ class TaskContext:
 
         return fenced
 
+    def wrote(self, asset: str, rows: SupportsIndex | None = None, *, uri: str | None = None) -> None:
+        """Say that the task has written an asset of Airflow's; what its attempts before have said counts no more.
+
+        Who waits for the job in a DAG makes an asset event of it, with the rows of all tasks together. Said several
+        times of one asset, the rows add up.
+
+        :param asset: its name, or its URI where it is named by that, as in ``Asset("s3://lake/orders")``
+        :param rows: how many; None: not known, and so is the sum
+        :param uri: of an asset that has both
+        :raises ValueError: for what is no name or no number, and for more than a hundred assets
+        """
+        self.writes.add(asset, asset if uri is None else uri, rows)
+
     def __reduce__(self) -> Any:
         raise TypeError(
             "a TaskContext stays in the worker's process: use a local variable for what a UDF needs of it,"
@@ -253,6 +269,12 @@ class SparkJob:
         """
         return [dict(job.config)]
 
+    def lineage(self, task: TaskContext) -> Lineage:  # noqa: ARG002
+        """What the task reads and writes, for OpenLineage: called right before :meth:`run`. By default nothing is
+        named. If it fails, that is logged, and the task runs.
+        """
+        return NOTHING_NAMED
+
     def run(self, spark: SparkSession, task: TaskContext) -> Any:
         """Do the work of one task: return a JSON-able result, or the started ``StreamingQuery``."""
         raise NotImplementedError(f"{type(self).__qualname__} must define run(self, spark, task)")
@@ -266,6 +288,7 @@ def is_stateful(job: SparkJob) -> bool | None:
 
 
 RunFunction: TypeAlias = "Callable[[SparkSession, TaskContext], Any]"
+LineageFunction: TypeAlias = "Callable[[TaskContext], Lineage]"
 PlanFunction: TypeAlias = "Callable[[JobContext], list[dict[str, Any]]]"
 
 
@@ -291,9 +314,11 @@ class FunctionJob(SparkJob):
         plan: PlanFunction | Sequence[Config] | None,
         warm_up: WarmUp | UnsaidType | None = UNSAID,
         config_schema: type | Mapping[str, Any] | None = None,
+        lineage: LineageFunction | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self._function = function
+        self._lineage = lineage
         self._plan = plan
         self.config_schema = config_schema
         if not isinstance(warm_up, UnsaidType):
@@ -309,6 +334,9 @@ class FunctionJob(SparkJob):
             return self._plan(job)
         return [dict(config) for config in self._plan]
 
+    def lineage(self, task: TaskContext) -> Lineage:
+        return NOTHING_NAMED if self._lineage is None else self._lineage(task)
+
     def run(self, spark: SparkSession, task: TaskContext) -> Any:
         return self._function(spark, task)
 
@@ -323,6 +351,7 @@ def spark_job(
     plan: PlanFunction | Sequence[Config] | None = None,
     warm_up: WarmUp | UnsaidType | None = UNSAID,
     config_schema: type | Mapping[str, Any] | None = None,
+    lineage: LineageFunction | None = None,
 ) -> Callable[[RunFunction], FunctionJob]: ...
 
 
@@ -332,6 +361,7 @@ def spark_job(
     plan: PlanFunction | Sequence[Config] | None = None,
     warm_up: WarmUp | UnsaidType | None = UNSAID,
     config_schema: type | Mapping[str, Any] | None = None,
+    lineage: LineageFunction | None = None,
 ) -> FunctionJob | Callable[[RunFunction], FunctionJob]:
     """Make a job of a function ``run(spark, task)``; used bare, or with arguments.
 
@@ -339,7 +369,8 @@ def spark_job(
         job has one task with the job's configuration
     :param warm_up: a function of the session and the :class:`TaskContext`, as :attr:`SparkJob.warm_up`
     :param config_schema: as :attr:`SparkJob.config_schema`
+    :param lineage: a function of the :class:`TaskContext`, as :meth:`SparkJob.lineage`
     """
     if function is None:
-        return lambda function: FunctionJob(function, plan, warm_up, config_schema)
-    return FunctionJob(function, plan, warm_up, config_schema)
+        return lambda function: FunctionJob(function, plan, warm_up, config_schema, lineage)
+    return FunctionJob(function, plan, warm_up, config_schema, lineage)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from typing import Final, TypeVar
+from typing import Final
 
 from airflow_provider.driver.application import APPLICATION, POOLS, LocalSparkSettings, RunningSpark
 from airflow_provider.driver.watch import LOOK_S, Sight, look_at
@@ -18,8 +16,9 @@ from airflow_provider.spark.entry_point import load_job
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease, Lease
 from airflow_provider.spark.job import SparkJob
-from airflow_provider.spark.local_attempt import LocalAttempt, start_thread
+from airflow_provider.spark.local_attempt import LocalAttempt
 from airflow_provider.spark.local_session import LocalSession, Pools
+from airflow_provider.spark.progress_looks import ProgressLooks
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     WARM_UP_ENDS,
@@ -28,14 +27,15 @@ from airflow_provider.spark.runner import (
     RunnerEvent,
     StillRunningError,
     TaskOrder,
+    TaskStarted,
     TaskStopped,
     WarmUpEvent,
     WarmUpLost,
 )
+from airflow_provider.spark.threads import in_thread, start_thread
 from airflow_provider.spark.warming import Warming
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _STEP_S: Final = 5.0
 """So long an attempt waits at most for a step of its warm-up that does not stop; then it does without."""
@@ -58,7 +58,8 @@ class LocalRunner:
     :param lease: what ``task.fence()`` asks
     :param settings: how to start Spark
     :param mask: takes secrets out of what is said of errors
-    :param on_condition: is called when :attr:`condition` has changed
+    :param on_condition: is called when :attr:`condition` or :attr:`spark_ui` has changed
+    :param tell_every_s: how often the progress of a task is told at most, in seconds
     """
 
     def __init__(
@@ -70,8 +71,10 @@ class LocalRunner:
         settings: LocalSparkSettings | None = None,
         mask: Mask = nothing_secret,
         on_condition: Callable[[], None] = lambda: None,
+        tell_every_s: float = 30.0,
     ) -> None:
         self.condition = ""
+        self.spark_ui = ""
         self._on_condition = on_condition
         self._watching: asyncio.Task[None] | None = None
         self._waited = False
@@ -81,10 +84,12 @@ class LocalRunner:
         self._settings = settings or LocalSparkSettings()
         self._mask = mask
         self._pools = Pools(POOLS)
+        self._tell_every_s = tell_every_s
         self._attempts: dict[TaskId, LocalAttempt] = {}
         self._abandoned: set[LocalAttempt] = set()
         self._warming: dict[TaskId, Warming] = {}
         self._learning: set[asyncio.Future[None]] = set()
+        self._progress = ProgressLooks(lambda: list(self._attempts.values()), self._heard, every_s=tell_every_s)
         self._closed = False
 
     @property
@@ -100,6 +105,7 @@ class LocalRunner:
         if warming is None or not self._hand_over(warming, order):
             self._start_cold(self._attempt_at(order, self._new_session(order)))
         self._watch_on()
+        self._progress.go_on()
 
     def warm(self, order: TaskOrder) -> None:
         if self._closed:
@@ -142,6 +148,7 @@ class LocalRunner:
         self._closed = True
         if self._watching is not None:
             self._watching.cancel()
+        self._progress.close()
         for task in list(self._warming):
             self.stop_warming(task)
         left = await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
@@ -154,7 +161,14 @@ class LocalRunner:
     # ---- attempts and warm-ups, and their threads
 
     def _new_session(self, order: TaskOrder) -> LocalSession:
-        return LocalSession(self, self._settings, self._pools, order.entry_point.partition(":")[0])
+        return LocalSession(
+            self,
+            self._settings,
+            self._pools,
+            order.entry_point.partition(":")[0],
+            label=order.label,
+            tell_every_s=self._tell_every_s,
+        )
 
     def _attempt_at(self, order: TaskOrder, session: LocalSession) -> LocalAttempt:
         ended = asyncio.get_running_loop().create_future()
@@ -245,9 +259,15 @@ class LocalRunner:
             for warming in [each for each in self._warming.values() if each.session.spark is spark]:
                 self.stop_warming(warming.order.task)
                 self._on_event(WarmUpLost(order=warming.order, spark=spark.number))
+        self._has_ui("" if sight is Sight.ENDED else spark.ui)
         waits = sight is Sight.WAITING
         self._is_in(sight.value if waits and self._waited else "")  # a first executor may just be starting
         self._waited = waits
+
+    def _has_ui(self, address: str) -> None:
+        if address != self.spark_ui:
+            self.spark_ui = address
+            self._on_condition()
 
     def _is_in(self, condition: str) -> None:
         if condition == self.condition:
@@ -260,6 +280,7 @@ class LocalRunner:
         self._on_condition()
 
     def _heard(self, attempt: LocalAttempt, event: RunnerEvent) -> None:
+        attempt.begun = attempt.begun or isinstance(event, TaskStarted)
         if isinstance(event, LAST_EVENTS):
             attempt.ended.set_result(None)
             if attempt in self._abandoned:
@@ -289,30 +310,3 @@ async def release_spark(user: object, *, timeout_s: float = 30.0) -> None:
         await asyncio.wait_for(in_thread(lambda: APPLICATION.release(user), "spark-stop"), timeout_s)
     except asyncio.TimeoutError:
         log.warning("Spark has not stopped within %s s; it ends with this process", timeout_s)
-
-
-async def in_thread(function: Callable[[], T], name: str) -> T:
-    """What it returns or raises. Its thread keeps nobody from ending."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(outcome: Future[T]) -> None:
-        if done.done():
-            return
-        error = outcome.exception()
-        if error is None:
-            done.set_result(outcome.result())
-        else:
-            done.set_exception(error)
-
-    def run() -> None:
-        outcome: Future[T] = Future()
-        try:
-            outcome.set_result(function())
-        except Exception as failed:  # noqa: BLE001 - raised again where it is awaited
-            outcome.set_exception(failed)
-        with contextlib.suppress(RuntimeError):  # nobody waits any more, and the loop has ended
-            loop.call_soon_threadsafe(settle, outcome)
-
-    start_thread(run, name)
-    return await done

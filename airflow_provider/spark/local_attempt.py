@@ -6,15 +6,16 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable
 from typing import Final
 
 from airflow_provider.driver.application import SparkGoneError
+from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.spark.attempt import spark_lost
 from airflow_provider.spark.failures import Mask
 from airflow_provider.spark.fencing import AttemptGuard
 from airflow_provider.spark.local_session import LocalSession
 from airflow_provider.spark.runner import LastEvent, TaskFailed, TaskOrder, TaskStopped
+from airflow_provider.spark.threads import start_thread
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ class LocalAttempt:
     """One attempt.
 
     :param ended: is done when its last event has been heard
+    :ivar begun: that the job's code has been called has been heard
+    :ivar counts: what its Spark jobs had done when that was last told
     :ivar thread_ended: nothing of it is left to be cancelled
     """
 
@@ -39,6 +42,8 @@ class LocalAttempt:
         self.guard = guard
         self.session = session
         self.ended = ended
+        self.begun = False
+        self.counts = JobCounts()
         self.thread_ended = threading.Event()
         self._lost: SparkGoneError | None = None
 
@@ -90,8 +95,3 @@ class LocalAttempt:
             except Exception:
                 log.exception("Could not cancel the Spark jobs of task %s; trying again", self.order.label)
             self.thread_ended.wait(CANCEL_INTERVAL_S)
-
-
-def start_thread(target: Callable[[], None], name: str) -> None:
-    """Daemons: code of a job that does not end must not keep the worker's process from ending."""
-    threading.Thread(target=target, name=name, daemon=True).start()

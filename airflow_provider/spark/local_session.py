@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.driver.application import APPLICATION, LocalSparkSettings, RunningSpark
 from airflow_provider.driver.cluster import is_local
+from airflow_provider.driver.job_counts import CountedJobs, JobCounts
 from airflow_provider.driver.pyspark_internals import (
     bind_session,
     ends_by_itself,
@@ -61,11 +62,27 @@ class LocalSession:
     for it, and of the streaming queries that it starts; so cancelling by the tag hits this task and no other.
     """
 
-    def __init__(self, user: object, settings: LocalSparkSettings, pools: Pools, module: str = "") -> None:
-        """:param module: of the job, which the executors have to import"""
+    def __init__(
+        self,
+        user: object,
+        settings: LocalSparkSettings,
+        pools: Pools,
+        module: str = "",
+        *,
+        label: str = "",
+        tell_every_s: float,
+    ) -> None:
+        """
+        :param module: of the job, which the executors have to import
+        :param label: what Spark's own page calls the jobs of the task, and who listens to Spark
+        :param tell_every_s: how often a query's progress is told at most, in seconds
+        """
         self._user = user
         self._settings = settings
         self._module = module
+        self._label = label
+        self._tell_every_s = tell_every_s
+        self._counted: CountedJobs | None = None
         self._pools = pools
         self._pool: str | None = None
         self._tag = f"cospark-{uuid.uuid4()}"
@@ -82,6 +99,9 @@ class LocalSession:
             context = session.sparkContext
             context.addJobTag(self._tag)
             context.setInterruptOnCancel(True)
+            if self._label:
+                context.setJobDescription(self._label)
+            self._counted = CountedJobs(context, self._tag)
             self._pool = self._pools.take()
             if self._pool is not None:
                 context.setLocalProperty("spark.scheduler.pool", self._pool)
@@ -115,9 +135,15 @@ class LocalSession:
 
     def await_query(self, query: StreamingQuery, tell: Callable[[QueryProgress], None]) -> Any:
         self._awaited = query
-        await_termination(query, tell)
+        await_termination(query, tell, every_s=self._tell_every_s)
         progress = query.lastProgress
         return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
+
+    def count(self) -> JobCounts | None:
+        """What its Spark jobs have done; from any thread. None: its query says that better, or it has no Spark."""
+        if self._counted is None or self._awaited is not None or self.spark is None or not self.spark.alive:
+            return None
+        return self._counted.look()
 
     def share(self, name: str, make: Callable[[], DataFrame], guard: TaskGuard) -> DataFrame:
         def waits() -> None:

@@ -3,7 +3,8 @@
 A planner plans ``max_tasks`` tasks with the job's configuration, or those whose configurations it has under ``tasks``.
 A task runs until it is stopped; with ``seconds`` in
 its configuration it finishes after that time; with ``fail`` it fails with that message (after ``seconds``, if given).
-With ``warm_up_seconds`` it takes so long to be made ready; with ``warm_up_fails`` that fails with that message.
+When it finishes it says that it has written what is in ``writes``: rows by the name of an asset. With
+``warm_up_seconds`` it takes so long to be made ready; with ``warm_up_fails`` that fails with that message.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from airflow_provider.protocol.model import TaskId, Tasks
+from airflow_provider.spark.asset_writes import AssetWrites
 from airflow_provider.spark.planning import PlanError, check_plan_size
 from airflow_provider.spark.runner import (
     OnEvent,
@@ -40,7 +42,7 @@ class NoopRunner:
     :param on_event: hears what becomes of the tasks
     """
 
-    condition = ""
+    condition = spark_ui = ""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
@@ -103,13 +105,11 @@ class NoopRunner:
             self._on_event(TaskFailed(order=order, error=error, traceback="", retryable=True))
             return
         try:
-            result = _plan_of(order) if order.task.is_planner else {"seconds": order.config["seconds"]}
-        except PlanError as wrong:
+            finished = _planned(order) if order.task.is_planner else _finished(order)
+        except (PlanError, ValueError) as wrong:
             self._on_event(TaskFailed(order=order, error=str(wrong), traceback="", retryable=False))
         else:
-            has_something = not order.config.keys().isdisjoint((WARM_UP, _WARM_UP_FAILS))
-            stateful = True if order.task.is_planner and has_something else None
-            self._on_event(TaskFinished(order=order, result=result, stateful=stateful))
+            self._on_event(finished)
 
     def _forget(self, task: TaskId) -> TaskOrder:
         timer = self._timers.pop(task, None)
@@ -138,6 +138,23 @@ def _warm_up_of(order: TaskOrder) -> float:
         return max(0.0, float(order.config.get(WARM_UP, 0)))
     except (TypeError, ValueError, OverflowError):
         return 0.0
+
+
+def _finished(order: TaskOrder) -> TaskFinished:
+    """:raises ValueError: if what it is to have written is no such thing"""
+    said = order.config.get("writes", {})
+    if not isinstance(said, dict):
+        raise ValueError(f"writes must be an object, rows by the name of an asset, and not {said!r}")
+    writes = AssetWrites()
+    for name, rows in said.items():
+        writes.add(name, name, rows)
+    return TaskFinished(order=order, result={"seconds": order.config["seconds"]}, wrote=writes.told)
+
+
+def _planned(order: TaskOrder) -> TaskFinished:
+    """:raises PlanError: if no record has room for so many tasks"""
+    has_something = not order.config.keys().isdisjoint((WARM_UP, _WARM_UP_FAILS))
+    return TaskFinished(order=order, result=_plan_of(order), stateful=True if has_something else None)
 
 
 def _plan_of(order: TaskOrder) -> list[dict[str, Any]]:

@@ -14,8 +14,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
+from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, labelled
+from airflow_provider.spark.asset_writes import AssetWrite
 from airflow_provider.spark.job import Config
+from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 from airflow_provider.spark.query_progress import QueryProgress
 
 
@@ -57,6 +60,8 @@ class TaskStarted:
     """The job's own code has been called; waiting for the Spark session is over."""
 
     order: TaskOrder
+    lineage: Lineage = NOTHING_NAMED
+    """What the job says that it reads and writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +74,12 @@ class QueryStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryProgressed:
-    """The task's query has done another batch. Reported from time to time, not of each."""
+class TaskProgressed:
+    """The task is so far. Reported from time to time, not of each step."""
 
     order: TaskOrder
-    progress: QueryProgress
+    progress: QueryProgress | JobCounts
+    """Of a query its last batch; of anything else what its Spark jobs have done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +92,8 @@ class TaskFinished:
     number of its last batch."""
     stateful: bool | None = None
     """Of a planner: whether the job's tasks have something to warm up; None: its code leaves that to its kind."""
+    wrote: tuple[AssetWrite, ...] = ()
+    """The assets that this attempt says it has written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +183,7 @@ WARM_UP_ENDS: Final = (WarmUpFailed, WarmUpLost, NoSparkToWarmUp)
 """After one of these nothing is there any more of what was made ready."""
 LastEvent: TypeAlias = TaskFinished | TaskFailed | TaskStopped | SparkLost | SparkAbsent
 LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskStopped, SparkLost, SparkAbsent)
-RunnerEvent: TypeAlias = TaskStarted | QueryStarted | QueryProgressed | LastEvent | WarmUpEvent
+RunnerEvent: TypeAlias = TaskStarted | QueryStarted | TaskProgressed | LastEvent | WarmUpEvent
 
 OnEvent: TypeAlias = Callable[[RunnerEvent], None]
 """Called in the thread of the event loop, the events of one task in their order. It must not block or raise."""
@@ -201,6 +209,10 @@ class Runner(Protocol):
     @property
     def condition(self) -> str:
         """What all its tasks wait for, in a few words; mostly nothing."""
+
+    @property
+    def spark_ui(self) -> str:
+        """The address of Spark's own page of what runs here; mostly there is none."""
 
     def warm(self, order: TaskOrder) -> None:
         """Make a task ready to run here, and go on with that until it is started, or :meth:`stop_warming` is called;

@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 
 from airflow_provider.spark.failures import Mask
 from airflow_provider.spark.job import SparkJob
-from airflow_provider.spark.local_attempt import CANCEL_INTERVAL_S, LocalAttempt, start_thread
+from airflow_provider.spark.local_attempt import CANCEL_INTERVAL_S, LocalAttempt
 from airflow_provider.spark.local_session import LocalSession
 from airflow_provider.spark.runner import TaskOrder, WarmUpEvent, WarmUpProgressed
+from airflow_provider.spark.threads import start_thread
 from airflow_provider.spark.warm_up import WarmedUp, WarmUpGuard, warm_up
 
 log = logging.getLogger(__name__)

@@ -32,6 +32,7 @@ from airflow_provider.records import (
     control_key,
     encode,
     halt_key,
+    halt_task_key,
     job_key,
     plan_key,
     restart_key,
@@ -164,7 +165,8 @@ class GroupTopics(FollowedTopics):
         jobs = self.jobs
         known = ((jobs.plans, plan_key), (jobs.halts, halt_key), (jobs.restarts, restart_key))
         keys = [key_of(job) for records, key_of in known if job in records]
-        return keys + [restart_key(job, task.index) for task in jobs.task_restarts if task.job == job]
+        restarts = [restart_key(job, task.index) for task in jobs.task_restarts if task.job == job]
+        return keys + restarts + [halt_task_key(task) for task in jobs.task_halts if task.job == job]
 
     async def publish_plan(self, plan: PlanRecord) -> None:
         """Write the task configs of a job. By the worker that has the job's planner."""

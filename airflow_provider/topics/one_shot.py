@@ -14,7 +14,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.scaling import Goal, ScaleDown
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.operations.operations import JobOperation, Outcome
+from airflow_provider.operations.operations import Operation, Outcome, Rebalance, SetLogLevel
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import ControlRecord, Event, JobDefinition, TopicNames
 from airflow_provider.topics.admin import TopicAdmin
@@ -117,14 +117,15 @@ def retry_failed(
     return run(retry)
 
 
-def carry_out(settings: KafkaSettings, group: str, operation: JobOperation, *, by: str) -> Outcome:
+def carry_out(settings: KafkaSettings, group: str, operation: Operation, *, by: str) -> Outcome:
     """As :meth:`GroupTopics.carry_out`.
 
     :raises NoTopicError: if there is no such group
     """
+    needs = STOPPER if isinstance(operation, SetLogLevel | Rebalance) else STEERER
 
     async def act() -> Outcome:
-        async with GroupTopics(settings, group, STEERER) as topics:
+        async with GroupTopics(settings, group, needs) as topics:
             return await topics.carry_out(operation, by=by)
 
     return run(act)

@@ -1,53 +1,58 @@
-"""What can be done on the page, by the same functions as by hook and command line. Airflow's audit log tells of it."""
+"""What can be done to the jobs, the workers and the group that are there, by the same functions as by hook and command
+line.
+"""
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Annotated, Final
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, HTTPException, status
+from fastapi import APIRouter, HTTPException, status
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.presence import may_be_asked
 from airflow_provider.ledger.retrying import retried_in_words
-from airflow_provider.ledger.scaling import ScaleError, count
-from airflow_provider.operations.operations import HaltJob, JobOperation, OperationError, RestartJob, ResumeJob
+from airflow_provider.ledger.scaling import count
+from airflow_provider.operations.operations import (
+    HaltJob,
+    Operation,
+    Rebalance,
+    RestartJob,
+    ResumeJob,
+    SetLogLevel,
+    StopTasks,
+)
 from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, Halt
+from airflow_provider.records import ControlAction, ControlRecord, Halt, LogLevel
 from airflow_provider.topics import one_shot
-from airflow_provider.topics.errors import TopicError
-from airflow_provider.ui.rights import may_act
-from airflow_provider.ui.world import World, world_of
+from airflow_provider.ui.doing import Act, By, Done, ItsWorld, done
+from airflow_provider.ui.world import World
 
 _MOST_NAMED: Final = 10
 
-log: Final = logging.getLogger(__name__)
-
 router: Final = APIRouter(prefix="/api/act")
 
-By = Annotated[str, Depends(may_act)]
-ItsWorld = Annotated[World, Depends(world_of)]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToGroup:
+    conn: str
+    group: str
+
+    def noted(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToJob:
-    conn: str
-    group: str
+class ToJob(ToGroup):
     job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToTasks:
+class ToTasks(ToJob):
     """:param tasks: the indexes of some; None: all that it is about"""
 
-    conn: str
-    group: str
-    job: str
     tasks: list[int] | None = None
 
     @property
@@ -56,30 +61,27 @@ class ToTasks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskWorker:
-    conn: str
-    group: str
+class AskWorker(ToGroup):
     worker: str
     action: ControlAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleGroup:
+class ScaleGroup(ToGroup):
     """:param workers: so many stay"""
 
-    conn: str
-    group: str
     workers: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """:param words: what has been done, for people"""
+class LevelOf(ToGroup):
+    """:param level: None: as it was before anybody asked
+    :param worker: empty: in all workers
+    """
 
-    words: str
-
-
-Act = ToJob | ToTasks | AskWorker | ScaleGroup
+    logger: str
+    level: LogLevel | None = None
+    worker: str = ""
 
 
 @router.post("/pause")
@@ -88,8 +90,10 @@ def pause_job(act: ToJob, by: By, world: ItsWorld) -> Done:
 
 
 @router.post("/stop")
-def stop_job(act: ToJob, by: By, world: ItsWorld) -> Done:
-    return _steer("stop", act, by, world, HaltJob(job=act.job, halt=Halt.STOPPED))
+def stop_job(act: ToTasks, by: By, world: ItsWorld) -> Done:
+    some = act.indexes
+    stop = HaltJob(job=act.job, halt=Halt.STOPPED) if some is None else StopTasks(job=act.job, tasks=some)
+    return _steer("stop", act, by, world, stop)
 
 
 @router.post("/resume")
@@ -107,7 +111,7 @@ def retry_failed(act: ToTasks, by: By, world: ItsWorld) -> Done:
     def retry(settings: KafkaSettings) -> str:
         return retried_in_words(act.job, one_shot.retry_failed(settings, act.group, act.job, act.indexes, by=by))
 
-    return _done("retry", act, by, world, retry)
+    return done("retry", act, by, world, retry)
 
 
 @router.post("/remove")
@@ -116,7 +120,7 @@ def remove_job(act: ToJob, by: By, world: ItsWorld) -> Done:
         known = one_shot.remove_job(settings, act.group, act.job, by=by)
         return f"job {act.job} is removed" if known else f"there is no job {act.job} any more"
 
-    return _done("remove", act, by, world, remove)
+    return done("remove", act, by, world, remove)
 
 
 @router.post("/ask")
@@ -133,7 +137,7 @@ def ask_worker(act: AskWorker, by: By, world: ItsWorld) -> Done:
         one_shot.send_control(settings, act.group, wish)
         return f"worker {act.worker} is asked to {act.action.value}"
 
-    return _done("ask", act, by, world, ask)
+    return done("ask", act, by, world, ask)
 
 
 @router.post("/scale")
@@ -143,26 +147,22 @@ def scale_group(act: ScaleGroup, by: By, world: ItsWorld) -> Done:
         more = ", ..." if len(plan.asked) > _MOST_NAMED else ""
         return f"asked to leave: {', '.join(plan.asked[:_MOST_NAMED])}{more} ({plan.in_words}); {plan.what_follows}"
 
-    return _done("scale", act, by, world, scale)
+    return done("scale", act, by, world, scale)
 
 
-def _steer(name: str, act: ToJob | ToTasks, by: str, world: World, operation: JobOperation) -> Done:
+@router.post("/rebalance")
+def rebalance_group(act: ToGroup, by: By, world: ItsWorld) -> Done:
+    return _steer("rebalance", act, by, world, Rebalance())
+
+
+@router.post("/level")
+def set_level(act: LevelOf, by: By, world: ItsWorld) -> Done:
+    worker = WorkerId(act.worker) if act.worker else None
+    return _steer("level", act, by, world, SetLogLevel(logger=act.logger, level=act.level, worker=worker))
+
+
+def _steer(name: str, act: Act, by: str, world: World, operation: Operation) -> Done:
     def steer(settings: KafkaSettings) -> str:
         return outcome_in_words(operation, one_shot.carry_out(settings, act.group, operation, by=by))
 
-    return _done(name, act, by, world, steer)
-
-
-def _done(name: str, act: Act, by: str, world: World, do: Callable[[KafkaSettings], str]) -> Done:
-    settings = world.settings(act.conn)
-    world.note(f"cospark_{name}", by, json.dumps(asdict(act)))  # first: nothing is done that nobody can look up
-    try:
-        words = do(settings)
-    except OperationError as refused:
-        raise HTTPException(status.HTTP_409_CONFLICT, str(refused)) from refused
-    except ScaleError as refused:
-        raise HTTPException(status.HTTP_409_CONFLICT, f"group {act.group!r}: {refused}") from refused
-    except TopicError as failed:
-        raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(failed)) from failed
-    log.info("%s on the page of groups: %s (group %r)", by, words, act.group)
-    return Done(words=words)
+    return done(name, act, by, world, steer)

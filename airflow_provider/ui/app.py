@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from fastapi import Depends, FastAPI, Request, Response
 
-from airflow_provider.ui import acting, files, finding, questions
+from airflow_provider.ui import acting, defining, files, finding, questions
 from airflow_provider.ui.rights import may_see
 from airflow_provider.ui.world import World
 
@@ -20,7 +20,7 @@ def make_app(world: World) -> FastAPI:
         openapi_url=None,
     )
     app.state.world = world
-    for router in (files.router, questions.router, finding.router, acting.router):
+    for router in (files.router, questions.router, finding.router, acting.router, defining.router):
         app.include_router(router)
 
     @app.middleware("http")

@@ -9,8 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from airflow.providers.common.compat.sdk import AirflowException
-
+from airflow_provider.common.airflow_names import AirflowException
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import APIRouter, HTTPException, Request, Response, status
+from fastapi import APIRouter, Depends, HTTPException, Request, Response, status
 
 from airflow_provider.ui import drawing
+from airflow_provider.ui.world import World, world_of
 
 router: Final = APIRouter()
 
@@ -33,7 +34,12 @@ _TYPES: Final = {
 
 
 @router.get("/")
-def page(request: Request) -> Response:
+def page(
+    request: Request, world: Annotated[World, Depends(world_of)], conn: str | None = None, group: str | None = None
+) -> Response:
+    """A group that the address names is asked for as soon as the scripts are there: its reading begins now."""
+    if conn and group:
+        world.begin(conn, group)
     return _file(request, _FOLDER / "index.html")
 
 

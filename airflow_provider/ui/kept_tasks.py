@@ -6,9 +6,11 @@ import threading
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.ui.views.tasks import FoundTask, found_tasks
+from airflow_provider.records import PlanRecord
+from airflow_provider.ui.views.tasks import FoundTask, KnownPlan, found_tasks
 
 
 class Kept(NamedTuple):
@@ -30,10 +32,18 @@ class KeptTasks:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept = NOTHING_KEPT
+        self._plans: dict[str, KnownPlan] = {}
 
     def of(self, version: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Kept:
         """:param version: tells the snapshots of both apart"""
         with self._lock:
             if self._kept.version != version:
-                self._kept = Kept(version, found_tasks(jobs, status))
+                self._kept = Kept(version, found_tasks(jobs, status, self._known))
+                self._plans = {job: known for job, known in self._plans.items() if job in jobs.jobs}
             return self._kept
+
+    def _known(self, job: str, plan: PlanRecord, record: GroupRecord | None) -> KnownPlan:
+        before = self._plans.get(job)
+        known = KnownPlan(job, plan, record) if before is None else before.again(job, plan, record)
+        self._plans[job] = known
+        return known

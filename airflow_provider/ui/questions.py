@@ -18,7 +18,7 @@ from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.learners import learners_view
 from airflow_provider.ui.views.tasks import LARGEST_PAGE, TaskOrder, TaskQuery, task_detail, task_page
 from airflow_provider.ui.views.timeline import history, picture
-from airflow_provider.ui.views.workers import workers
+from airflow_provider.ui.views.workers import workers_view
 from airflow_provider.ui.watching import Seen, WatchedGroup
 from airflow_provider.ui.world import World, world_of
 
@@ -86,7 +86,7 @@ def all_groups(request: Request, world: ItsWorld) -> Response:
 
 @router.get("/workers")
 def its_workers(about: About) -> Response:
-    return about.answer(lambda _, seen: workers(seen.jobs, seen.status))
+    return about.answer(lambda _, seen: workers_view(seen.jobs, seen.status))
 
 
 @router.get("/jobs")

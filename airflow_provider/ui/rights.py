@@ -39,6 +39,14 @@ def can_act(user: GetUserDep) -> bool:
     return get_auth_manager().is_authorized_dag(method="PUT", access_entity=DagAccessEntity.TASK_INSTANCE, user=user)
 
 
+def may_prepare(user: GetUserDep) -> None:
+    """What only those are to see who may act: configs of jobs.
+
+    :raises HTTPException: for a user without the right
+    """
+    _refuse_unless(can_act(user), "configs are shown to those who may edit the tasks of all DAGs")
+
+
 def may_act(request: Request, user: GetUserDep) -> str:
     """:returns: the user's name
     :raises HTTPException: for a user without the right, and for what does not come from the page itself

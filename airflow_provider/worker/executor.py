@@ -121,6 +121,10 @@ class TaskExecutor:
         return self._runner.condition
 
     @property
+    def spark_ui(self) -> str:
+        return self._runner.spark_ui
+
+    @property
     def unable(self) -> str:
         return self._execution.unable
 

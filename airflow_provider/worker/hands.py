@@ -43,6 +43,10 @@ class Hands(Protocol):
         """What keeps all tasks here from running, in a few words; mostly nothing."""
 
     @property
+    def spark_ui(self) -> str:
+        """The address of Spark's own page of what runs here; mostly there is none."""
+
+    @property
     def unable(self) -> str:
         """Why no task can be started here, though perhaps elsewhere; mostly nothing."""
 

@@ -8,9 +8,10 @@ from typing import Final
 from airflow_provider.driver.application import APPLICATION, LocalSparkSettings, SparkStartError
 from airflow_provider.spark.checkpoints import TEMPORARY
 from airflow_provider.spark.failures import Mask, nothing_secret
-from airflow_provider.spark.local import LocalRunner, in_thread, release_spark
+from airflow_provider.spark.local import LocalRunner, release_spark
 from airflow_provider.spark.noop import NoopRunner
-from airflow_provider.spark.runner import OnEvent, Runner
+from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent
+from airflow_provider.spark.threads import in_thread
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.executor import TaskExecutor
@@ -24,12 +25,20 @@ from airflow_provider.worker.worker import MakeHands
 _CLOSE_WAIT_S: Final = 10.0
 
 
+def _nobody(_event: RunnerEvent) -> None: ...
+
+
 def hands_in_process(
-    equipment: Equipment, settings: WorkerSettings, topics: GroupTopics, mask: Mask = nothing_secret
+    equipment: Equipment,
+    settings: WorkerSettings,
+    topics: GroupTopics,
+    mask: Mask = nothing_secret,
+    hear: OnEvent = _nobody,
 ) -> MakeHands:
     """What :class:`~airflow_provider.worker.worker.Worker` takes as ``make_hands``.
 
     :param mask: takes secrets out of what is said of errors
+    :param hear: is told of each event of a task, too, when the worker has been
     """
     member = settings.member
 
@@ -37,15 +46,20 @@ def hands_in_process(
         stopped: Released, finished: Released, changed: Callable[[], None], lease: WorkerLease
     ) -> TaskExecutor:
         def make_runner(on_event: OnEvent) -> Runner:
+            def tell(event: RunnerEvent) -> None:
+                on_event(event)
+                hear(event)
+
             if equipment.runner == "noop":
-                return NoopRunner(on_event)
+                return NoopRunner(tell)
             return LocalRunner(
-                on_event,
+                tell,
                 allowed=equipment.allowed,
                 lease=lease,
                 settings=_spark_settings(equipment, settings),
                 mask=mask,
                 on_condition=changed,
+                tell_every_s=equipment.progress_s,
             )
 
         return TaskExecutor(
@@ -72,16 +86,18 @@ class InThisProcess:
     """A place whose tasks run here, and end with this process (:class:`~airflow_provider.worker.holding.Place`).
 
     :param mask: takes secrets out of what is said of errors
+    :param hear: is told of each event of a task, too
     """
 
     is_gone = staticmethod(is_gone)
 
-    def __init__(self, equipment: Equipment, mask: Mask = nothing_secret) -> None:
+    def __init__(self, equipment: Equipment, mask: Mask = nothing_secret, hear: OnEvent = _nobody) -> None:
         self._equipment = equipment
         self._mask = mask
+        self._hear = hear
 
     def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands:
-        return hands_in_process(self._equipment, settings, topics, self._mask)
+        return hands_in_process(self._equipment, settings, topics, self._mask, self._hear)
 
     def means(self, settings: WorkerSettings) -> SparkOfProcess:
         return SparkOfProcess(self._equipment, settings, self._mask)

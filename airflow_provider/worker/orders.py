@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.execution import events
 from airflow_provider.execution.runs import TaskRun
-from airflow_provider.records import StreamProgress, TaskFailure, TaskKind, task_name
+from airflow_provider.records import SparkWork, StreamProgress, TaskFailure, TaskKind, WrittenAsset, task_name
 from airflow_provider.spark.checkpoints import checkpoint_location, checkpoint_root
+from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     NoSparkToWarmUp,
-    QueryProgressed,
     QueryStarted,
     RunnerEvent,
     SparkAbsent,
@@ -16,6 +19,7 @@ from airflow_provider.spark.runner import (
     TaskFailed,
     TaskFinished,
     TaskOrder,
+    TaskProgressed,
     TaskStarted,
     TaskStopped,
     WarmUpEvent,
@@ -57,13 +61,19 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
         case TaskStarted():
             return events.AttemptBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
         case TaskFinished():
-            result, stateful = event.result, event.stateful
-            return events.AttemptFinished(now_ms=now_ms, wall_ms=wall_ms, task=task, result=result, stateful=stateful)
+            return events.AttemptFinished(
+                now_ms=now_ms,
+                wall_ms=wall_ms,
+                task=task,
+                result=event.result,
+                stateful=event.stateful,
+                wrote=tuple(WrittenAsset(name=name, uri=uri, rows=rows) for name, uri, rows in event.wrote),
+            )
         case QueryStarted():
             return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
-        case QueryProgressed(progress=query):
-            progress = StreamProgress(batch=query.batch, rows_per_second=query.rows_per_second, at_ms=wall_ms)
-            return events.StreamProgressed(now_ms=now_ms, wall_ms=wall_ms, task=task, progress=progress)
+        case TaskProgressed():
+            progress = _recorded(event.progress, wall_ms)
+            return events.AttemptProgressed(now_ms=now_ms, wall_ms=wall_ms, task=task, progress=progress)
         case TaskFailed():
             return events.AttemptFailed(
                 now_ms=now_ms,
@@ -79,6 +89,12 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
             return events.SparkLost(now_ms=now_ms, wall_ms=wall_ms, task=task, spark=event.spark, failure=failure)
         case SparkAbsent():
             return events.SparkAbsent(now_ms=now_ms, wall_ms=wall_ms, task=task, error=event.error)
+
+
+def _recorded(progress: QueryProgress | JobCounts, wall_ms: int) -> StreamProgress | SparkWork:
+    """How far a task is, as its record has it."""
+    kind = StreamProgress if isinstance(progress, QueryProgress) else SparkWork
+    return kind(**asdict(progress), at_ms=wall_ms)
 
 
 def _heard_of_warm_up(event: WarmUpEvent, *, now_ms: int, wall_ms: int) -> events.LearnerEvent:

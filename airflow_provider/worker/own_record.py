@@ -48,7 +48,7 @@ class OwnRecord:
         self._hands = hands
         self._stored = False
         self._soon = False
-        self._said_process = self._said_condition = ""
+        self._said_process = self._said_condition = self._said_ui = ""
 
     @property
     def stored(self) -> bool:
@@ -92,13 +92,14 @@ class OwnRecord:
 
     def say_what_is_new(self) -> None:
         """A JVM was started, and could outlive this process: the next one under this name has to know of it. Or there
-        is something else that keeps the tasks from running, or nothing any more.
+        is something else that keeps the tasks from running, or nothing any more. Or that Spark has a page of its own.
         """
-        said = (self._said_process, self._said_condition)
+        said = (self._said_process, self._said_condition, self._said_ui)
+        hands = self._hands()
         if (
             self._stored
             and self.phase is not WorkerPhase.DEFERRED
-            and (this_process(), self._hands().condition) != said
+            and (this_process(), hands.condition, hands.spark_ui) != said
         ):
             self.say_again()
 
@@ -122,7 +123,7 @@ class OwnRecord:
     def _status(self) -> WorkerStatus:
         view, hands, known = self._view(), self._hands(), self._topics.status.group
         self._said_process = this_process() if self.phase is not WorkerPhase.DEFERRED else ""
-        self._said_condition = hands.condition
+        self._said_condition, self._said_ui = hands.condition, hands.spark_ui
         return WorkerStatus(
             worker=self._settings.member.worker,
             state=self.phase,
@@ -144,4 +145,5 @@ class OwnRecord:
             leaves_soon=self.leaves_soon,
             failed_warm_ups=tuple(FailedWarmUp(task, why) for task, why in sorted(hands.failed_warm_ups.items())),
             warm_up_deaths=tuple(WarmUpDeaths(task, times) for task, times in sorted(hands.warm_up_deaths.items())),
+            spark_ui=self._said_ui,
         )

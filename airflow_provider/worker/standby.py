@@ -33,7 +33,7 @@ class Standby:
     failed_warm_ups: Mapping[TaskId, str] = MappingProxyType({})
     stopped_running = 0
     fault: BaseException | None = None
-    condition = unable = ""
+    condition = unable = spark_ui = ""
 
     def __init__(
         self,

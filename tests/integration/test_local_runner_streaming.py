@@ -101,9 +101,13 @@ async def test_a_query_of_a_session_that_the_task_made_is_stopped_too(
 @spark_job
 def stream_what_is_there(spark: SparkSession, task: TaskContext) -> object:
     rows = spark.readStream.schema("value long").json(task.config["source"])
+
+    def write(batch: DataFrame, _number: int) -> None:
+        batch.write.json(task.config["sink"])
+        task.wrote("numbers", batch.count())
+
     return (
-        rows.writeStream.format("json")
-        .option("path", task.config["sink"])
+        rows.writeStream.foreachBatch(task.foreach_batch(write))
         .option("checkpointLocation", task.checkpoint_location)
         .trigger(availableNow=True)
         .start()
@@ -124,6 +128,7 @@ async def test_a_query_that_ends_by_itself_finishes_its_task(
     last = await events.last(task.task)
     assert isinstance(last, TaskFinished)
     assert last.result["last_batch"] == 0
+    assert last.wrote == (("numbers", "numbers", 2),), "said in a thread of Spark's"
 
 
 @spark_job

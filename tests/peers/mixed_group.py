@@ -236,6 +236,10 @@ class MixedGroup:
         if name in self.ours:
             state = self.ours[name].state
             return Counter(state.running - state.stopping if state.phase is Phase.STABLE else ())
+        return self._told(name)
+
+    def _told(self, name: str) -> Counter[TaskId]:
+        """How many copies run in a worker by what it has said of each."""
         counts: Counter[TaskId] = Counter()
         for said in self.said:
             if said.worker == name and said.event in ("started", "stopped"):
@@ -256,6 +260,10 @@ class MixedGroup:
             counts = {name: sum(task.is_planner is planners for task in self.running(name)) for name in workers}
             if max(counts.values()) - min(counts.values()) > 1:
                 return f"not even: {counts}"
+        for name in self.ours:
+            # What is assigned begins a moment later, and says nothing if it is taken away before.
+            if begins := Counter(task for task in self.copies(name) if not task.is_planner) - self._told(name):
+                return f"not begun: {name} {dict(begins)}"
         unsettled = [name for name, worker in self.ours.items() if worker.state.phase is not Phase.STABLE]
         return f"not stable: {unsettled}" if unsettled else None
 

@@ -14,7 +14,9 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.select import Select
 
 from demo.airflow import LocalAirflow
 from demo.airflow_api import wait_until
@@ -79,6 +81,16 @@ class Browser:
             return True
 
         self._wait(click, f"{css} with {text!r} can be clicked")
+
+    def write(self, css: str, text: str) -> None:
+        """Into a field, in place of what is in it."""
+        field = self.find(css)
+        field.clear()
+        field.send_keys(text, Keys.TAB)
+
+    def choose(self, css: str, words: str) -> None:
+        """One of a list."""
+        Select(self.find(css)).select_by_visible_text(words)
 
     def see(self, *words: str) -> None:
         """Wait until all of this is to be seen."""

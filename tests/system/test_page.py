@@ -142,6 +142,73 @@ def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
 
 
 @pytest.mark.side_by_side
+def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_stopped(
+    airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
+) -> None:
+    group.submit_planned("ledger", [{"seconds": 600}, {"seconds": 601}])
+    fleet = outside(group)
+    fleet.start("w1")
+    group.wait_for_running("ledger", 2)
+    with without_complaint(airflow) as browser:
+        browser.open(address(group, view="jobs"))
+        browser.click("button", "Submit a job")
+        browser.write("dialog [name=job]", "reports")
+        browser.write("dialog [name=entry_point]", "cospark_system_jobs:Reports")
+        browser.write("dialog [name=table]", "orders")
+        browser.see("default: 100")
+        browser.write("dialog [name=max_tasks]", "3")
+        browser.picture("page-submit")
+        browser.click("dialog .primary", "Submit a job")
+        browser.see("job reports: submitted")
+        browser.click("dialog button", "Close")
+        browser.click("tr:last-child button", "Alter")
+        browser.write("dialog [name=rows]", "250")
+        browser.click("dialog .primary", "Alter")
+        browser.see("job reports: altered")
+        browser.click("dialog button", "Close")
+        browser.click("[data-view=tasks]")
+        browser.click("td", "ledger:1")
+        browser.click("dialog .danger", "Stop")
+        browser.see("Stop ledger:1?")
+        browser.click("dialog.question .danger", "Stop")
+        browser.see("job ledger: stopped: ledger:1")
+        browser.click("dialog.question button", "Close")
+        browser.find("dialog.task .badge[data-state=stopped]")
+        browser.see(f"stopped by {airflow.username}", "until it is restarted")
+        group.wait_for_running("ledger", 1)
+        browser.click("dialog.task button", "Run again")
+        browser.click("dialog.question .primary", "Run again")
+        browser.see("job ledger: 1 run again: ledger:1")
+        browser.click("dialog.question button", "Close")
+        browser.find("dialog.task .badge[data-state=running]")
+        browser.click("dialog.task .close button")
+        browser.click("[data-view=workers]")
+        browser.click("button", "Rebalance now")
+        browser.click("dialog .primary", "Rebalance now")
+        browser.see("the group rebalances")
+        browser.click("dialog button", "Close")
+        browser.see(f"last rebalance: {airflow.username} asked for it")
+        browser.click("tr button", "Log level")
+        browser.write("dialog [name=logger]", "jobs.ledger")
+        browser.choose("dialog [name=worker]", "w1")
+        browser.click("dialog .primary", "Log level")
+        browser.see("logger jobs.ledger: DEBUG, in w1")
+        browser.click("dialog button", "Close")
+        browser.see("What the jobs' code logs", "jobs.ledger")
+        browser.click("[data-view=epochs]")
+        browser.see("submit reports", "alter reports", "stop tasks ledger", "set level jobs.ledger", "rebalance group")
+    seen = group.read()
+    assert seen is not None
+    job = seen.jobs.jobs["reports"]
+    assert (job.submitted_by, job.max_tasks, job.config) == (airflow.username, 3, {"table": "orders", "rows": 250})
+    for act in ("submit", "alter", "stop", "rebalance", "level"):
+        notes = airflow.api.request("GET", "/eventLogs", params={"event": f"cospark_{act}"})["event_logs"]
+        extras = [note["extra"] for note in notes if note["owner"] == airflow.username]
+        assert any(group.name in extra for extra in extras)
+        assert not any("orders" in extra for extra in extras), "values of a config may be secrets"
+
+
+@pytest.mark.side_by_side
 def test_beside_a_dag_run_and_a_task_is_their_own_group_dark_as_airflow_is(airflow: LocalAirflow, group: Group) -> None:
     run_id = group.start("two_workers")
     group.wait_for_members("two_workers.w1", "two_workers.w2")

@@ -132,7 +132,7 @@ def memberships(
 class DeclarativeLife(Life):
     """A worker's life in such a group."""
 
-    def __init__(self, session_ms: int, **settings: Any) -> None:
+    def __init__(self, session_ms: int = SESSION_MS, **settings: Any) -> None:
         super().__init__(**settings)
         self.session_ms = session_ms
         self.channel = NearChannel(self.topics, coordinator_settings(session_ms))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from airflow_values import jobs_snapshot
 
+from airflow_provider.common.lineage import LineageTeller
 from airflow_provider.common.linking import FollowedLink
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -104,8 +105,9 @@ class FakeRun:
         saved: Any,
         tries: Tries,
         link: FollowedLink,
+        lineage: LineageTeller,
     ):
-        self.link = link
+        self.link, self.lineage = link, lineage
         self.spec, self.equipment, self.kafka, self.story, self.saved = spec, equipment, kafka, story, saved
         self.tries = tries
         self.left: list[str] = []

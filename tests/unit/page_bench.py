@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -105,12 +105,14 @@ class Page:
         ]
 
 
-def make_page(*groups: StillTopics) -> Page:
+def make_page(*groups: StillTopics, prefixes: Sequence[str] = ()) -> Page:
+    """:param prefixes: of jobs that may be imported"""
     noted: list[tuple[str, str, str]] = []
     cluster = StillCluster(*groups)
     world = World(
         connections=Connections(lambda: ["kafka_default"], lambda _: SETTINGS),
         watches=StillWatches(cluster),
+        prefixes=lambda: prefixes,
         note=lambda event, by, extra: noted.append((event, by, extra)),
     )
     return Page(make_app(world), cluster, noted)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.group.membership import Ended
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
@@ -27,7 +28,6 @@ from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
     OnEvent,
-    QueryProgressed,
     QueryStarted,
     RunnerClosedError,
     SparkAbsent,
@@ -36,6 +36,7 @@ from airflow_provider.spark.runner import (
     TaskFailed,
     TaskFinished,
     TaskOrder,
+    TaskProgressed,
     TaskStarted,
     TaskStopped,
     WarmUpFailed,
@@ -109,7 +110,7 @@ class MemoryTopics(GroupTopics):
 class HandRunner:
     """A runner whose tasks do what the test says, when it says so."""
 
-    condition = ""
+    condition = spark_ui = ""
 
     def __init__(self, on_event: OnEvent, on_condition: Callable[[], None] = lambda: None) -> None:
         self._on_event = on_event
@@ -180,9 +181,8 @@ class HandRunner:
     def streams(self, task: TaskId) -> None:
         self._on_event(QueryStarted(order=self._running[task], query_id="q"))
 
-    def progress(self, task: TaskId, batch: int, rows_per_second: float) -> None:
-        progress = QueryProgress(batch=batch, rows_per_second=rows_per_second)
-        self._on_event(QueryProgressed(order=self._running[task], progress=progress))
+    def progress(self, task: TaskId, progress: QueryProgress | JobCounts) -> None:
+        self._on_event(TaskProgressed(order=self._running[task], progress=progress))
 
     def finish(self, task: TaskId, result: Any = None) -> None:
         self._end(TaskFinished(order=self._running.pop(task), result=result))
@@ -198,6 +198,10 @@ class HandRunner:
 
     def change_condition(self, condition: str) -> None:
         self.condition = condition
+        self._on_condition()
+
+    def show_ui(self, address: str) -> None:
+        self.spark_ui = address
         self._on_condition()
 
     def let_go(self, task: TaskId) -> None:

@@ -1,4 +1,4 @@
-"""Tasks that differ in what they cost: shared out so that the last one ends early, and moved only if that is worth it."""
+"""Tasks that differ in what they cost: shared out so that the last one ends early, moved only if that is worth it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,10 @@ def round_of(owned: Mapping[WorkerId, Tasks], of: Costs, *, configured: Tasks | 
     )
 
 
-def assign(known: Round, memory: Memory = Memory(), policy: Policy = IMMEDIATE) -> GroupAssignment:
+NOTHING = Memory()
+
+
+def assign(known: Round, memory: Memory = NOTHING, policy: Policy = IMMEDIATE) -> GroupAssignment:
     return weights.assign(known, memory, policy=policy, weights={})
 
 

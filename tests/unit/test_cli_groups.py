@@ -431,6 +431,9 @@ def test_how_far_a_stream_is_is_shown() -> None:
     assert "running: a:2 (3 min, batch 812, 1200.5 rows/s)" in row(
         page(JOBS, replace(BUSY, tasks={A2: running}), wall_ms=213_000), "w2"
     )
+    about = describe(coordinator("w1", "w2"), JOBS, replace(BUSY, tasks={A2: running}))
+    since = "since 1970-01-01 00:00:01 UTC"
+    assert f"  task a:2: running at w2, attempt 1, {since}, batch 812, 1200.5 rows/s" in as_lines(about)
 
 
 def test_a_group_without_jobs_says_so() -> None:

@@ -106,6 +106,8 @@ def test_what_keeps_it_from_joining_is_one_line(
         (("--worker", "w", "--spark-conf", "nonsense"), "--spark-conf nonsense: must be KEY=VALUE"),
         (("--spark-conf", "=x"), "must be KEY=VALUE"),
         (("--idle-timeout", "0"), "--idle-timeout 0: must be at least"),
+        (("--progress-interval", "0.5"), "--progress-interval 0.5: must be at least 1 s"),
+        (("--progress-interval", "nan"), "--progress-interval nan: must be at least 1 s"),
         (("--idle-timeout", "nan"), "--idle-timeout nan: must be at least"),
         (("--kafka-config", "/no/such/file"), "/no/such/file"),
     ],

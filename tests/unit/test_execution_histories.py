@@ -220,7 +220,7 @@ class World:
         if kind is events.AttemptFinished:
             plan = self.script.configs if number % 2 else [{"i": number}]
             fields = {"result": plan if task.is_planner else number}
-        if kind is events.StreamProgressed:
+        if kind is events.AttemptProgressed:
             fields = {"progress": StreamProgress(batch=number, rows_per_second=1.0, at_ms=0)}
         if kind is events.SparkAbsent and number % 5:
             return

@@ -11,7 +11,7 @@ from execution_script import A0, A1, A2, ME, PLANNER, Script, words, written
 from airflow_provider.execution.commands import Command
 from airflow_provider.execution.events import EndWritten, PlanWritten
 from airflow_provider.execution.runs import RunState
-from airflow_provider.ledger.jobs_view import Placed, Restart
+from airflow_provider.ledger.placed import Placed, Restart
 from airflow_provider.protocol.model import ConfigOffset, TaskId
 from airflow_provider.records import CHECKPOINT_KEY, Halt, HaltRecord, PlanRecord, TaskState
 

@@ -182,7 +182,7 @@ def test_what_is_being_learned_is_counted_as_if_it_had_moved(learns: str, helped
 def test_a_planner_that_waits_is_no_load() -> None:
     group = Group({"w1": "r", "w2": ""})
     owned = {W1: group.record.owned_by(W1) | {planner_of("a")}, W2: frozenset()}
-    assert not spare_capacity(group.jobs, replace(group.status, group=record_of(owned)))
+    assert not spare_capacity(group.jobs, replace(group.status, group=record_of(owned)), wall_ms=0)
 
 
 @pytest.mark.parametrize(

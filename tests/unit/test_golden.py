@@ -1,5 +1,6 @@
 """What an earlier release has written (``golden/``, a file for each) is read: records in topics, saved memberships, and
-the arguments of deferred triggers. Such a file is never changed; a new release adds one.
+the arguments of deferred triggers. Such a file is never changed; a new release adds one. What it means that is in the
+last one, says ``test_golden_meaning.py``.
 """
 
 from __future__ import annotations
@@ -22,10 +23,16 @@ from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.protocol.model import ConfigOffset
 from airflow_provider.records import (
+    REMOVED,
+    ActionEvent,
     ControlRecord,
+    HaltRecord,
     JobDefinition,
+    LevelsRecord,
     PlanRecord,
     RebalanceEvent,
+    Removal,
+    RestartRecord,
     TaskEvent,
     TaskStatus,
     WorkerStatus,
@@ -61,6 +68,12 @@ def _record(kind: Any) -> Callable[[Document], Document]:
     return lambda written: decode(encode(kind.from_json(decode(json.dumps(written).encode())).to_json()))
 
 
+def _removed(written: Document) -> Document:
+    """It stands in the last record of the job."""
+    removal = Removal.from_json(decode(json.dumps(written).encode())[REMOVED])
+    return {**_record(JobDefinition)(written), REMOVED: removal.to_json()}
+
+
 def _trigger(kind: Callable[..., BaseTrigger]) -> Callable[[Document], Document]:
     return lambda written: kind(**written).serialize()[1]
 
@@ -69,15 +82,20 @@ AGAIN: Final[Mapping[str, Callable[[Document], Document]]] = {
     **{
         kind.__name__: _record(kind)
         for kind in (
+            ActionEvent,
             ControlRecord,
+            HaltRecord,
             JobDefinition,
+            LevelsRecord,
             PlanRecord,
             RebalanceEvent,
+            RestartRecord,
             TaskEvent,
             TaskStatus,
             WorkerStatus,
         )
     },
+    "removed": _removed,
     "GroupRecord": _record(ClassicRecord),
     "connect GroupRecord": _record(DeclarativeRecord),
     "membership": _membership,
@@ -91,7 +109,7 @@ AGAIN: Final[Mapping[str, Callable[[Document], Document]]] = {
 
 
 def _documents() -> Iterator[Any]:
-    for file in sorted((Path(__file__).parent / "golden").glob("*.json")):
+    for file in sorted((Path(__file__).parent / "golden").glob("[0-9]*.json")):
         for number, document in enumerate(json.loads(file.read_text())):
             yield pytest.param(document["type"], document["written"], id=f"{file.stem}-{number}-{document['type']}")
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
 from stand_ins import MemoryTopics
 
 from airflow_provider.assignors.model import Move, MoveReason
+from airflow_provider.common.airflow_names import AirflowException
 from airflow_provider.common.links import SparkGroupLink, group_link
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
@@ -62,7 +62,7 @@ async def test_triggers_get_them_without_blocking(connection: None) -> None:
 
 
 def test_a_connection_that_is_missing_or_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AirflowNotFoundException, match="nowhere"):
+    with pytest.raises(AirflowException, match="nowhere"):
         SparkGroupHook("nowhere").get_settings()
     monkeypatch.setenv("AIRFLOW_CONN_EMPTY", json.dumps({"conn_type": "kafka", "extra": {}}))
     with pytest.raises(SettingsError, match=r"connection 'empty': bootstrap.servers: is missing"):
@@ -142,6 +142,7 @@ def test_reports_on_jobs_and_groups(connection: None, monkeypatch: pytest.Monkey
         "results": {"0": {"rows": 0}},
         "names": {},
         "learners": [],
+        "assets": [],
         "runs": {
             index: {"state": state, "worker": "w", "attempt": 1, "started_at": None, "seconds": None}
             for index, state in (("0", "finished"), ("1", "failed"), ("2", "pending"))

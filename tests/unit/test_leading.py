@@ -21,9 +21,9 @@ from airflow_provider.group.leading import assign, gather_call, later_epoch, una
 from airflow_provider.group.ready_learners import ReadyLearners
 from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import effective_status
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.membership.events import JoinedMember, PerformAssignment
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings

@@ -9,8 +9,9 @@ import pytest
 from group_records import record_of
 
 from airflow_provider.assignors.model import Memory
-from airflow_provider.ledger.jobs_view import JobsSnapshot, Placed, Restart
+from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.leftovers import leftovers
+from airflow_provider.ledger.placed import Placed, Restart
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import (

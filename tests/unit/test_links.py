@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import TaskDeferred
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot
 from operator_bench import FakeGroup, job_operator
 from trigger_bench import FakeTopics, Triggerer, events_of, worker_trigger
 from waiting import eventually
 
 from airflow_provider.common import linking
+from airflow_provider.common.airflow_names import TaskDeferred
 from airflow_provider.common.linking import FollowedLink, following_leader
 from airflow_provider.common.links import SparkGroupLink, group_link
 from airflow_provider.hooks.spark_group import SparkGroupHook

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
-from airflow.sdk.observability import stats
-from airflow.sdk.observability.metrics import stats_utils
 from airflow_values import group_record, job, worker_status
 from stand_ins import MemoryTopics
 from waiting import eventually
@@ -20,7 +17,7 @@ from worker_life import GONE, ME, Life
 
 from airflow_provider.cli.metrics import may_be_on
 from airflow_provider.common import airflow_stats
-from airflow_provider.common.airflow_stats import Destination, Names, Sender, names_wanted, of_process, of_task
+from airflow_provider.common.airflow_stats import METRICS, Destination, Names, Sender, names_wanted, of_process, of_task
 from airflow_provider.common.metering import Meter, witness_of
 from airflow_provider.common.outlet import Outlet
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -174,6 +171,10 @@ def test_a_worker_without_airflow_imports_it_only_where_something_is_configured(
 
 def test_where_airflow_has_not_set_its_stats_up_that_is_done_by_its_config(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here nobody has: it would be the process of a task that does."""
+    stats = pytest.importorskip("airflow.sdk.observability.stats", reason="it does so by itself before Airflow 3.2")
+    from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
+    from airflow.sdk.observability.metrics import stats_utils
+
     heard = FakeStats()
     monkeypatch.setattr(stats_utils, "get_stats_factory", lambda: lambda: heard)
     stats.initialize(factory=NoStatsLogger, export_legacy_names=False)
@@ -205,7 +206,7 @@ async def test_nobody_waits_for_a_server_that_hangs(caplog: pytest.LogCaptureFix
         hangs.wait()
         heard.append(sample)
 
-    outlet = Outlet(hand_on, most_waiting=3)
+    outlet = Outlet(hand_on, METRICS, most_waiting=3)
     try:
         outlet.send([MEMBERS] * 20)
         assert caplog.text.count("Metrics are dropped") == 1
@@ -225,7 +226,7 @@ async def test_what_cannot_be_sent_is_said_once_and_ends_nothing(caplog: pytest.
         heard.append(sample)
         raise OSError("no route to host")
 
-    outlet = Outlet(hand_on)
+    outlet = Outlet(hand_on, METRICS)
     outlet.send([MEMBERS, TIME])
     await outlet.settle()
     assert heard == [MEMBERS, TIME]
@@ -237,7 +238,7 @@ class Heard:
 
     def __init__(self, interval_s: float = 0.01) -> None:
         self.samples = list[Sample]()
-        self.destination = Destination(outlet=Outlet(self.samples.append), interval_s=interval_s)
+        self.destination = Destination(outlet=Outlet(self.samples.append, METRICS), interval_s=interval_s)
 
     def meter(self, worker: WorkerId) -> Meter:
         return Meter("g", worker, self.destination)

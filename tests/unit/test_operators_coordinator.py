@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowException, TaskDeferred
 from waiting import eventually
 
+from airflow_provider.common.airflow_names import AirflowException, TaskDeferred
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operators.spark_coordinator import SparkCoordinatorOperator

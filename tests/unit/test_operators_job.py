@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import structlog
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowException, TaskDeferred
 from airflow_values import URL, context, job, jobs_snapshot, status_snapshot
 from operator_bench import FakeGroup, job_operator
 
+from airflow_provider.common.airflow_names import AirflowException, TaskDeferred
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator

@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from airflow_values import URL, FakeTaskInstance, context, group_record
 from operator_bench import SETTINGS
 from stand_ins import MemoryTopics
 
+from airflow_provider.common.airflow_names import AirflowFailException, TaskDeferred
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operators.scale_spark_group import ScaleSparkGroupOperator
 from airflow_provider.protocol.model import Epoch, WorkerId

@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow_values import context
 from operator_bench import SETTINGS
 from stand_ins import MemoryTopics
 
+from airflow_provider.common.airflow_names import AirflowFailException
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.steer_spark_job import (
@@ -73,6 +73,8 @@ def test_a_dag_pauses_stops_and_resumes_a_job_and_it_is_written_down(topics: Mem
         "changed": True,
         "restarted": [],
         "retried": [],
+        "resumed": [],
+        "stopped": [],
         "finished": [],
     }
     done = [event for event in topics.events if isinstance(event, ActionEvent)][1:]
@@ -84,6 +86,12 @@ def test_a_dag_restarts_a_job_some_tasks_or_what_has_failed(topics: MemoryTopics
     told = run(RestartSparkJobOperator, only_failed=True)
     assert (told["restarted"], told["retried"]) == ([], ["job:1"])
     assert run(RestartSparkJobOperator)["restarted"] == ["job:0"], "nobody has the other one yet"
+
+
+def test_a_dag_stops_single_tasks(topics: MemoryTopics) -> None:
+    assert run(StopSparkJobOperator, tasks=["0"])["stopped"] == ["job:0"]
+    assert not topics.jobs.is_stopped("job")
+    assert run(RestartSparkJobOperator, tasks=[0])["resumed"] == ["job:0"]
 
 
 def test_a_dag_alters_a_job(topics: MemoryTopics) -> None:

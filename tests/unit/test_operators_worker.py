@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Asset
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot, worker_status
 from operator_bench import SETTINGS, FakeGroup, FakeRun, outcome, worker_operator
 
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, TaskDeferred
 from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WorkerStory
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -59,12 +59,13 @@ class TestWorkerOperator:
             rebalance_timeout=90,
             max_delay=timedelta(minutes=1),
             linger=0.5,
+            progress_interval=90,
             slots="4",
         ).execute(context())
         (run,) = runs.made
         assert (run.spec.member.session_timeout_ms, run.spec.member.heartbeat_interval_ms) == (30_000, 2_000)
         assert (run.spec.member.rebalance_timeout_ms, run.spec.policy) == (90_000, Deferred(max_delay_ms=60_000))
-        assert (run.equipment.linger_s, run.spec.slots) == (0.5, 4)
+        assert (run.equipment.linger_s, run.equipment.progress_s, run.spec.slots) == (0.5, 90, 4)
         assert run.spec.member.url == URL
 
     @pytest.mark.parametrize(
@@ -338,6 +339,7 @@ class TestWorkerOperator:
             ({"spark_conf": {"a": None}}, "spark_conf"),
             ({"spark_master": ""}, "spark_master"),
             ({"linger": -1}, "linger"),
+            ({"progress_interval": 0.5}, "progress_interval"),
             ({"idle_timeout": 0}, "idle_timeout"),
             ({"session_timeout": 0}, "session_timeout"),
             ({"session_timeout": 3, "heartbeat_interval": 3}, "session_timeout"),

@@ -15,7 +15,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.scaling import Goal, ScaleDown
 from airflow_provider.ledger.scaling import scale_down as who_is_asked
 from airflow_provider.operations.deciding import decide
-from airflow_provider.operations.operations import JobOperation, Outcome
+from airflow_provider.operations.operations import Operation, Outcome
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import ActionEvent, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.topics import one_shot
@@ -45,7 +45,7 @@ class Broker:
     events: list[ActionEvent] = field(default_factory=list)
     left: list[tuple[WorkerId, str]] = field(default_factory=list)
 
-    def carry_out(self, settings: KafkaSettings, group: str, operation: JobOperation, *, by: str) -> Outcome:
+    def carry_out(self, settings: KafkaSettings, group: str, operation: Operation, *, by: str) -> Outcome:
         assert group == "etl"
         decision = decide(operation, self.topics.jobs, self.topics.status, by=by, at_ms=7)
         self.events += [] if decision.event is None else [decision.event]
@@ -84,6 +84,8 @@ def do(page: Page, act: str, **body: Any) -> tuple[int, str]:
         ("stop", {}, "job job: stopped", "stop"),
         ("restart", {}, "job job: 1 started anew: job:0; 1 tried again: job:1", "restart"),
         ("restart", {"tasks": [0]}, "job job: 1 started anew: job:0", "restart"),
+        ("stop", {"tasks": [0]}, "job job: stopped: job:0", "stop tasks"),
+        ("alter", {"config": {"table": "b"}, "retries": 2}, "job job: altered", "alter"),
     ],
 )
 def test_what_is_done_to_a_job_is_written_with_the_users_name(
@@ -94,7 +96,8 @@ def test_what_is_done_to_a_job_is_written_with_the_users_name(
     assert (event.action, event.subject, event.by) == (action, "job", "ann")
     ((noted, by, extra),) = page.noted
     assert (noted, by) == (f"cospark_{act}", "ann")
-    assert {**JOB, **more}.items() <= json.loads(extra).items()
+    assert JOB.items() <= json.loads(extra).items()
+    assert json.loads(extra).get("tasks") == more.get("tasks")
 
 
 def test_what_is_so_already_is_said(page: Page, broker: Broker) -> None:
@@ -130,8 +133,22 @@ def test_a_group_that_can_not_get_so_small(page: Page, broker: Broker, workers: 
     assert why in words
 
 
+def test_a_group_rebalances_when_it_is_asked_to(page: Page, broker: Broker) -> None:
+    assert do(page, "rebalance", **GROUP) == (200, "the group rebalances")
+    assert [(event.action, event.by) for event in broker.events] == [("rebalance", "ann")]
+
+
+def test_the_level_of_a_logger_is_set_in_one_worker_and_taken_back(page: Page, broker: Broker) -> None:
+    level = {**GROUP, "logger": "my_jobs", "level": "DEBUG", "worker": "w1"}
+    assert do(page, "level", **level) == (200, "logger my_jobs: DEBUG, in w1")
+    assert [(event.action, event.by) for event in broker.events] == [("set level", "ann")]
+    as_before = "logger my_jobs: as before, in all workers: it is so already"
+    assert do(page, "level", **GROUP, logger="my_jobs") == (200, as_before)
+    assert do(page, "level", **GROUP, logger="root", level="DEBUG")[0] == 409
+
+
 def test_a_broker_that_is_away_is_no_mistake_of_the_user(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    def carry_out(settings: KafkaSettings, group: str, operation: JobOperation, *, by: str) -> Outcome:
+    def carry_out(settings: KafkaSettings, group: str, operation: Operation, *, by: str) -> Outcome:
         raise TopicError("no broker can be reached")
 
     monkeypatch.setattr(one_shot, "carry_out", carry_out)
@@ -141,9 +158,22 @@ def test_a_broker_that_is_away_is_no_mistake_of_the_user(page: Page, monkeypatch
 def test_no_act_is_done_for_another_site_or_for_who_may_only_see(page: Page, broker: Broker) -> None:
     acts = [path for method, path in page.routes if method == "POST"]
     assert {path.rpartition("/")[2] for path in acts} == {
-        *("ask", "pause", "remove", "restart", "resume", "retry", "scale", "stop")
+        *(
+            "alter",
+            "ask",
+            "level",
+            "pause",
+            "rebalance",
+            "remove",
+            "restart",
+            "resume",
+            "retry",
+            "scale",
+            "stop",
+            "submit",
+        )
     }
-    body = {**JOB, "workers": 1, "worker": "w1", "action": "stop"}
+    body = {**JOB, "workers": 1, "worker": "w1", "action": "stop", "logger": "a", "entry_point": "a:b"}
     with page.browser("USER") as browser:
         assert {browser.post(path, json=body).status_code for path in acts} == {403}
         elsewhere = {**OURS, "Sec-Fetch-Site": "cross-site"}

@@ -16,6 +16,7 @@ from airflow_provider.records import ActionEvent, TaskState, encode
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.reader import Record
 from airflow_provider.ui import drawing
+from airflow_provider.ui.watching import WatchedGroup
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
 STATIC = Path(airflow_provider.ui.__file__).parent / "static"
@@ -142,6 +143,22 @@ def test_the_files_of_the_page() -> None:
         assert browser.get("/static/..%2Fapp.py").status_code == 404
         known = {"If-None-Match": page.headers["ETag"]}
         assert browser.get("/", headers=known).status_code == 304
+
+
+def test_a_group_that_the_address_names_is_read_while_the_scripts_are_fetched() -> None:
+    page = page_of()
+    looked: list[str] = []
+    look = page.cluster.look
+
+    def noting(group: str) -> WatchedGroup | None:
+        looked.append(group)
+        return look(group)
+
+    page.cluster.look = noting  # type: ignore[method-assign]
+    with page.browser("VIEWER") as browser:
+        for asked in ({"conn": "kafka_default", "group": "etl"}, {"conn": "other", "group": "etl"}, {"group": "etl"}):
+            assert browser.get("/", params=asked).status_code == 200
+    assert looked == ["etl"]
 
 
 def test_what_draws_comes_from_its_wheel_and_the_page_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

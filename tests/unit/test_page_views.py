@@ -9,10 +9,11 @@ import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 from group_records import record_of
 
-from airflow_provider.ledger.jobs_view import JobsSnapshot, Placed
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.placed import Placed
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.records import Halt, HaltRecord, TaskKind, TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.records import Halt, HaltRecord, SparkWork, TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.ui.kept_tasks import KeptTasks
 from airflow_provider.ui.views.groups import GroupState, group_in_short
 from airflow_provider.ui.views.jobs import job_lines
@@ -70,6 +71,30 @@ class TestWorkers:
         assert [task.label for task in line.running] == ["job:0"]
         assert (line.pending, line.owned, line.leader, line.where) == (1, 2, True, "task process")
         assert line.url == "", "a link leads to a web page or nowhere"
+
+    @pytest.mark.parametrize(
+        ("said", "shown"),
+        [
+            ("http://driver:4040", "http://driver:4040"),
+            ("https://proxy/spark", "https://proxy/spark"),
+            ("javascript:alert(1)", ""),
+            ("", ""),
+        ],
+    )
+    def test_a_link_to_sparks_own_page(self, said: str, shown: str) -> None:
+        (line,) = workers(JobsSnapshot(), group_of(worker(W1, spark_ui=said)))
+        assert line.spark_ui == shown
+
+    def test_how_far_is_what_runs(self) -> None:
+        known = jobs_snapshot(job(), tasks=1)
+        record = record_of({W1: frozenset({TaskId("job", 0)})})
+        status = status_snapshot(known, "job", RUNNING, record=record, worker="w1")
+        work = SparkWork(stages=6, stages_done=4, tasks=200, tasks_done=120, rows_read=7, rows_written=0, at_ms=1)
+        running = {task: replace(last, work=work) for task, last in status.tasks.items()}
+        status = replace(status, workers={W1: worker(W1)}, tasks=running)
+        (line,) = workers(known, status)
+        (task,) = task_page(found_tasks(known, status), TaskQuery()).lines
+        assert line.running[0].progress == task.progress == "4 of 6 stages, 120 of 200 Spark tasks, 7 rows read"
 
     def test_one_that_has_left_is_of_no_concern(self) -> None:
         status = replace(group_of(worker(W1)), workers={W1: worker(W1), W2: worker(W2, state=WorkerPhase.LEFT)})

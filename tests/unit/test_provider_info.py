@@ -18,6 +18,7 @@ from airflow.triggers.base import BaseTrigger
 from airflow_provider.cli.airflow_commands import get_commands
 from airflow_provider.cli.main import COMMANDS
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.operators.rebalance_spark_group import RebalanceSparkGroupOperator
 from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.spark_coordinator import SparkCoordinatorOperator
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator
@@ -63,6 +64,7 @@ def test_it_is_found_under_the_distributions_name() -> None:
             {
                 "AlterSparkJobOperator",
                 "PauseSparkJobOperator",
+                "RebalanceSparkGroupOperator",
                 "RestartSparkJobOperator",
                 "ResumeSparkJobOperator",
                 "StopSparkJobOperator",
@@ -116,7 +118,13 @@ def test_the_connections_form_asks_for_librdkafkas_own_names() -> None:
 @pytest.mark.parametrize("operator", [*classes_of("operators"), *classes_of("sensors")], ids=lambda cls: cls.__name__)
 def test_every_operator_that_looks_at_its_group_links_to_it(operator: type[BaseOperator]) -> None:
     (link,) = INFO["extra-links"]
-    without = (RemoveSparkJobOperator, RetrySparkJobOperator, SparkCoordinatorOperator, SteerSparkJob)
+    without = (
+        RebalanceSparkGroupOperator,
+        RemoveSparkJobOperator,
+        RetrySparkJobOperator,
+        SparkCoordinatorOperator,
+        SteerSparkJob,
+    )
     links = [] if issubclass(operator, without) else [named(link)]
     assert [type(each) for each in operator.operator_extra_links] == links
 

@@ -1,14 +1,11 @@
-"""What a streaming query tells of itself while it runs, from Spark to the topic."""
+"""What a streaming query tells of itself while it runs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from executor_bench import A0, bench
-from waiting import eventually
 
-from airflow_provider.records import StreamProgress, TaskKind, TaskState
 from airflow_provider.spark.query_progress import QueryProgress, await_termination
 
 
@@ -27,15 +24,51 @@ class Query:
         return False
 
 
-def batch(number: int, rate: float) -> dict[str, Any]:
-    return {"batchId": number, "processedRowsPerSecond": rate}
+def batch(number: int, rate: float, **more: Any) -> dict[str, Any]:
+    return {"batchId": number, "processedRowsPerSecond": rate, **more}
+
+
+def told_of(*progress: dict[str, Any] | None) -> list[QueryProgress]:
+    told: list[QueryProgress] = []
+    query: Any = Query(*progress)
+    await_termination(query, told.append, every_s=30)
+    return told
 
 
 def test_each_new_batch_that_is_seen_is_told_once() -> None:
-    told: list[QueryProgress] = []
-    query: Any = Query(None, batch(0, 2.0), batch(0, 2.0), batch(7, float("nan")))
-    await_termination(query, told.append)
-    assert told == [QueryProgress(batch=0, rows_per_second=2.0), QueryProgress(batch=7, rows_per_second=0.0)]
+    assert told_of(None, batch(0, 2.0), batch(0, 2.0), batch(7, float("nan"))) == [
+        QueryProgress(batch=0, rows_per_second=2.0),
+        QueryProgress(batch=7, rows_per_second=0.0),
+    ]
+
+
+def test_that_no_more_rows_come_is_told_once() -> None:
+    """Spark then says another progress of the last batch, again and again."""
+    idle = batch(7, 0.0, numInputRows=0, timestamp="later")
+    told = told_of(batch(7, 12.5, numInputRows=50), idle, {**idle, "timestamp": "still later"})
+    assert [(progress.rows, progress.rows_per_second) for progress in told] == [(50, 12.5), (0, 0.0)]
+
+
+def test_all_that_spark_says_of_a_batch_is_told() -> None:
+    """As Spark says it of a query that reads from Kafka, and from files, which say nothing."""
+    (told,) = told_of(
+        {
+            "batchId": 812,
+            "numInputRows": 4_000,
+            "inputRowsPerSecond": 500.12345,
+            "processedRowsPerSecond": 1200.5,
+            "durationMs": {"addBatch": 3_000, "triggerExecution": 3_332},
+            "sources": [
+                {"metrics": {"minOffsetsBehindLatest": "0", "maxOffsetsBehindLatest": "42"}},
+                {"description": "FileStreamSource", "metrics": {}},
+                {"description": "a source that says nothing"},
+                {"metrics": {"maxOffsetsBehindLatest": "soon"}},
+            ],
+        }
+    )
+    assert told == QueryProgress(
+        batch=812, rows=4_000, rows_per_second_in=500.123, rows_per_second=1200.5, batch_ms=3_332, behind=42
+    )
 
 
 def test_a_query_that_fails_fails_the_waiting() -> None:
@@ -45,20 +78,4 @@ def test_a_query_that_fails_fails_the_waiting() -> None:
 
     query: Any = Failing()
     with pytest.raises(RuntimeError, match="no disk"):
-        await_termination(query, lambda _progress: None)
-
-
-async def test_a_streams_progress_is_in_its_record_and_not_in_the_timeline() -> None:
-    async with bench() as worker:
-        await worker.submit(tasks=1)
-        worker.take(A0)
-        await eventually(lambda: worker.runner.running == {A0})
-        worker.runner.streams(A0)
-        await eventually(lambda: worker.topics.status.tasks[A0].kind is TaskKind.STREAMING)
-        events = len(worker.topics.events)
-        worker.runner.progress(A0, 7, 12.5)
-        await eventually(lambda: worker.topics.status.tasks[A0].progress is not None)
-        last = worker.topics.status.tasks[A0]
-        assert isinstance(last.progress, StreamProgress)
-        assert (last.state, last.progress.batch, last.progress.rows_per_second) == (TaskState.RUNNING, 7, 12.5)
-        assert len(worker.topics.events) == events
+        await_termination(query, lambda _progress: None, every_s=30)

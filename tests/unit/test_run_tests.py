@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-RUN_TESTS = Path(__file__).parents[2] / "scripts" / "run-tests"
+from loaded_scripts import SCRIPTS, load
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    loader = SourceFileLoader("run_tests", str(RUN_TESTS))
-    spec = spec_from_loader("run_tests", loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    sys.modules["run_tests"] = module  # dataclasses look there
-    loader.exec_module(module)
-    return module
+    return load("run-tests")
+
+
+@pytest.fixture(scope="module")
+def steps_of() -> ModuleType:
+    return load("steps")
 
 
 def python(program: str) -> tuple[str, ...]:
@@ -29,14 +25,14 @@ def python(program: str) -> tuple[str, ...]:
 
 
 def test_a_step_that_fails_is_named_and_the_others_go_on(
-    script: ModuleType, capsys: pytest.CaptureFixture[str]
+    steps_of: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps = [
-        script.Step("good", 60, 1, python("print('all is well')")),
-        script.Step("bad", 60, 1, python("print('no'); raise SystemExit(3)")),
-        script.Step("next", 60, 1, python("pass")),
+        steps_of.Step("good", 60, 1, python("print('all is well')")),
+        steps_of.Step("bad", 60, 1, python("print('no'); raise SystemExit(3)")),
+        steps_of.Step("next", 60, 1, python("pass")),
     ]
-    results = {result.step.name: result for result in script.run(steps, cores=2)}
+    results = {result.step.name: result for result in steps_of.run(steps, cores=2)}
     assert {name: (result.status, result.passed) for name, result in results.items()} == {
         "good": (0, True),
         "bad": (3, False),
@@ -48,17 +44,17 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(
 
 
 def test_a_step_that_hangs_says_where_and_has_failed_even_if_it_ends_well(
-    script: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    steps_of: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(script, "LAST_WORDS_S", 0.5)
+    monkeypatch.setattr(steps_of, "LAST_WORDS_S", 0.5)
     wait = "import signal, time\n{}\nprint('it hangs', flush=True)\ntime.sleep(600)"
     polite = "signal.signal(signal.SIGINT, lambda *_: (print('in the middle', flush=True), exit(0)))"
     deaf = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
     steps = [
-        script.Step("polite", 2, 1, python(wait.format(polite))),
-        script.Step("deaf", 2, 1, python(wait.format(deaf))),
+        steps_of.Step("polite", 2, 1, python(wait.format(polite))),
+        steps_of.Step("deaf", 2, 1, python(wait.format(deaf))),
     ]
-    results = {result.step.name: result for result in script.run(steps, cores=2)}
+    results = {result.step.name: result for result in steps_of.run(steps, cores=2)}
     assert {name: (result.status, result.passed) for name, result in results.items()} == {
         "polite": (0, False),
         "deaf": (-9, False),
@@ -99,8 +95,8 @@ FAILED tests/test_there.py::test_that_is_last - AssertionError: in the oth...
 """
 
 
-def test_why_a_test_has_failed_is_said_with_its_name(script: ModuleType) -> None:
-    words = script.Words()
+def test_why_a_test_has_failed_is_said_with_its_name(steps_of: ModuleType) -> None:
+    words = steps_of.Words()
     for line in PYTEST_SAYS.splitlines():
         words.hear(line)
     told = [[line.strip(" |") for line in failure.lines(9)] for failure in words.failures()]
@@ -121,14 +117,14 @@ def test_why_a_test_has_failed_is_said_with_its_name(script: ModuleType) -> None
     ]
 
 
-def test_all_that_failed_is_said_in_the_last_lines(script: ModuleType) -> None:
+def test_all_that_failed_is_said_in_the_last_lines(steps_of: ModuleType) -> None:
     """Also of a step of which no test has failed."""
     steps = [
-        script.Step("mute", 60, 1, python("for line in range(99): print('line', line)\nraise SystemExit(3)")),
-        script.Step("pytest", 60, 1, python(f"print({PYTEST_SAYS!r})\nraise SystemExit(1)")),
-        script.Step("good", 60, 1, python(f"print({PYTEST_SAYS!r})")),
+        steps_of.Step("mute", 60, 1, python("for line in range(99): print('line', line)\nraise SystemExit(3)")),
+        steps_of.Step("pytest", 60, 1, python(f"print({PYTEST_SAYS!r})\nraise SystemExit(1)")),
+        steps_of.Step("good", 60, 1, python(f"print({PYTEST_SAYS!r})")),
     ]
-    told = [*script.summary(script.run(steps, cores=1))][3:]
+    told = [*steps_of.summary(steps_of.run(steps, cores=1))][3:]
     assert len(told) <= 20
     assert "[mute]     line 98" in told
     assert [line for line in told if "FAILED" in line or "ERROR" in line] == [
@@ -136,14 +132,14 @@ def test_all_that_failed_is_said_in_the_last_lines(script: ModuleType) -> None:
     ]
 
 
-def test_as_many_run_at_a_time_as_there_is_room_for(script: ModuleType, tmp_path: Path) -> None:
+def test_as_many_run_at_a_time_as_there_is_room_for(steps_of: ModuleType, tmp_path: Path) -> None:
     """The first of those that fit; one that never would runs alone."""
     began = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(0.3)"
     steps = [
-        script.Step(name, 60, cores, (*python(began), str(tmp_path / name)))
+        steps_of.Step(name, 60, cores, (*python(began), str(tmp_path / name)))
         for name, cores in {"large": 9, "one": 1, "half": 0.5, "another": 1, "other half": 0.5}.items()
     ]
-    assert all(result.passed for result in script.run(steps, cores=2))
+    assert all(result.passed for result in steps_of.run(steps, cores=2))
     order = sorted(tmp_path.iterdir(), key=lambda file: file.stat().st_mtime_ns)
     assert order[0].name == "large"
     assert {file.name for file in order[1:4]} == {"one", "half", "other half"}
@@ -153,7 +149,7 @@ def test_as_many_run_at_a_time_as_there_is_room_for(script: ModuleType, tmp_path
 def test_every_test_belongs_to_a_step(script: ModuleType) -> None:
     """Levels are whole folders, and what one step leaves out another one runs."""
     arguments = [argument for step in script.STEPS for argument in step.command]
-    levels = {path.name for path in (RUN_TESTS.parents[1] / "tests").iterdir() if list(path.glob("test_*.py"))}
+    levels = {path.name for path in (SCRIPTS.parent / "tests").iterdir() if list(path.glob("test_*.py"))}
     assert {argument for argument in arguments if argument.count("/") == 1 and argument.startswith("tests/")} == {
         f"tests/{level}" for level in levels
     }

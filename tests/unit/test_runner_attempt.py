@@ -6,15 +6,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from airflow_provider.driver.application import SparkGoneError, SparkStartError
 from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
+from airflow_provider.spark.asset_writes import AssetWrite
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.failures import describe
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import FencedError, TaskContext, TaskGuard, spark_job
+from airflow_provider.spark.lineage import Dataset, Lineage
 from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
-    QueryProgressed,
     QueryStarted,
     RunnerEvent,
     SparkAbsent,
@@ -22,6 +25,7 @@ from airflow_provider.spark.runner import (
     TaskFailed,
     TaskFinished,
     TaskOrder,
+    TaskProgressed,
     TaskStarted,
     TaskStopped,
 )
@@ -76,6 +80,12 @@ def add(spark: SparkSession, task: TaskContext) -> object:
 
 
 @spark_job
+def write(spark: SparkSession, task: TaskContext) -> object:
+    task.wrote("orders", 7, uri="s3://lake/orders")
+    return 1 / task.config["divide_by"]
+
+
+@spark_job
 def warm_up_first(spark: SparkSession, task: TaskContext) -> object:
     return {"rehearsed": list(task.rehearse(None))}  # type: ignore[arg-type]
 
@@ -120,6 +130,24 @@ def fenced(spark: SparkSession, task: TaskContext) -> None:
     task.fence()
 
 
+ORDERS = Dataset("s3://lake", "orders")
+
+
+@spark_job(lineage=lambda task: Lineage(outputs=[Dataset("s3://lake", task.config["table"])]))
+def write_table(spark: SparkSession, task: TaskContext) -> str:
+    return "written"
+
+
+@spark_job(lineage=lambda task: Lineage(inputs=[task.config["no such table"]]))
+def name_nothing(spark: SparkSession, task: TaskContext) -> str:
+    return "written"
+
+
+@spark_job(lineage=lambda task: [ORDERS])  # type: ignore[arg-type, return-value]  # what a test is about
+def name_a_list(spark: SparkSession, task: TaskContext) -> str:
+    return "written"
+
+
 def order(name: str, index: int = 0, **config: object) -> TaskOrder:
     return TaskOrder(
         task=TaskId("job", index),
@@ -149,6 +177,31 @@ def test_a_task_starts_and_finishes() -> None:
     assert attempt.events == [TaskStarted(order=attempt.order)]
     result = {"session": "the session", "sum": 3, "attempt": 2, "run": "monday"}
     assert attempt.last == TaskFinished(order=attempt.order, result=result)
+
+
+def test_with_its_end_it_is_told_what_the_task_has_written() -> None:
+    last = Attempt(order("write", divide_by=1)).last
+    assert isinstance(last, TaskFinished)
+    assert last.wrote == (AssetWrite("orders", "s3://lake/orders", 7),)
+    assert isinstance(Attempt(order("write", divide_by=0)).last, TaskFailed), "which says nothing of it"
+
+
+def test_what_a_task_reads_and_writes_is_told_as_it_starts() -> None:
+    attempt = Attempt(order("write_table", table="orders"))
+    assert attempt.events == [TaskStarted(order=attempt.order, lineage=Lineage(outputs=[ORDERS]))]
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [("name_nothing", "KeyError: 'no such table'"), ("name_a_list", "it returned a list, not a Lineage")],
+)
+def test_a_task_runs_though_its_job_can_not_say_what_it_reads_and_writes(
+    job: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempt = Attempt(order(job))
+    assert attempt.events == [TaskStarted(order=attempt.order)]
+    assert attempt.last == TaskFinished(order=attempt.order, result="written")
+    assert f"It is not known what task job:0 reads and writes: its job's lineage(): {said}" in caplog.text
 
 
 def test_while_a_task_runs_it_rehearses_nothing() -> None:
@@ -193,7 +246,7 @@ def test_a_streaming_task_tells_its_query() -> None:
     assert attempt.events == [
         TaskStarted(order=attempt.order),
         QueryStarted(order=attempt.order, query_id="query-1"),
-        QueryProgressed(order=attempt.order, progress=progress),
+        TaskProgressed(order=attempt.order, progress=progress),
     ]
     assert attempt.last == TaskFinished(order=attempt.order, result={"last_batch": 9})
 

@@ -34,7 +34,16 @@ class SlowSession:
     started = threading.Event()
     spark = None
 
-    def __init__(self, user: object, settings: LocalSparkSettings, pools: Pools, module: str) -> None: ...
+    def __init__(
+        self,
+        user: object,
+        settings: LocalSparkSettings,
+        pools: Pools,
+        module: str,
+        *,
+        label: str,
+        tell_every_s: float,
+    ) -> None: ...
 
     def open(self) -> Any:
         assert self.started.wait(10)

@@ -63,7 +63,16 @@ class Session:
     made: ClassVar[list[Session]] = []
     cannot: Exception | None = None
 
-    def __init__(self, user: object, settings: LocalSparkSettings, pools: Pools, module: str) -> None:
+    def __init__(
+        self,
+        user: object,
+        settings: LocalSparkSettings,
+        pools: Pools,
+        module: str,
+        *,
+        label: str,
+        tell_every_s: float,
+    ) -> None:
         self.spark: Any = None
         self.views: dict[str, Any] = {}
         self.made.append(self)

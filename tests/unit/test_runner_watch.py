@@ -39,6 +39,8 @@ TASK = TaskId("deaf", 0)
 class Spark:
     """The third one of its process."""
 
+    ui = "http://driver:4040"
+
     def gone(self) -> SparkGoneError:
         return SparkGoneError("this worker's Spark has ended: killed", spark=3)
 
@@ -62,7 +64,16 @@ class Session:
 
     spark = Spark()
 
-    def __init__(self, user: object, settings: LocalSparkSettings, pools: object, module: str) -> None: ...
+    def __init__(
+        self,
+        user: object,
+        settings: LocalSparkSettings,
+        pools: object,
+        module: str,
+        *,
+        label: str,
+        tell_every_s: float,
+    ) -> None: ...
 
     def open(self) -> Any:
         return SimpleNamespace()
@@ -92,11 +103,17 @@ class Watched:
         self.sight = Sight.FINE
         self.looks = 0
         self.conditions: list[str] = []
+        self.pages: list[str] = []
         self.runner = LocalRunner(
             self.events.append,
             allowed=[__name__],
-            on_condition=lambda: self.conditions.append(self.runner.condition),
+            on_condition=self._changed,
         )
+
+    def _changed(self) -> None:
+        for said, known in ((self.runner.condition, self.conditions), (self.runner.spark_ui, self.pages)):
+            if said != (known or [""])[-1]:
+                known.append(said)
 
     def look(self, _spark: object) -> Sight:
         self.looks += 1
@@ -170,6 +187,13 @@ async def test_that_there_are_no_executors_is_said_as_long_as_it_lasts(
         assert "Spark is waiting for executors: its tasks stand still" in caplog.text
         bench.sight = Sight.FINE
         await eventually(lambda: bench.conditions == ["waiting for executors", ""])
+
+
+async def test_the_address_of_sparks_own_page_is_said_until_spark_has_ended(watched: Any) -> None:
+    async with watched() as bench:
+        await eventually(lambda: bench.pages == ["http://driver:4040"])
+        bench.sight = Sight.ENDED
+        await eventually(lambda: bench.pages == ["http://driver:4040", ""])
 
 
 # ---- what is seen

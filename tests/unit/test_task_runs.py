@@ -8,7 +8,7 @@ import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
-from airflow_provider.records import StreamProgress, TaskState, TaskStatus
+from airflow_provider.records import SparkWork, StreamProgress, TaskState, TaskStatus
 from airflow_provider.reports.report import JobReport
 from airflow_provider.reports.task_runs import run_to_json
 
@@ -50,3 +50,12 @@ def test_of_a_stream_its_last_batch_is_told() -> None:
     progress = StreamProgress(batch=7, rows_per_second=12.5, at_ms=9_000)
     told = run_to_json(said(RUNNING, started_at_ms=1_000, progress=progress), 10_000)
     assert (told["batch"], told["rows_per_second"], told["seconds"]) == (7, 12.5, 9.0)
+    assert told["progress"] == "batch 7, 12.5 rows/s"
+
+
+def test_of_a_bounded_task_is_told_what_its_spark_jobs_have_done() -> None:
+    work = SparkWork(stages=2, stages_done=1, tasks=9, tasks_done=8, rows_read=0, rows_written=0, at_ms=9_000)
+    told = run_to_json(said(RUNNING, started_at_ms=1_000, work=work), 10_000)
+    assert (told["stages"], told["stages_done"], told["tasks"], told["tasks_done"]) == (2, 1, 9, 8)
+    assert told["progress"] == "1 of 2 stages, 8 of 9 Spark tasks"
+    assert "at_ms" not in told

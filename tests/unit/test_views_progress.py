@@ -19,12 +19,12 @@ from airflow_provider.ledger.progress import (
     JobState,
     configured,
     converged,
-    effective_status,
     group_drained,
     job_progress,
     revocation_rank,
 )
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.records import (

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from airflow.providers.common.compat.sdk import mask_secret
+from airflow.sdk.log import mask_secret
 from executor_bench import A0, bench
 from operator_bench import NO_LINK, SETTINGS
 from stand_ins import LonelyCoordinator, MemoryTopics

@@ -130,6 +130,13 @@ async def test_what_keeps_its_tasks_from_running_stands_in_its_record_as_long_as
             assert ("stable, waiting for executors" in shown.get()) == bool(condition)
 
 
+async def test_where_sparks_own_page_is_stands_in_its_record_as_soon_as_it_has_one() -> None:
+    async with living() as life:
+        assert life.topics.status.workers[ME].spark_ui == ""
+        life.runner.show_ui("http://driver:4040")
+        await eventually(lambda: life.topics.status.workers[ME].spark_ui == "http://driver:4040")
+
+
 async def test_it_comes_back_when_spark_starts_and_runs_its_tasks(standing: Any) -> None:
     async with standing() as life:
         await eventually(lambda: life.means.tries >= 3, "it tries again and again")

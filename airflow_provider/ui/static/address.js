@@ -17,6 +17,9 @@ export function only(values) {
   return `?${new URLSearchParams(filled)}`;
 }
 
+// The group that is shown, as a question names it.
+export const about = (more = {}) => only({ conn: get("conn"), group: get("group"), ...more });
+
 // A link into Airflow's own pages. Airflow's frame lets nothing in it navigate the window; Airflow's own document may.
 export function leadOut(event) {
   const link = event.currentTarget;
@@ -24,6 +27,6 @@ export function leadOut(event) {
   event.preventDefault();
   event.stopPropagation();
   const outside = parent.document.createElement("a");
-  outside.href = link.href;
+  Object.assign(outside, { href: link.href, target: link.target, rel: link.rel });
   outside.click();
 }

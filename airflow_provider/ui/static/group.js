@@ -23,7 +23,7 @@ const VIEWS = {
 };
 
 export function showGroup(page, me) {
-  const [conn, group] = [address.get("conn"), address.get("group")];
+  const group = address.get("group");
   const head = el("div");
   const trouble = el("div", { "aria-live": "polite" });
   const banners = el("div", { "aria-live": "polite" });
@@ -33,7 +33,7 @@ export function showGroup(page, me) {
   page.replaceChildren(el("header", {}, name, head), trouble, banners, tabs, content);
 
   let poll, close;
-  const about = (more = {}) => address.only({ conn, group, ...more });
+  const { about } = address;
 
   function open(which, values = {}) {
     poll?.stop();

@@ -41,12 +41,13 @@ export function openTask({ job, index }, { about, me, again }) {
     address.set({ task: "" });
   });
 
-  function content({ line, message, traceback, result, retries, attempts }) {
-    const acts = me.acts && actions.task(line, { about, again: () => { poll.now(); again(); } });
+  function content({ line, message, traceback, result, retries, halt, attempts }) {
+    const acts = me.acts && actions.task({ line, halt }, { again: () => { poll.now(); again(); } });
     return [
       el("p", { class: "headline" }, badge(line.state), line.worker && el("span", {}, `at ${line.worker}`), line.attempt && el("span", {}, `attempt ${line.attempt}`), line.failures > 0 && muted(`${count(line.failures, "failed attempt")}, ${count(retries, "retry", "retries")} allowed`), line.state === "running" && line.started_at_ms && el("span", {}, "for ", counting(line.started_at_ms)), line.took_ms !== null && el("span", {}, `took ${span(line.took_ms)}`)),
+      halt && el("p", {}, `stopped by ${halt.by || "somebody"}, ${clock(halt.at_ms)}, until it is restarted`),
       line.progress && el("p", {}, line.progress),
-      acts && el("p", {}, acts),
+      acts,
       message && [el("h3", {}, "Error"), el("pre", { class: "wrong" }, message)],
       traceback && el("details", { open: true }, el("summary", {}, "Traceback"), el("pre", {}, traceback)),
       result && [el("h3", {}, "Result"), el("pre", {}, result)],

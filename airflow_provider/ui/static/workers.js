@@ -12,21 +12,29 @@ function isMine({ url }) {
   return [dag, run, task].every((part, place) => part && decodeURIComponent(part) === address.get(["dag_id", "run_id", "task_id"][place])) && map === shown;
 }
 
+const LEVELS = [
+  { name: "Logger", cell: ({ logger }) => el("span", { class: "strong" }, logger) },
+  { name: "Writes from", cell: ({ level }) => level },
+  { name: "In", cell: ({ worker }) => worker || "all workers" },
+  { name: "Set by", class: "wide", cell: ({ by }) => by || muted("somebody") },
+];
+
 export function workersView({ about, open, me, again }) {
   const element = el("div");
+  let shown = { workers: [], levels: [] };
   const columns = [
     {
       name: "Worker",
       cell: (worker) => [el("span", { class: isMine(worker) ? "strong mine" : "strong" }, taskLink(worker.worker, worker)), worker.leader && el("span", { class: "chip", title: "it decides who gets what" }, "leads")],
     },
     { name: "State", cell: (worker) => [badge(worker.state, worker.words.length > 30 ? worker.state : worker.words), worker.words.length > 30 && el("div", { class: "muted" }, worker.words), worker.asked && el("div", { class: "muted" }, `asked to ${worker.asked}`)] },
-    { name: "Where", cell: (worker) => worker.where },
+    { name: "Where", cell: (worker) => [worker.where, worker.spark_ui && el("div", {}, el("a", { href: worker.spark_ui, target: "_blank", rel: "noopener", onclick: address.leadOut, title: "Spark's own page of what this worker runs" }, "Spark UI"))] },
     { name: "Slots", class: "number", cell: (worker) => worker.slots },
     { name: "Runs", class: "wide", cell: runs },
     { name: "Waits", class: "number", cell: (worker) => (worker.pending ? el("span", { title: "has been given to it, and waits for a slot" }, worker.pending) : "") },
     { name: "Epoch", class: "number", cell: (worker) => worker.epoch },
     { name: "Heard", cell: (worker) => clock(worker.heard_ms) },
-    ...(me.acts ? [{ name: "", head: el("span", { class: "unseen" }, "Actions"), cell: (worker) => worker.may_be_asked && actions.worker(worker, { about, again }) }] : []),
+    ...(me.acts ? [{ name: "", head: el("span", { class: "unseen" }, "Actions"), cell: (worker) => worker.may_be_asked && actions.worker(worker, { again, ...shown }) }] : []),
   ];
   const runs_ = (worker) => open("tasks", { worker: worker.worker, job: "", state: "" });
   function runs(worker) {
@@ -40,10 +48,12 @@ export function workersView({ about, open, me, again }) {
   return {
     element,
     path: () => `api/workers${about()}`,
-    show(workers) {
-      const hear = workers.filter((worker) => worker.may_be_asked).length;
-      const below = me.acts && hear > 1 ? [el("div", { class: "actions below" }, actions.group(hear, { about, again }))] : [];
-      element.replaceChildren(table(columns, workers, { empty: "nobody is in this group" }), ...below);
+    show({ workers, levels }, { short }) {
+      shown = { workers: workers.filter((worker) => worker.may_be_asked), levels };
+      const hear = shown.workers.length;
+      const below = me.acts && hear ? [el("div", { class: "actions below" }, actions.group({ hear, inRounds: short?.in_rounds, ...shown }, { again }))] : [];
+      const set = levels.length ? [el("h3", {}, "What the jobs' code logs"), table(LEVELS, levels)] : [];
+      element.replaceChildren(table(columns, workers, { empty: "nobody is in this group" }), ...below, ...set);
     },
   };
 }

@@ -12,6 +12,7 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import all_left, present, stands_back, what_was
 from airflow_provider.ledger.progress import JobState, converged, job_progress, why_idle
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.records import TaskState
 from airflow_provider.reports.learners import given_up
 
@@ -54,6 +55,7 @@ class GroupInShort:
     :param words: its state in words
     :param because: why it rebalanced last
     :param until_ms: when a delay that runs is over, wall clock; 0: none runs
+    :param in_rounds: whether it rebalances in rounds, one of which can be asked for
     :param more_jobs: how many jobs it has beside these
     :param wrong: what people should look at, in words
     """
@@ -68,6 +70,7 @@ class GroupInShort:
     epoch: int | None
     leader: str
     at_ms: int | None
+    in_rounds: bool
     jobs: tuple[JobInShort, ...]
     more_jobs: int
     wrong: tuple[str, ...]
@@ -90,6 +93,7 @@ def group_in_short(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, no
         epoch=record.epoch if record else None,
         leader=record.leader if record else "",
         at_ms=record.at_ms if record else None,
+        in_rounds=isinstance(record, ClassicRecord),
         jobs=tuple(job_in_short(name, jobs, status) for name in names[:_MOST_JOBS]),
         more_jobs=max(0, len(names) - _MOST_JOBS),
         wrong=tuple(_wrong(jobs, status))[:_MOST_WRONG],

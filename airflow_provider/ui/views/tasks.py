@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import effective_status
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status, effective_statuses
 from airflow_provider.ledger.timeline_view import Attempt
-from airflow_provider.protocol.model import TaskId, planner_of
-from airflow_provider.records import TaskState, TaskStatus
+from airflow_provider.protocol.model import TaskId, labelled, planner_of
+from airflow_provider.records import PlanRecord, TaskHaltRecord, TaskState, TaskStatus, task_name
 
 _LONGEST_RESULT: Final = 20_000
 LARGEST_PAGE: Final = 200
@@ -94,21 +95,51 @@ class TaskPage:
     counts: Mapping[TaskState, int]
 
 
-def found_tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[FoundTask, ...]:
+class KnownPlan:
+    """What of the tasks of a plan need not be made anew at each look.
+
+    :ivar labels: what they are called
+    :ivar waiting: see :func:`~airflow_provider.ledger.task_places.effective_statuses`
+    """
+
+    def __init__(self, job: str, plan: PlanRecord, record: GroupRecord | None) -> None:
+        self.labels = tuple(
+            labelled(TaskId(job, index), task_name(config)) for index, config in enumerate(plan.configs)
+        )
+        self.waiting: dict[TaskId, TaskStatus] = {}
+        self._plan = plan
+        self._record = record
+
+    def again(self, job: str, plan: PlanRecord, record: GroupRecord | None) -> KnownPlan:
+        """What is known of it now; another one, for another plan."""
+        if plan is not self._plan:
+            return KnownPlan(job, plan, record)
+        if record is not self._record:
+            self.waiting, self._record = {}, record
+        return self
+
+
+Known = Callable[[str, PlanRecord, "GroupRecord | None"], KnownPlan]
+"""Gives what is known of a job's plan."""
+
+
+def found_tasks(jobs: JobsSnapshot, status: StatusSnapshot, known: Known = KnownPlan) -> tuple[FoundTask, ...]:
     """All tasks of present runs by job and index, with planners that have not done their work."""
-    return tuple(_found(jobs, status))
+    return tuple(_found(jobs, status, known))
 
 
-def _found(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[FoundTask]:
+def _found(jobs: JobsSnapshot, status: StatusSnapshot, known: Known) -> Iterator[FoundTask]:
     for job in sorted(jobs.jobs):
         planner = effective_status(planner_of(job), jobs, status)
         if planner is not None and planner.state is not TaskState.FINISHED:
             yield FoundTask(planner.task, str(planner.task), planner.state, planner)
         plan = jobs.plan_of(job)
-        for index in range(len(plan.configs) if plan else 0):
-            task = TaskId(job, index)
-            last = effective_status(task, jobs, status)
-            yield FoundTask(task, jobs.label(task), last.state if last else TaskState.UNASSIGNED, last)
+        if plan is None:
+            continue
+        of_plan = known(job, plan, status.group)
+        statuses = effective_statuses(job, jobs, status, of_plan.waiting)
+        for label, (task, last) in zip(of_plan.labels, statuses, strict=True):
+            yield FoundTask(task, label, last.state if last else TaskState.UNASSIGNED, last)
 
 
 def task_page(tasks: Sequence[FoundTask], query: TaskQuery) -> TaskPage:
@@ -146,7 +177,7 @@ def task_line(found: FoundTask) -> TaskLine:
         took_ms=last.took_ms if last else None,
         retry_at_ms=last.retry_at_ms if last and last.state is TaskState.PENDING else None,
         error=last.error.line if last and last.error and last.state is not TaskState.FINISHED else "",
-        progress=last.progress.in_words() if last and last.progress else "",
+        progress=last.how_far if last else "",
     )
 
 
@@ -198,6 +229,7 @@ class TaskDetail:
 
     :param message: of its last error
     :param result: what it returned, as JSON text
+    :param halt: by whom it was stopped by itself, and when
     """
 
     line: TaskLine
@@ -205,6 +237,7 @@ class TaskDetail:
     traceback: str
     result: str
     retries: int
+    halt: TaskHaltRecord | None
     attempts: tuple[AttemptLine, ...]
 
 
@@ -224,6 +257,7 @@ def task_detail(
         traceback=error.traceback if error else "",
         result=_as_text(last.result) if last and last.state is TaskState.FINISHED else "",
         retries=definition.retries,
+        halt=jobs.halt_of_task(task),
         attempts=tuple(
             AttemptLine(
                 number=attempt.number,

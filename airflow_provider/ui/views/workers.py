@@ -7,10 +7,11 @@ from typing import Final
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import may_be_asked
-from airflow_provider.ledger.progress import configured, effective_status
+from airflow_provider.ledger.progress import configured
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
-from airflow_provider.records import TaskState, WorkerPhase
+from airflow_provider.records import ALL_WORKERS, LogLevel, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.reports.worker_words import known_workers, waiting_for, worker_in_words
 
 _MOST_RUNNING: Final = 12
@@ -27,7 +28,7 @@ _WHERE: Final = {
 class RunningTask:
     """What a worker runs.
 
-    :param progress: of a stream, in words
+    :param progress: how far it is, in words
     """
 
     job: str
@@ -45,6 +46,7 @@ class WorkerLine:
     :param words: its state in words
     :param where: which process holds its membership
     :param url: the page of its task instance, or empty
+    :param spark_ui: Spark's own page, or empty
     :param more_running: how many tasks it runs beside these
     :param asked: what it was asked to do, and has not done yet
     :param may_be_asked: whether it hears of a wish that it leaves
@@ -56,6 +58,7 @@ class WorkerLine:
     where: str
     leader: bool
     url: str
+    spark_ui: str
     epoch: int | None
     slots: int
     running: tuple[RunningTask, ...]
@@ -67,6 +70,39 @@ class WorkerLine:
     asked: str
     may_be_asked: bool
     heard_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelLine:
+    """From which level on a logger writes.
+
+    :param worker: where; empty: in all workers
+    """
+
+    logger: str
+    level: LogLevel
+    worker: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersView:
+    """The workers, and what was set for the code that they run."""
+
+    workers: tuple[WorkerLine, ...]
+    levels: tuple[LevelLine, ...]
+
+
+def workers_view(jobs: JobsSnapshot, status: StatusSnapshot) -> WorkersView:
+    levels = (
+        LevelLine(
+            logger=logger, level=level, worker="" if record.worker == ALL_WORKERS else record.worker, by=record.by
+        )
+        for record in jobs.levels.values()
+        for logger, level in record.levels.items()
+    )
+    by_logger = sorted(levels, key=lambda line: (line.logger, line.worker))
+    return WorkersView(workers=workers(jobs, status), levels=tuple(by_logger))
 
 
 def workers(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[WorkerLine, ...]:
@@ -87,8 +123,8 @@ def _line(
     said, record = status.workers.get(name), status.group
     gone = said is None or said.state is WorkerPhase.LEFT
     owned = (record.owned_by(name) if record and not gone else NO_TASKS) & unfinished
-    running, pending = [], 0
-    for task in sorted(owned):
+    running = []
+    for task in sorted(task for task in owned if _may_run(status.tasks.get(task))):
         last = effective_status(task, jobs, status)
         if last is not None and last.state is TaskState.RUNNING:
             running.append(
@@ -98,11 +134,9 @@ def _line(
                     label=jobs.label(task),
                     attempt=last.attempt,
                     since_ms=last.started_at_ms,
-                    progress=last.progress.in_words() if last.progress else "",
+                    progress=last.how_far,
                 )
             )
-        else:
-            pending += 1
     control = jobs.controls.get(name)
     return WorkerLine(
         worker=name,
@@ -111,11 +145,12 @@ def _line(
         where=_WHERE.get(said.state, "") if said else "",
         leader=record is not None and record.leader == name,
         url=web_address(said.url) if said else "",
+        spark_ui=web_address(said.spark_ui) if said and not gone else "",
         epoch=said.epoch if said else None,
         slots=said.slots if said and not gone else 0,
         running=tuple(running[:_MOST_RUNNING]),
         more_running=max(0, len(running) - _MOST_RUNNING),
-        pending=pending,
+        pending=len(owned) - len(running),
         owned=len(owned),
         waiting=len(waiting_for(name, status) & unfinished),
         learning=len(said.learning) if said and not gone else 0,
@@ -123,6 +158,11 @@ def _line(
         may_be_asked=hears,
         heard_ms=said.at_ms or None if said else None,
     )
+
+
+def _may_run(last: TaskStatus | None) -> bool:
+    """Most of thousands wait, and nothing was said of them."""
+    return last is not None and last.state is TaskState.RUNNING
 
 
 def web_address(url: str) -> str:

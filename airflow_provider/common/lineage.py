@@ -1,0 +1,114 @@
+"""OpenLineage of a worker's Spark tasks, where Airflow's provider for it is installed and switched on.
+
+Nothing of it is imported before that is known, and nothing at all where it is not.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from airflow_provider.common.airflow_names import conf
+from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider.spark.runner import RunnerEvent
+
+log = logging.getLogger(__name__)
+
+_PROVIDER: Final = "airflow.providers.openlineage"
+_LEAST: Final = "2.19.0"
+
+
+class LineageTeller(Protocol):
+    """Tells OpenLineage of the Spark tasks that run in this process. Called on the event loop."""
+
+    @property
+    def named(self) -> Lineage:
+        """What those have read and written that have finished."""
+
+    def hear(self, event: RunnerEvent) -> None:
+        """Does not block, and does not raise."""
+
+    async def close(self) -> None:
+        """Returns when all is told, or when that takes too long."""
+
+
+class _Nobody:
+    """Nobody wants to know."""
+
+    named = NOTHING_NAMED
+
+    def hear(self, event: RunnerEvent) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+UNTOLD: Final[LineageTeller] = _Nobody()
+
+
+def lineage_teller(context: Context, group: str) -> LineageTeller:
+    """Of the worker whose Airflow task this is. Called in the task's main thread, where Airflow may be asked.
+
+    Whatever is wrong with OpenLineage is logged, and the worker does without.
+    """
+    if not _is_switched_on():
+        return UNTOLD
+    try:
+        from airflow_provider.common.openlineage_runs import OpenLineageRuns
+    except ImportError as wrong:
+        log.warning(
+            "OpenLineage is not told of Spark tasks: apache-airflow-providers-openlineage %s or newer is needed (%s)",
+            _LEAST,
+            wrong,
+        )
+        return UNTOLD
+    try:
+        return OpenLineageRuns.of(context, group) or UNTOLD
+    except Exception as wrong:
+        log.warning("OpenLineage is not told of Spark tasks: %s: %s", type(wrong).__name__, wrong, exc_info=True)
+        return UNTOLD
+
+
+def with_lineage(spark_conf: Mapping[str, str], context: Context) -> Mapping[str, str]:
+    """Spark's settings with the worker's run as the parent of its Spark application's, and where to tell of that, if
+    Airflow's config has the one or the other injected, as it does for Airflow's own Spark operators.
+    """
+    parent, transport = (
+        conf.getboolean("openlineage", f"spark_inject_{what}_info", fallback=False)
+        for what in ("parent_job", "transport")
+    )
+    if not (parent or transport) or not _is_installed():
+        return spark_conf
+    from airflow.providers.openlineage.utils import spark
+
+    given: dict[str, Any] = dict(spark_conf)
+    if parent:
+        given = spark.inject_parent_job_information_into_spark_properties(given, context)
+    if transport:
+        given = spark.inject_transport_information_into_spark_properties(given, context)
+    return {name: str(value) for name, value in given.items()}
+
+
+def facets_of(named: Lineage) -> Any:
+    """What the worker's own run has read and written, as Airflow's provider asks for it."""
+    from airflow_provider.common.openlineage_runs import operator_lineage
+
+    return operator_lineage(named)
+
+
+def _is_installed() -> bool:
+    return find_spec(_PROVIDER) is not None
+
+
+def _is_switched_on() -> bool:
+    """Asked before the rest of the provider is imported, which takes seconds."""
+    if not _is_installed():
+        return False
+    from airflow.providers.openlineage.conf import is_disabled
+
+    return not is_disabled()

@@ -1,0 +1,203 @@
+"""A run in OpenLineage for each attempt of a Spark task, whose parent is the run of its worker's Airflow task.
+
+It imports Airflow's provider for OpenLineage, so it is imported only where that is (:mod:`.lineage`). Events go out by
+an adapter of its own: Airflow forks this process to send its events, and a client that had begun to send here could
+not go on there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.openlineage import conf
+from airflow.providers.openlineage.api import is_openlineage_active
+from airflow.providers.openlineage.extractors import OperatorLineage
+from airflow.providers.openlineage.plugins.adapter import OpenLineageAdapter
+from airflow.providers.openlineage.plugins.macros import (
+    lineage_job_name,
+    lineage_job_namespace,
+    lineage_root_job_name,
+    lineage_root_job_namespace,
+    lineage_root_run_id,
+    lineage_run_id,
+)
+from airflow.providers.openlineage.utils.emission_policy import resolve_task_emission_policy
+from openlineage.client.event_v2 import Dataset, Job, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import error_message_run, job_type_job, parent_run
+from openlineage.client.uuid import generate_new_uuid
+
+from airflow_provider.common.outlet import Goods, Outlet
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.spark.lineage import Lineage
+from airflow_provider.spark.runner import (
+    LAST_EVENTS,
+    LastEvent,
+    RunnerEvent,
+    SparkLost,
+    TaskFailed,
+    TaskFinished,
+    TaskOrder,
+    TaskStarted,
+)
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+log = logging.getLogger(__name__)
+
+_GOODS: Final = Goods(one="lineage event", many="lineage events", section="openlineage")
+
+
+class _Adapter(OpenLineageAdapter):  # type: ignore[misc]  # it has no type here
+    """Says what goes wrong, but not of each event that it is sent."""
+
+    log = logging.getLogger(f"{__name__}.events")
+
+
+_Adapter.log.setLevel(logging.WARNING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """An attempt that runs."""
+
+    run: Any
+    job: Any
+    lineage: Lineage
+
+
+class OpenLineageRuns:
+    """Those of the Spark tasks of one worker (a :class:`~airflow_provider.common.lineage.LineageTeller`).
+
+    :param parent: of all these runs
+    :param namespace: of their jobs
+    :param emit: sends an event; may block
+    :param close: of what sends them, within so many seconds
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        namespace: str,
+        parent: parent_run.ParentRunFacet,
+        emit: Callable[[RunEvent], object],
+        close: Callable[[float], object],
+    ) -> None:
+        self._group = group
+        self._namespace = namespace
+        self._parent = parent
+        self._outlet: Outlet[RunEvent] = Outlet(emit, _GOODS)
+        self._close = close
+        self._begun: dict[TaskId, _Begun] = {}
+        self._inputs: set[Any] = set()
+        self._outputs: set[Any] = set()
+
+    @classmethod
+    def of(cls, context: Context, group: str) -> OpenLineageRuns | None:
+        """None: OpenLineage is switched off, or hears nothing of this task."""
+        if not is_openlineage_active():
+            return None
+        ti: Any = context["ti"]
+        if not resolve_task_emission_policy(operator=ti.task, dag_id=ti.dag_id, task_id=ti.task_id).emit:
+            return None
+        adapter = _Adapter()
+        client = adapter.get_or_create_openlineage_client()
+        return cls(
+            group,
+            namespace=lineage_job_namespace(),
+            parent=_parent_of(ti),
+            emit=adapter.emit,
+            close=client.close,
+        )
+
+    @property
+    def named(self) -> Lineage:
+        return Lineage(inputs=sorted(self._inputs), outputs=sorted(self._outputs))
+
+    def hear(self, event: RunnerEvent) -> None:
+        try:
+            if isinstance(event, TaskStarted):
+                self._begin(event)
+            elif isinstance(event, LAST_EVENTS):
+                self._end(event)
+        except Exception as wrong:
+            log.warning("OpenLineage is not told of task %s: %s", event.order.label, wrong, exc_info=True)
+
+    async def close(self) -> None:
+        limit_s = conf.execution_timeout()
+        self._outlet.call(lambda: self._close(limit_s))
+        await self._outlet.settle(limit_s)
+
+    def _begin(self, event: TaskStarted) -> None:
+        order = event.order
+        if order.task.is_planner:
+            return
+        begun = self._begun[order.task] = _Begun(
+            run=Run(runId=str(generate_new_uuid()), facets={"parent": self._parent}),
+            job=Job(namespace=self._namespace, name=self._name_of(order), facets={"jobType": _job_type(order)}),
+            lineage=event.lineage,
+        )
+        self._tell(RunState.START, begun, begun.run)
+
+    def _end(self, event: LastEvent) -> None:
+        begun = self._begun.pop(event.order.task, None)
+        if begun is None:
+            return
+        run, state = begun.run, RunState.ABORT
+        if isinstance(event, TaskFinished):
+            state = RunState.COMPLETE
+            self._inputs |= {*begun.lineage.inputs}
+            self._outputs |= {*begun.lineage.outputs}
+        elif isinstance(event, (TaskFailed, SparkLost)):
+            state = RunState.FAIL
+            error = error_message_run.ErrorMessageRunFacet(
+                message=event.error, programmingLanguage="python", stackTrace=event.traceback or None
+            )
+            run = Run(runId=run.runId, facets={**run.facets, "errorMessage": error})
+        self._tell(state, begun, run)
+
+    def _tell(self, state: RunState, begun: _Begun, run: Run) -> None:
+        event = RunEvent(
+            eventType=state,
+            eventTime=datetime.now(timezone.utc).isoformat(),
+            run=run,
+            job=begun.job,
+            inputs=_datasets(begun.lineage.inputs),
+            outputs=_datasets(begun.lineage.outputs),
+        )
+        self._outlet.send([event])
+
+    def _name_of(self, order: TaskOrder) -> str:
+        """The same wherever the task runs: it moves from worker to worker."""
+        return f"{self._group}.{order.task.job}.{order.name or order.task.index}"
+
+
+def operator_lineage(named: Lineage) -> OperatorLineage:
+    return OperatorLineage(inputs=_datasets(named.inputs), outputs=_datasets(named.outputs))
+
+
+def _parent_of(ti: Any) -> parent_run.ParentRunFacet:
+    """As Airflow's provider names the run of this task instance, and the DAG run's."""
+    return parent_run.ParentRunFacet(
+        run=parent_run.Run(runId=lineage_run_id(ti)),
+        job=parent_run.Job(namespace=lineage_job_namespace(), name=lineage_job_name(ti)),
+        root=parent_run.Root(
+            run=parent_run.RootRun(runId=lineage_root_run_id(ti)),
+            job=parent_run.RootJob(namespace=lineage_root_job_namespace(ti), name=lineage_root_job_name(ti)),
+        ),
+    )
+
+
+def _job_type(order: TaskOrder) -> job_type_job.JobTypeJobFacet:
+    return job_type_job.JobTypeJobFacet(
+        processingType="BATCH" if order.bounded else "STREAMING", integration="AIRFLOW", jobType="JOB"
+    )
+
+
+def _datasets(named: Any) -> list[Dataset]:
+    return [Dataset(namespace=one.namespace, name=one.name) for one in named]

@@ -1,0 +1,172 @@
+"""Where each task of a present run is: by the last word about it, and by who has it now. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.bridge import BRIDGE
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.protocol.replacing import replaced
+from airflow_provider.records import JobDefinition, PlanRecord, TaskState, TaskStatus, TaskWork
+
+Statuses = Mapping[TaskId, TaskStatus]
+
+_NOBODY: Final = WorkerId("")
+_WAITS: Final = frozenset({TaskState.UNASSIGNED, TaskState.PENDING})
+
+
+def tasks_of(
+    definition: JobDefinition, plan: PlanRecord, statuses: Statuses
+) -> Iterator[tuple[TaskId, TaskStatus | None]]:
+    for index, fingerprint in enumerate(plan.fingerprints):
+        task = TaskId(definition.name, index)
+        yield task, status_of(task, definition, fingerprint, statuses)
+
+
+def status_of(task: TaskId, definition: JobDefinition, fingerprint: str, statuses: Statuses) -> TaskStatus | None:
+    """The status, if it is about the present run of the present work."""
+    status = statuses.get(task)
+    return status if status is not None and status.is_of(definition.run_key, fingerprint) else None
+
+
+def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> TaskStatus | None:
+    """Where a task of the present run is, as if its worker had just said so; None if nobody has it or spoke of it.
+
+    No worker writes that a task waits for its first start: thousands may. So that is what is known of a task that
+    somebody has been given since the last word about it, or who has it and has said nothing yet.
+    """
+    work = jobs.planned_work(task)
+    if work is None:
+        return None
+    last, owner = status_of(task, work.definition, work.fingerprint, status.tasks), _owner(task, jobs, status)
+    if jobs.halt_of_task(task) is not None:
+        return _as_stopped(work, last, status)
+    if owner is None or _effective_state(last, owner, status) is not TaskState.PENDING:
+        return last
+    if last is None:
+        return _first_word(work, TaskState.PENDING, _epoch(status), owner)
+    return _waits_at(owner, last, status)
+
+
+def effective_statuses(
+    job: str, jobs: JobsSnapshot, status: StatusSnapshot, waiting: dict[TaskId, TaskStatus]
+) -> Iterator[tuple[TaskId, TaskStatus | None]]:
+    """The same of each task of a job's plan, quicker than one after the other: there may be 100,000.
+
+    :param waiting: what was made up of those of whom nobody has said anything, in this round and by this plan; is added
+        to, so that who asks again has it again
+    """
+    first_words: dict[WorkerId, TaskStatus] = {}
+    for found in where_all_are(job, jobs, status):
+        task, last, owner = found.task, found.last, found.owner
+        if found.halted:
+            last = effective_status(task, jobs, status)
+        elif owner is not None and last is None:
+            last = waiting.get(task)
+            if last is None:
+                first = first_words.get(owner)
+                if first is None:
+                    first = effective_status(task, jobs, status)
+                    assert first is not None  # somebody has it
+                    first_words[owner] = first
+                waiting[task] = last = replaced(first, task=task, fingerprint=found.fingerprint)
+        elif owner is not None and last is not None and found.state is TaskState.PENDING:
+            last = _waits_at(owner, last, status)
+        yield task, last
+
+
+class Whereabouts(NamedTuple):
+    """Where a task is.
+
+    :param fingerprint: of what it is to run
+    :param last: the last word about it, if it is about this run of this work
+    :param owner: who has it; None: nobody
+    :param halted: somebody has stopped it by itself
+    """
+
+    task: TaskId
+    fingerprint: str
+    state: TaskState
+    last: TaskStatus | None
+    owner: WorkerId | None
+    halted: bool
+
+
+def where_all_are(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[Whereabouts]:
+    """Of each task of the job's plan, by index."""
+    definition, plan = jobs.jobs.get(job), jobs.plan_of(job)
+    if definition is None or plan is None:
+        return
+    halted_ones = jobs.stopped_tasks()
+    given = not jobs.is_stopped(job) and _is_given(job, jobs, status)
+    statuses, run_key, owner_of = status.tasks, definition.run_key, status.owner_of
+    for index, fingerprint in enumerate(plan.fingerprints):
+        task = TaskId(job, index)
+        last = statuses.get(task)
+        if last is not None and not last.is_of(run_key, fingerprint):
+            last = None
+        halted = task in halted_ones
+        owner = owner_of(task) if given and not halted else None
+        state = _effective_state(last, owner, status)
+        if halted and state in _WAITS:
+            state = TaskState.STOPPED
+        yield Whereabouts(task, fingerprint, state, last, owner, halted)
+
+
+def _waits_at(owner: WorkerId, last: TaskStatus, status: StatusSnapshot) -> TaskStatus:
+    """What is known of a task that waits there, by an earlier word about it."""
+    if (last.state, last.worker) == (TaskState.PENDING, owner):
+        return last
+    attempt = last.attempt + (last.started_at_ms is not None)
+    return replace(
+        last, state=TaskState.PENDING, epoch=_epoch(status), worker=owner, attempt=attempt, started_at_ms=None
+    )
+
+
+def _epoch(status: StatusSnapshot) -> Epoch:
+    return status.group.epoch if status.group is not None else Epoch(0)
+
+
+def _as_stopped(work: TaskWork, last: TaskStatus | None, status: StatusSnapshot) -> TaskStatus:
+    """Of a task that was stopped by itself: what has not begun has nobody who says that it has stopped."""
+    if last is None:
+        return _first_word(work, TaskState.STOPPED, _epoch(status), _NOBODY)
+    return last if last.state not in _WAITS else replace(last, state=TaskState.STOPPED)
+
+
+def _first_word(work: TaskWork, state: TaskState, epoch: Epoch, worker: WorkerId) -> TaskStatus:
+    return TaskStatus(
+        task=work.task,
+        state=state,
+        epoch=epoch,
+        worker=worker,
+        run_key=work.definition.run_key,
+        kind=work.definition.kind,
+        fingerprint=work.fingerprint,
+    )
+
+
+def _owner(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> WorkerId | None:
+    """Who has been given the task, as the job is defined now: of a later definition the last round knew nothing. What
+    is stopped nobody has.
+    """
+    return status.owner_of(task) if not jobs.is_given_up(task) and _is_given(task.job, jobs, status) else None
+
+
+def _is_given(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+    """Whether the last round knew of the job as it is defined now."""
+    return status.group is not None and jobs.defined_at.get(job, -1) < status.group.config_offset
+
+
+def _effective_state(last: TaskStatus | None, owner: WorkerId | None, status: StatusSnapshot) -> TaskState:
+    """Where a task is by the last word about its present run and by who has it."""
+    if last is None:
+        return TaskState.UNASSIGNED if owner is None else TaskState.PENDING
+    if owner is None or status.group is None or last.state.final or last.epoch >= status.group.epoch:
+        return last.state
+    here = owner in (last.worker, BRIDGE) and last.state not in (TaskState.STOPPED, TaskState.UNASSIGNED)
+    return last.state if here else TaskState.PENDING

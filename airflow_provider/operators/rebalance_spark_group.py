@@ -1,0 +1,46 @@
+"""Has a group rebalance now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider.common.airflow_names import AirflowFailException
+from airflow_provider.common.parameters import group_name, is_template
+from airflow_provider.common.task_instance import who_acts
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.operations.operations import OperationError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class RebalanceSparkGroupOperator(BaseOperator):
+    """Has a group in the classic protocol go through a round now. What waits for something waits no longer: lost tasks
+    for their worker, the next moves for their time. It does not wait for the round.
+
+    Fails for a group that nobody is in, and for a declarative one, which has no rounds.
+
+    :param group: the group
+    :param kafka_conn_id: a connection of type ``kafka``
+    """
+
+    template_fields: Sequence[str] = ("group", "kafka_conn_id")
+    ui_color = "#f5d9c2"
+
+    def __init__(self, *, group: str, kafka_conn_id: str = SparkGroupHook.default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.group = group
+        self.kafka_conn_id = kafka_conn_id
+        if not is_template(group):
+            group_name(group)
+
+    def execute(self, context: Context) -> None:
+        group = group_name(self.group)
+        try:
+            SparkGroupHook(self.kafka_conn_id).rebalance(group, by=who_acts(context))
+        except OperationError as refused:
+            raise AirflowFailException(f"group {group!r}: {refused}") from refused
+        self.log.info("Group %s is asked to rebalance", group)

@@ -1,0 +1,29 @@
+"""What a task has written, in the record of its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+
+from airflow_provider.records.envelope import COUNT, TEXT
+
+_NAME = msgspec.Meta(min_length=1, max_length=TEXT.max_length)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenAsset:
+    """So much of an asset was written by the attempt that finished.
+
+    :param name: of the asset in Airflow
+    :param uri: the same; equal to the name where the job gave none
+    :param rows: None: the job did not say
+    """
+
+    name: Annotated[str, _NAME]
+    uri: Annotated[str, _NAME]
+    rows: Annotated[int, COUNT] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "uri": self.uri, "rows": self.rows}

@@ -1,0 +1,74 @@
+"""What one attempt of a task says it has written. Needs the standard library only, as a job does."""
+
+from __future__ import annotations
+
+import operator
+import threading
+from typing import Final, NamedTuple, SupportsIndex
+
+MOST_ASSETS: Final = 100
+LONGEST_NAME: Final = 1_500
+"""Characters of a name or a URI: what Airflow has room for."""
+_MOST_ROWS: Final = 2**53 - 1
+
+
+class AssetWrite(NamedTuple):
+    """So much of an asset was written.
+
+    :param rows: None: that was not said
+    """
+
+    name: str
+    uri: str
+    rows: int | None
+
+
+def both(some: int | None, more: int | None) -> int | None:
+    """How many rows that are together; not known if either is not."""
+    return None if some is None or more is None else some + more
+
+
+class AssetWrites:
+    """Adds up what an attempt says. Any thread may call it: a stream writes in threads of Spark's."""
+
+    def __init__(self) -> None:
+        self._writes: dict[tuple[str, str], AssetWrite] = {}
+        self._lock = threading.Lock()
+
+    def add(self, name: str, uri: str, rows: SupportsIndex | None) -> None:
+        """:raises ValueError: for what is no name, no URI, or no number of rows, and for more assets than there is
+        room for in a task's record
+        """
+        _check("name", name)
+        _check("uri", uri)
+        more = AssetWrite(name, uri, None if rows is None else _whole(name, rows))
+        with self._lock:
+            known = self._writes.get((name, uri))
+            if known is None and len(self._writes) == MOST_ASSETS:
+                raise ValueError(f"asset {name!r}: the task has written {MOST_ASSETS} others, the most it can tell of")
+            self._writes[name, uri] = more if known is None else more._replace(rows=both(known.rows, more.rows))
+
+    @property
+    def told(self) -> tuple[AssetWrite, ...]:
+        """One for each asset, in the order in which they were first named."""
+        with self._lock:
+            return tuple(self._writes.values())
+
+
+def _check(what: str, text: object) -> None:
+    if not isinstance(text, str) or not text.strip() or len(text) > LONGEST_NAME:
+        raise ValueError(f"{what}: must be a text of 1 to {LONGEST_NAME} characters that are not all blank")
+    try:
+        text.encode()
+    except UnicodeEncodeError as wrong:
+        raise ValueError(f"{what}: has half a character, which UTF-8 does not have: {text!r}") from wrong
+
+
+def _whole(name: str, rows: SupportsIndex) -> int:
+    try:
+        number = operator.index(rows)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= _MOST_ROWS:
+        raise ValueError(f"asset {name!r}: rows must be a whole number, 0 or more, and not {rows!r}")
+    return number

@@ -1,0 +1,64 @@
+"""Looks from time to time how far attempts are, and tells what is new."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from airflow_provider.driver.job_counts import JobCounts
+from airflow_provider.spark.local_attempt import LocalAttempt
+from airflow_provider.spark.runner import RunnerEvent, TaskProgressed
+from airflow_provider.spark.threads import in_thread
+
+log = logging.getLogger(__name__)
+
+
+class ProgressLooks:
+    """One thread looks at all attempts, one after the other, while nobody waits for it. What a query does it tells by
+    itself.
+
+    :param running: the attempts that run now
+    :param tell: hears of each that is further than at the last look
+    :param every_s: from the end of a look to the next one, in seconds
+    """
+
+    def __init__(
+        self,
+        running: Callable[[], Sequence[LocalAttempt]],
+        tell: Callable[[LocalAttempt, RunnerEvent], None],
+        *,
+        every_s: float,
+    ) -> None:
+        self._running = running
+        self._tell = tell
+        self._every_s = every_s
+        self._looking: asyncio.Task[None] | None = None
+
+    def go_on(self) -> None:
+        """As long as anything runs."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look_again_and_again())
+
+    def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def _look_again_and_again(self) -> None:
+        while self._running():
+            await asyncio.sleep(self._every_s)
+            begun = [attempt for attempt in self._running() if attempt.begun]
+            counted = await in_thread(lambda: [_count(attempt) for attempt in begun], "spark-progress")  # noqa: B023
+            for attempt, counts in zip(begun, counted, strict=True):
+                if counts not in (None, attempt.counts) and attempt in self._running():
+                    attempt.counts = counts
+                    self._tell(attempt, TaskProgressed(order=attempt.order, progress=counts))
+
+
+def _count(attempt: LocalAttempt) -> JobCounts | None:
+    """None: nothing is known of it now; it may just be ending."""
+    try:
+        return attempt.session.count()
+    except Exception:
+        log.debug("Can't tell how far task %s is", attempt.order.label, exc_info=True)
+        return None

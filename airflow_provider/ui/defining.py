@@ -1,0 +1,141 @@
+"""Jobs are submitted and altered on the page: what a form has to know first, and what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Depends, HTTPException, Query, status
+
+from airflow_provider.common.parameters import group_name
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.retrying import retried_in_words
+from airflow_provider.operations.deciding import altered
+from airflow_provider.operations.operations import AlterJob, NoJobError
+from airflow_provider.operations.words import outcome_in_words
+from airflow_provider.records import JobDefinition, TaskKind
+from airflow_provider.topics import one_shot
+from airflow_provider.ui.declared import Declared, check_here, declared_by
+from airflow_provider.ui.doing import By, Done, ItsWorld, done
+from airflow_provider.ui.rights import may_prepare
+
+router: Final = APIRouter(prefix="/api")
+
+Id = Annotated[str, Query(min_length=1, max_length=500)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitJob:
+    """A job as the form has it; what is not asked for there is as by default."""
+
+    conn: str
+    group: str
+    job: str
+    entry_point: str
+    config: dict[str, Any] = field(default_factory=dict)
+    max_tasks: int = 1
+    kind: TaskKind = TaskKind.BATCH
+    retries: int = 0
+    run_key: str = ""
+
+    def noted(self) -> dict[str, object]:
+        return {**_named(self.conn, self.group, self.job, self.config), "entry_point": self.entry_point}
+
+    def definition(self, by: str) -> JobDefinition:
+        """:raises JobError: for what can't be accepted"""
+        return JobDefinition(
+            name=self.job,
+            entry_point=self.entry_point,
+            config=self.config,
+            max_tasks=self.max_tasks,
+            kind=self.kind,
+            retries=self.retries,
+            run_key=self.run_key,
+            submitted_at_ms=wall_ms(),
+            submitted_by=by,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeJob:
+    """:param config: changes, by key: None takes a key away"""
+
+    conn: str
+    group: str
+    job: str
+    config: dict[str, Any] = field(default_factory=dict)
+    max_tasks: int | None = None
+    retries: int | None = None
+
+    def noted(self) -> dict[str, object]:
+        return {**_named(self.conn, self.group, self.job, self.config), "max_tasks": self.max_tasks}
+
+    @property
+    def operation(self) -> AlterJob:
+        settings = {"max_tasks": self.max_tasks, "retries": self.retries}
+        given = {name: value for name, value in settings.items() if value is not None}
+        return AlterJob(job=self.job, config=self.config, settings=given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobForm:
+    """A job as it is defined, for who is about to alter it."""
+
+    config: Mapping[str, Any]
+    max_tasks: int
+    retries: int
+    declared: Declared
+
+
+@router.get("/declared", dependencies=[Depends(may_prepare)])
+def declared(world: ItsWorld, entry_point: Id) -> Declared:
+    """What a job that is about to be submitted wants to be told."""
+    return declared_by(entry_point, world.prefixes())
+
+
+@router.get("/definition", dependencies=[Depends(may_prepare)])
+def definition(world: ItsWorld, conn: Id, group: Id, job: Id) -> JobForm:
+    """The config of a job, which only those are shown who may change it: there may be secrets in it."""
+    watched = world.group(conn, group)
+    known = watched.seen().jobs.jobs.get(job) if watched else None
+    if known is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, f"there is no job {job!r}, as far as is known")
+    return JobForm(
+        config=known.config,
+        max_tasks=known.max_tasks,
+        retries=known.retries,
+        declared=declared_by(known.entry_point, world.prefixes()),
+    )
+
+
+@router.post("/act/submit")
+def submit_job(act: SubmitJob, by: By, world: ItsWorld) -> Done:
+    def submit(settings: KafkaSettings) -> str:
+        wanted = act.definition(by)
+        check_here(wanted.name, wanted.entry_point, wanted.config, world.prefixes())
+        submission = one_shot.submit_job(settings, group_name(act.group), wanted)
+        words = f"job {act.job}: {'submitted' if submission.changed else 'it is so already'}"
+        return f"{words}; {retried_in_words(act.job, submission.retried)}" if submission.retried else words
+
+    return done("submit", act, by, world, submit)
+
+
+@router.post("/act/alter")
+def alter_job(act: ChangeJob, by: By, world: ItsWorld) -> Done:
+    def alter(settings: KafkaSettings) -> str:
+        watched = world.group(act.conn, act.group)
+        known = watched.seen().jobs.jobs.get(act.job) if watched else None
+        if known is None:
+            raise NoJobError(act.job)
+        then = altered(act.operation, known)
+        check_here(then.name, then.entry_point, then.config, world.prefixes())
+        return outcome_in_words(act.operation, one_shot.carry_out(settings, act.group, act.operation, by=by))
+
+    return done("alter", act, by, world, alter)
+
+
+def _named(conn: str, group: str, job: str, config: Mapping[str, Any]) -> dict[str, object]:
+    """What the audit log is told: the keys of the config, and no value, which may be a secret."""
+    return {"conn": conn, "group": group, "job": job, "config": sorted(config)}

@@ -1,0 +1,63 @@
+"""How what is done on the page is done: written into Airflow's audit log first, refused in words."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Protocol
+
+from fastapi import Depends, HTTPException, status
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.scaling import ScaleError
+from airflow_provider.operations.operations import OperationError
+from airflow_provider.records import JobError
+from airflow_provider.spark.config_schema import ConfigError, SchemaError
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.ui.rights import may_act
+from airflow_provider.ui.world import World, world_of
+
+log: Final = logging.getLogger(__name__)
+
+By = Annotated[str, Depends(may_act)]
+ItsWorld = Annotated[World, Depends(world_of)]
+
+
+class Act(Protocol):
+    """What is asked for."""
+
+    @property
+    def conn(self) -> str: ...
+
+    @property
+    def group(self) -> str: ...
+
+    def noted(self) -> dict[str, Any]:
+        """What the audit log has of it, as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """:param words: what has been done, for people"""
+
+    words: str
+
+
+def done(name: str, act: Act, by: str, world: World, do: Callable[[KafkaSettings], str]) -> Done:
+    """:param do: does it, and says what was done
+    :raises HTTPException: if it can't be done
+    """
+    settings = world.settings(act.conn)
+    world.note(f"cospark_{name}", by, json.dumps(act.noted()))  # first: nothing is done that nobody can look up
+    try:
+        words = do(settings)
+    except (OperationError, ConfigError, SchemaError, JobError) as refused:
+        raise HTTPException(status.HTTP_409_CONFLICT, str(refused)) from refused
+    except ScaleError as refused:
+        raise HTTPException(status.HTTP_409_CONFLICT, f"group {act.group!r}: {refused}") from refused
+    except TopicError as failed:
+        raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(failed)) from failed
+    log.info("%s on the page of groups: %s (group %r)", by, words, act.group)
+    return Done(words=words)

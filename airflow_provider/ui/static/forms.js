@@ -1,0 +1,140 @@
+// What is asked for with a question: fields, and what has been written into them.
+
+import { ask } from "./ask.js";
+import { el } from "./dom.js";
+import { about } from "./address.js";
+
+const labelled = (words, input, hint) => el("label", { class: "field" }, el("span", {}, words), input, hint && el("small", { class: "muted" }, hint));
+
+const select = (name, choices, chosen = "") => el("select", { name }, choices.map(([value, words]) => el("option", { value, selected: value === chosen }, words)));
+
+const number = (name, { min, max, value }) => el("input", { type: "number", name, min, max, value, required: true });
+
+// A form of such parts: each has an element, and gives what it asks for.
+function formOf(...parts) {
+  return { element: el("form", { class: "fields" }, parts.map((part) => part.element)), body: () => Object.assign({}, ...parts.map((part) => part.read())) };
+}
+
+const part = (element, read) => ({ element, read });
+
+export const howMany = (words, name, values) => {
+  const input = number(name, values);
+  return formOf(part(labelled(words, input), () => ({ [name]: input.valueAsNumber })));
+};
+
+export function levelForm(workers, levels, worker) {
+  const known = el("datalist", { id: "loggers" }, [...new Set(levels.map(({ logger }) => logger))].map((value) => el("option", { value })));
+  const logger = el("input", { name: "logger", required: true, pattern: "[A-Za-z_][A-Za-z0-9_.\\-]*", list: "loggers", placeholder: "my_jobs.ingest", autocomplete: "off" });
+  const level = select("level", [...["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"].map((each) => [each, each]), ["", "as before it was set"]], "DEBUG");
+  const where = select("worker", [["", "all workers"], ...workers.map((each) => [each.worker, each.worker])], worker);
+  return formOf(
+    part([labelled("Logger", logger, "as in logging.getLogger(…)"), known], () => ({ logger: logger.value })),
+    part(labelled("Writes from", level), () => ({ level: level.value || null })),
+    part(labelled("In", where), () => ({ worker: where.value })),
+  );
+}
+
+export async function alterForm(job) {
+  const { config, max_tasks: most, retries, declared } = (await ask(`api/definition${about({ job })}`)).body;
+  const fields = configPart(declared, config);
+  const tasks = number("max_tasks", { min: 1, value: most }), again = number("retries", { min: 0, value: retries });
+  return formOf(
+    part(fields.element, () => ({ config: changes(config, fields.read()) })),
+    part(labelled("At most so many tasks", tasks), () => (tasks.valueAsNumber === most ? {} : { max_tasks: tasks.valueAsNumber })),
+    part(labelled("Retries of a task", again), () => (again.valueAsNumber === retries ? {} : { retries: again.valueAsNumber })),
+  );
+}
+
+// By key; null takes one away.
+function changes(before, after) {
+  const found = {};
+  for (const key of Object.keys(before)) if (!(key in after)) found[key] = null;
+  for (const [key, value] of Object.entries(after)) if (JSON.stringify(value) !== JSON.stringify(before[key])) found[key] = value;
+  return found;
+}
+
+export function submitForm() {
+  const job = el("input", { name: "job", required: true, pattern: "[A-Za-z0-9._\\-]{1,200}", autocomplete: "off" });
+  const entryPoint = el("input", { name: "entry_point", required: true, pattern: "[^\\s:]+:[^\\s:]+", placeholder: "package.module:Class", autocomplete: "off", onchange: declare });
+  const kind = select("kind", [["batch", "its tasks end by themselves"], ["streaming", "its tasks run until it is removed"]]);
+  const tasks = number("max_tasks", { min: 1, value: 1 }), again = number("retries", { min: 0, value: 0 });
+  const runKey = el("input", { name: "run_key", maxLength: 1000, autocomplete: "off" });
+  const place = el("div", { class: "fields" });
+  let fields;
+  show({ fields: [], unknown: "" });
+  function show(declared) {
+    fields = configPart(declared, {});
+    place.replaceChildren(...[fields.element].flat());
+  }
+  async function declare() {
+    if (!entryPoint.value) return;
+    try {
+      show((await ask(`api/declared?${new URLSearchParams({ entry_point: entryPoint.value })}`)).body);
+    } catch (failed) {
+      show({ fields: [], unknown: failed.message });
+    }
+  }
+  return formOf(
+    part(labelled("Job", job, "letters, digits, . _ -"), () => ({ job: job.value })),
+    part(labelled("Entry point", entryPoint), () => ({ entry_point: entryPoint.value })),
+    part(place, () => ({ config: fields.read() })),
+    part(labelled("Kind", kind), () => ({ kind: kind.value })),
+    part(labelled("At most so many tasks", tasks), () => ({ max_tasks: tasks.valueAsNumber })),
+    part(labelled("Retries of a task", again), () => ({ retries: again.valueAsNumber })),
+    part(labelled("Run key", runKey, "under another one the same job runs again"), () => ({ run_key: runKey.value })),
+  );
+}
+
+// The fields that a job declares; the whole config as JSON, if it declares none or that is not known here.
+function configPart({ fields, unknown }, config) {
+  if (!fields.length) {
+    const whole = jsonInput("config", config, true);
+    return part(labelled("Config, as a JSON object", whole, unknown || "this job declares no config"), () => JSON.parse(whole.value || "{}"));
+  }
+  const inputs = fields.map((field) => [field, inputOf(field, config[field.name])]);
+  const others = Object.fromEntries(Object.entries(config).filter(([key]) => !fields.some(({ name }) => name === key)));
+  return part(
+    inputs.map(([field, input]) => labelled(`${field.name}${field.required ? " *" : ""}`, input.element, hint(field))),
+    () => ({ ...others, ...Object.fromEntries(inputs.map(([{ name }, input]) => [name, input.read()]).filter(([, value]) => value !== undefined)) }),
+  );
+}
+
+const hint = (field) => [field.about, field.default === null ? "" : `default: ${JSON.stringify(field.default)}`].filter(Boolean).join("; ");
+
+// What nobody has written is not sent: then the job's own default holds.
+function inputOf({ name, kind, required, choices }, value) {
+  const text = value === undefined || value === null ? "" : String(value);
+  const some = (read) => (input) => part(input, () => (input.value === "" ? undefined : read(input)));
+  switch (kind) {
+    case "integer":
+    case "number":
+      return some((input) => input.valueAsNumber)(el("input", { type: "number", name, required, step: kind === "integer" ? 1 : "any", value: text }));
+    case "flag":
+      return some((input) => input.value === "true")(select(name, [...(required ? [] : [["", "–"]]), ["true", "yes"], ["false", "no"]], text));
+    case "choice":
+      return some((input) => JSON.parse(input.value))(select(name, [...(required ? [] : [["", "–"]]), ...choices.map((each) => [JSON.stringify(each), String(each)])], value === undefined ? "" : JSON.stringify(value)));
+    case "json":
+      return some((input) => JSON.parse(input.value))(jsonInput(name, value, false, required));
+    default:
+      return some((input) => input.value)(el("input", { name, required, value: text, autocomplete: "off" }));
+  }
+}
+
+function jsonInput(name, value, isObject, required = false) {
+  const input = el("textarea", { name, required, rows: isObject ? 6 : 2, spellcheck: false, oninput: check });
+  input.value = value === undefined ? "" : JSON.stringify(value, null, 1);
+  function check() {
+    input.setCustomValidity(problem(input.value, isObject));
+  }
+  return input;
+}
+
+function problem(text, isObject) {
+  if (!text.trim()) return "";
+  try {
+    const value = JSON.parse(text);
+    return isObject && (value === null || typeof value !== "object" || Array.isArray(value)) ? "This must be a JSON object." : "";
+  } catch (wrong) {
+    return `This is no JSON: ${wrong.message}`;
+  }
+}

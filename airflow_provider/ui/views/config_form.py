@@ -1,0 +1,107 @@
+"""A job's declared config as the fields of a form. What no field can hold is written as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+_LOCAL: Final = "#/"
+_DEEPEST: Final = 10
+"""So many references lead to others, at most: they may lead to themselves."""
+
+
+class FieldKind(str, Enum):
+    """By what a value is given."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    NUMBER = "number"
+    FLAG = "flag"
+    CHOICE = "choice"
+    JSON = "json"
+
+
+_KINDS: Final = {
+    "string": FieldKind.TEXT,
+    "integer": FieldKind.INTEGER,
+    "number": FieldKind.NUMBER,
+    "boolean": FieldKind.FLAG,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigField:
+    """A key of a config.
+
+    :param required: it must have a value
+    :param default: what holds if it has none; None: nothing is said
+    :param choices: the values that it can have, where these are few
+    :param about: what it is, in the words of who declared it
+    """
+
+    name: str
+    kind: FieldKind
+    required: bool
+    default: Any = None
+    choices: tuple[Any, ...] = ()
+    about: str = ""
+
+
+def form_fields(schema: Mapping[str, Any]) -> tuple[ConfigField, ...]:
+    """The fields of an object that is declared by a JSON schema; none, if it does not say what they are."""
+    whole = _resolved(schema, schema)
+    properties, required = whole.get("properties"), whole.get("required")
+    if not isinstance(properties, Mapping):
+        return ()
+    needed = frozenset(required) if isinstance(required, list) else frozenset()
+    return tuple(
+        _field(str(name), declared if isinstance(declared, Mapping) else {}, schema, required=name in needed)
+        for name, declared in properties.items()
+    )
+
+
+def _field(name: str, declared: Mapping[str, Any], schema: Mapping[str, Any], *, required: bool) -> ConfigField:
+    value = _resolved(_one_of_two(declared), schema)
+    choices = value.get("enum")
+    few = tuple(choices) if isinstance(choices, list) else ()
+    kind = FieldKind.CHOICE if few else _KINDS.get(str(value.get("type")), FieldKind.JSON)
+    about = declared.get("description") or value.get("description") or ""
+    return ConfigField(
+        name=name,
+        kind=kind,
+        required=required,
+        default=declared.get("default", value.get("default")),
+        choices=few,
+        about=str(about),
+    )
+
+
+def _one_of_two(declared: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What may be null is what else it may be, and need not be given."""
+    for word in ("anyOf", "oneOf"):
+        ways = declared.get(word)
+        if isinstance(ways, list):
+            others = list(_not_null(ways))
+            return others[0] if len(others) == 1 else {}
+    return declared
+
+
+def _not_null(ways: Iterable[Any]) -> Iterable[Mapping[str, Any]]:
+    return (way for way in ways if isinstance(way, Mapping) and way.get("type") != "null")
+
+
+def _resolved(value: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a reference within the schema leads to; what leads elsewhere says nothing."""
+    for _ in range(_DEEPEST):
+        reference = value.get("$ref")
+        if reference is None:
+            return value
+        found: Any = schema
+        for part in str(reference).removeprefix(_LOCAL).split("/"):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        if not isinstance(found, Mapping):
+            return {}
+        value = found
+    return {}

@@ -1,0 +1,120 @@
+"""What a real Spark says of how far its tasks are, and where its own page is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from runner_bench import SEEN, SETTINGS, SIGNALS, Events, order_of, until
+
+from airflow_provider.driver.application import LocalSparkSettings
+from airflow_provider.driver.job_counts import CountedJobs, JobCounts
+from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.local import LocalRunner
+from airflow_provider.spark.query_progress import QueryProgress
+from airflow_provider.spark.runner import TaskProgressed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(300)
+
+order = partial(order_of, __name__)
+WITH_PAGE = LocalSparkSettings(
+    master=SETTINGS.master,
+    conf={"spark.ui.enabled": "true", "spark.ui.port": "0", "spark.ui.retainedJobs": "50"},
+)
+
+
+@pytest.fixture
+async def progressing(events: Events) -> AsyncIterator[LocalRunner]:
+    """A runner whose Spark has a page, and of whose tasks is told as often as a test can wait for."""
+    SIGNALS.clear()
+    SEEN.clear()
+    runner = LocalRunner(events, allowed=[__name__], settings=WITH_PAGE, tell_every_s=0.2)
+    yield runner
+    for waiting in SIGNALS.values():
+        waiting.set()
+    assert await runner.close() == frozenset()
+
+
+@spark_job
+def group_and_write(spark: SparkSession, task: TaskContext) -> object:
+    written = f"{task.config['folder']}/written"
+    spark.range(0, 1_000, 1, 4).selectExpr("id % 10 AS k").groupBy("k").count().write.parquet(written)
+    SEEN["rows"] = spark.read.parquet(written).count()
+    assert SIGNALS["told"].wait(60)
+    spark.range(0, 5, 1, 1).count()
+    assert SIGNALS["all told"].wait(60)
+    return SEEN["rows"]
+
+
+@spark_job
+def stream_rates(spark: SparkSession, task: TaskContext) -> object:
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
+    return rows.writeStream.format("noop").option("checkpointLocation", task.config["folder"]).start()
+
+
+def told(events: Events) -> list[JobCounts | QueryProgress]:
+    return [event.progress for event in events.heard if isinstance(event, TaskProgressed)]
+
+
+async def test_a_bounded_task_tells_what_its_own_spark_jobs_have_done(
+    progressing: LocalRunner, events: Events, tmp_path: Path
+) -> None:
+    SIGNALS.update({"told": threading.Event(), "all told": threading.Event()})
+    first, other = (order("group_and_write", index, folder=str(tmp_path / str(index))) for index in (0, 1))
+    await progressing.start(first)
+    await until(lambda: SEEN.get("rows") == 10)
+    await until(lambda: bool(told(events)) and told(events)[-1].rows_read == 1_010)  # type: ignore[union-attr]
+    counts = told(events)[-1]
+    assert isinstance(counts, JobCounts)
+    assert (counts.stages, counts.tasks, counts.rows_written) == (counts.stages_done, counts.tasks_done, 10)
+    assert counts.stages >= 4
+    assert counts.tasks >= 4
+    SIGNALS["told"].set()
+    await until(lambda: told(events)[-1].rows_read == 1_015)  # type: ignore[union-attr]
+    SIGNALS["all told"].set()
+    assert await events.result(first.task) == 10
+    await progressing.start(other)
+    assert await events.result(other.task) == 10
+    mine = [event.progress for event in events.of(other.task) if isinstance(event, TaskProgressed)]
+    assert all(isinstance(counts, JobCounts) and counts.rows_read <= 1_015 for counts in mine)
+
+
+async def test_a_query_tells_its_batches_and_spark_where_its_page_is(
+    progressing: LocalRunner, events: Events, tmp_path: Path
+) -> None:
+    task = order("stream_rates", folder=str(tmp_path))
+    await progressing.start(task)
+    await until(lambda: any(isinstance(said, QueryProgress) and said.rows for said in told(events)))
+    assert not any(isinstance(said, JobCounts) for said in told(events))
+    said = [said for said in told(events) if isinstance(said, QueryProgress) and said.rows][-1]
+    assert said.batch_ms is not None
+    assert said.rows_per_second > 0
+    await until(lambda: progressing.spark_ui.startswith("http://"))
+    await progressing.stop([task.task], "enough")
+
+
+@spark_job
+def many_jobs(spark: SparkSession, task: TaskContext) -> object:
+    context = spark.sparkContext
+    context.addJobTag("counted")
+    counted = CountedJobs(context, "counted")
+    said = []
+    for number in range(1, 4):
+        for _ in range(40):
+            context.parallelize([1], 1).count()
+        said.append(counted.look().tasks_done == number * 40)
+    return said
+
+
+async def test_what_spark_has_forgotten_still_counts(progressing: LocalRunner, events: Events) -> None:
+    """It keeps fifty jobs here."""
+    task = order("many_jobs")
+    await progressing.start(task)
+    assert await events.result(task.task) == [True, True, True]

@@ -1,0 +1,43 @@
+"""Who wants to hear of a worker's tasks hears what their runner says of each."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any, cast
+
+from stand_ins import LonelyCoordinator, MemoryTopics
+from worker_life import LONG, MEMBER
+
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.group.classic import ClassicMemberships
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import JobDefinition
+from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskStarted
+from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.in_process import InThisProcess
+from airflow_provider.worker.settings import Until, WorkerSettings
+from airflow_provider.worker.worker import Worker
+
+
+async def test_each_start_and_end_is_heard_in_its_turn() -> None:
+    topics = MemoryTopics()
+    member, transport = replace(MEMBER, **LONG), cast("Any", LonelyCoordinator())
+    settings = WorkerSettings(member=member, until=Until.DRAINED, slots=2)
+    equipment = Equipment(runner="noop", allowed=(), checkpoint_root="/checkpoints", spark_master="")
+    heard: list[tuple[TaskId, type[RunnerEvent]]] = []
+    place = InThisProcess(equipment, hear=lambda event: heard.append((event.order.task, type(event))))
+    worker = Worker(
+        settings,
+        topics=topics,
+        memberships=ClassicMemberships(member, transport, topics, policy=Deferred()),
+        make_hands=place.make_hands(settings, topics),
+    )
+    await topics.submit(
+        JobDefinition(name="a", entry_point="noop:job", config={"seconds": 0}, max_tasks=1, run_key="r")
+    )
+    outcome = await asyncio.wait_for(worker.run(), 60)
+    assert outcome.ending is Ending.DRAINED
+    planner, task = TaskId("a", -1), TaskId("a", 0)
+    assert heard == [(planner, TaskStarted), (planner, TaskFinished), (task, TaskStarted), (task, TaskFinished)]

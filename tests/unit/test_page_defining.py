@@ -1,0 +1,193 @@
+"""Jobs are submitted and altered on the page: by which form, by whom, and what of it is written down."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from airflow_values import job, jobs_snapshot
+from page_bench import Page, StillTopics, make_page
+
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.operations.operations import AlterJob, Operation, Outcome
+from airflow_provider.records import JobDefinition
+from airflow_provider.spark.job import JobContext, SparkJob
+from airflow_provider.topics import one_shot
+from airflow_provider.topics.group_topics import Submission
+from airflow_provider.ui.declared import declared_by
+from airflow_provider.ui.rights import ACTING_HEADER
+from airflow_provider.ui.views.config_form import ConfigField, FieldKind, form_fields
+
+GROUP = {"conn": "kafka_default", "group": "etl"}
+OURS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin"}
+HERE = __name__
+
+
+@dataclass
+class Wanted:
+    table: str
+    rows: int = 100
+    secret: str | None = None
+
+
+class Declares(SparkJob):
+    config_schema = Wanted
+
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        return []
+
+
+class Open(SparkJob):
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        return []
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[JobDefinition]:
+    seen: list[JobDefinition] = []
+
+    def submit(settings: KafkaSettings, group: str, definition: JobDefinition) -> Submission:
+        seen.append(definition)
+        return Submission(definition=definition, changed=True)
+
+    monkeypatch.setattr(one_shot, "submit_job", submit)
+    return seen
+
+
+@pytest.fixture
+def altered(monkeypatch: pytest.MonkeyPatch) -> list[Operation]:
+    seen: list[Operation] = []
+
+    def carry_out(settings: KafkaSettings, group: str, operation: Operation, *, by: str) -> Outcome:
+        seen.append(operation)
+        return Outcome(subject="job", changed=True)
+
+    monkeypatch.setattr(one_shot, "carry_out", carry_out)
+    return seen
+
+
+def page_of(*prefixes: str) -> Page:
+    known = replace(job(), entry_point=f"{HERE}:Declares", config={"table": "a", "secret": "xyz"}, max_tasks=4)
+    return make_page(StillTopics(jobs=jobs_snapshot(known, tasks=1)), prefixes=prefixes)
+
+
+def post(page: Page, act: str, **body: Any) -> tuple[int, str]:
+    with page.browser("USER") as browser:
+        answer = browser.post(f"/api/act/{act}", json={**GROUP, **body}, headers=OURS)
+    said = answer.json()
+    return answer.status_code, said.get("words") or said["detail"]
+
+
+def test_a_job_is_submitted_in_the_users_name_and_no_value_of_its_config_is_in_the_audit_log(
+    submitted: list[JobDefinition],
+) -> None:
+    page = page_of()
+    body = {"job": "sales", "entry_point": "my_jobs:Sales", "config": {"password": "hunter2"}, "max_tasks": 3}
+    assert post(page, "submit", **body) == (200, "job sales: submitted")
+    ((definition),) = submitted
+    assert (definition.submitted_by, definition.config, definition.max_tasks) == ("ann", {"password": "hunter2"}, 3)
+    ((event, by, extra),) = page.noted
+    assert (event, by) == ("cospark_submit", "ann")
+    assert json.loads(extra)["config"] == ["password"]
+    assert "hunter2" not in extra
+
+
+@pytest.mark.parametrize(
+    ("body", "refusal"),
+    [
+        ({"job": "a b"}, "job 'a b', name: use 1 to 200 letters"),
+        ({"entry_point": "nonsense"}, "must have the shape 'package.module:ClassOrFunction'"),
+        ({"max_tasks": 0}, "max_tasks"),
+        ({"entry_point": f"{HERE}:Declares", "config": {"rows": 1}}, "is not as the job declares it"),
+    ],
+)
+def test_what_can_not_be_accepted_is_refused_before_anything_is_written(
+    submitted: list[JobDefinition], body: dict[str, Any], refusal: str
+) -> None:
+    status, words = post(page_of(HERE), "submit", **{"job": "sales", "entry_point": f"{HERE}:Open", **body})
+    assert status == 409
+    assert refusal in words
+    assert not submitted
+
+
+def test_a_job_is_altered_by_what_has_changed_of_it(altered: list[Operation]) -> None:
+    changes = {"config": {"table": "b", "secret": None}, "max_tasks": 5}
+    assert post(page_of(), "alter", job="job", **changes) == (200, "job job: altered")
+    assert altered == [AlterJob(job="job", config={"table": "b", "secret": None}, settings={"max_tasks": 5})]
+    assert post(page_of(), "alter", job="gone") == (409, "the group has no job 'gone'")
+
+
+def test_a_config_that_the_job_would_refuse_is_refused_here_if_it_may_be_imported(altered: list[Operation]) -> None:
+    status, words = post(page_of(HERE), "alter", job="job", config={"rows": "many"})
+    assert (status, altered) == (409, [])
+    assert "rows: Expected `int`" in words
+    assert post(page_of(), "alter", job="job", config={"rows": "many"})[0] == 200, "its planner refuses it"
+
+
+def test_a_config_is_shown_to_those_only_who_may_change_it() -> None:
+    page = page_of()
+    query = {**GROUP, "job": "job"}
+    with page.browser("VIEWER") as browser:
+        refused = browser.get("/api/definition", params=query)
+        assert (refused.status_code, "xyz" in refused.text) == (403, False)
+        assert browser.get("/api/declared", params={"entry_point": f"{HERE}:Declares"}).status_code == 403
+    with page.browser("USER") as browser:
+        assert browser.get("/api/definition", params=query).json()["config"] == {"table": "a", "secret": "xyz"}
+        assert browser.get("/api/definition", params={**GROUP, "job": "gone"}).status_code == 404
+
+
+def test_the_form_has_the_fields_that_the_job_declares() -> None:
+    assert declared_by(f"{HERE}:Declares", [HERE]).fields == (
+        ConfigField(name="table", kind=FieldKind.TEXT, required=True),
+        ConfigField(name="rows", kind=FieldKind.INTEGER, required=False, default=100),
+        ConfigField(name="secret", kind=FieldKind.TEXT, required=False),
+    )
+    assert declared_by(f"{HERE}:Open", [HERE]).fields == ()
+
+
+@pytest.mark.parametrize(("entry_point", "allowed"), [("os:system", ["my_jobs"]), (f"{HERE}:Declares", [])])
+def test_nothing_is_imported_that_nobody_has_allowed(entry_point: str, allowed: list[str]) -> None:
+    found = declared_by(entry_point, allowed)
+    assert (found.fields, bool(found.unknown)) == ((), True)
+
+
+def test_of_a_schema_what_no_field_can_hold_is_written_as_json() -> None:
+    schema = {
+        "type": "object",
+        "required": ["mode", "parts"],
+        "properties": {
+            "mode": {"enum": ["full", "delta"], "description": "how"},
+            "parts": {"type": "array", "items": {"type": "string"}},
+            "share": {"type": "number", "default": 0.5},
+            "dry": {"type": "boolean"},
+            "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+            "self": {"$ref": "#/properties/self"},
+            "elsewhere": {"$ref": "https://example.com/schema"},
+        },
+    }
+    fields = {field.name: field for field in form_fields(schema)}
+    assert {name: field.kind.value for name, field in fields.items()} == {
+        "mode": "choice",
+        "parts": "json",
+        "share": "number",
+        "dry": "flag",
+        "either": "json",
+        "self": "json",
+        "elsewhere": "json",
+    }
+    assert (fields["mode"].choices, fields["mode"].about, fields["mode"].required) == (("full", "delta"), "how", True)
+    assert (fields["share"].default, fields["share"].required) == (0.5, False)
+    assert form_fields({"$ref": "#/nowhere"}) == ()
+
+
+def test_a_pydantic_model_makes_a_form_too() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model(
+        "Model", table=(str, ...), rows=(int | None, pydantic.Field(None, description="most"))
+    )
+    assert form_fields(model.model_json_schema()) == (
+        ConfigField(name="table", kind=FieldKind.TEXT, required=True),
+        ConfigField(name="rows", kind=FieldKind.INTEGER, required=False, about="most"),
+    )
