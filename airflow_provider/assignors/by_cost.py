@@ -1,16 +1,16 @@
 """Tasks of known costs, shared out so that the last one ends as early as it can be told.
 
-Each slot of each worker is a machine. If all were always busy they would be done at one time, the *level*. Of what
-waits a worker keeps what it has done by then, the longest first. The rest, and what is free, goes to the machine that
-is free first, the longest first, too (Graham's LPT: at most 4/3 of the shortest time that there is), or stays where it
-is if that is hardly later. What runs stays: stopped, it would lose what it has done.
+Each slot of each worker is a machine. If all were always busy they would be done at one time, the *level*. What waits
+stays where it is, and what nobody has goes to the machine that is free first, the longest task first (Graham's LPT). If
+machines would be late by that, workers give up what they would not have done by the level, or hardly later, and that
+goes the same way. It is done only if they are less late then, so what has been shared out comes to rest. What runs
+always stays: stopped, it would lose what it has done.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush, heapreplace, nlargest
 from itertools import accumulate
 from typing import Final
@@ -21,7 +21,10 @@ from airflow_provider.assignors.model import Load
 from airflow_provider.assignors.shares import Shares
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
-_HARDLY_LATER: Final = 1.1
+_HARDLY: Final = 0.1
+"""Of the level: by so much later a task may end where it is."""
+
+_Places = Mapping[TaskId, WorkerId]
 
 
 class CostPool:
@@ -34,7 +37,7 @@ class CostPool:
         always some more to gain, and each such round would be followed by another
     """
 
-    __slots__ = ("_costs", "_kept", "_machines", "_spare", "_targets", "over", "returned")
+    __slots__ = ("_costs", "_kept", "_spare", "_targets", "over", "returned")
 
     returned: Shares
     """Of each member's own what does not end sooner elsewhere."""
@@ -43,10 +46,10 @@ class CostPool:
 
     def __init__(self, kept: Shares, own: Shares, free: Tasks, costs: Costs, *, calm: bool = False) -> None:
         self._costs, self._kept = costs, kept
-        self._machines = _Machines(kept, costs)
         homes = {task: worker for shares in (own, kept) for worker, tasks in shares.items() for task in tasks}
         waiting = (homes.keys() | free) - (costs.left.keys() & NO_TASKS.union(*kept.values()))
-        self._targets = self._shared_out(waiting, homes, math.inf if calm else _HARDLY_LATER)
+        sharing = _Sharing(kept, waiting, costs)
+        self._targets = sharing.staying(homes) if calm else sharing.evened_out(homes)
         moving = {worker: len(tasks) for worker, tasks in self._moving().items()}
         self.over = {worker: Load(len(kept[worker]), len(kept[worker]) - number) for worker, number in moving.items()}
         targets = self._targets
@@ -91,33 +94,70 @@ class CostPool:
         }
         return {worker: tasks for worker, tasks in moving.items() if tasks}
 
-    def _shared_out(
-        self, tasks: Iterable[TaskId], homes: Mapping[TaskId, WorkerId], hardly_later: float
-    ) -> dict[TaskId, WorkerId]:
-        """The worker of each task.
 
-        :param homes: who has it, or is to get it again
-        :param hardly_later: how much later than at best it may end where it is
+class _Sharing:
+    """Ways to share out what waits, over machines that are busy with what runs.
+
+    :param kept: every member and what it goes on with
+    """
+
+    __slots__ = ("_costs", "_kept", "_level", "_waiting")
+
+    def __init__(self, kept: Shares, waiting: Tasks, costs: Costs) -> None:
+        self._costs, self._kept = costs, kept
+        self._waiting = sorted(waiting, key=lambda task: (-costs.of[task], task))
+        self._level = self._machines().level(sum(costs.of[task] for task in self._waiting))
+
+    def _machines(self) -> _Machines:
+        return _Machines(self._kept, self._costs)
+
+    def staying(self, homes: _Places) -> _Places:
+        """All stays that somebody has."""
+        return self._placed(homes)[0]
+
+    def evened_out(self, homes: _Places) -> _Places:
+        """Of that stays what is done in time, if so machines are less late."""
+        hardly = _HARDLY * self._level
+        places, late = self._placed(homes)
+        while late > hardly:
+            in_time = self._done_in_time(places)
+            fewer = {task: home for task, home in homes.items() if task in in_time}
+            moved, then_late = self._placed(fewer)
+            if then_late >= late - hardly:
+                break
+            homes, places, late = fewer, moved, then_late
+        return places
+
+    def _placed(self, homes: _Places) -> tuple[_Places, float]:
+        """Where each task goes, and for how long machines are busy after the level: all together, without those that
+        hardly are.
         """
-        costs, machines = self._costs.of, self._machines
-        longest_first = sorted(tasks, key=lambda task: (-costs[task], task))
-        level = machines.level(sum(costs[task] for task in longest_first)) * hardly_later
-        targets: dict[TaskId, WorkerId] = {}
-        rest = []
-        for task in longest_first:
-            cost, home = costs[task], homes.get(task)
-            if home is not None and machines.free_at(home) + cost <= level:
-                machines.add(home, cost)
-                targets[task] = home
+        machines, costs = self._machines(), self._costs.of
+        places = {task: homes[task] for task in self._waiting if task in homes}
+        for task, home in places.items():
+            machines.add(home, costs[task])
+        for task in self._waiting:
+            if task not in homes:
+                places[task] = machines.first()
+                machines.add(places[task], costs[task])
+        return places, machines.busy_after(self._latest)
+
+    def _done_in_time(self, places: _Places) -> set[TaskId]:
+        """The longest first. What is not goes elsewhere, before what is shorter."""
+        machines, costs, latest = self._machines(), self._costs.of, self._latest
+        in_time = set()
+        for task in self._waiting:
+            place, cost = places[task], costs[task]
+            if machines.free_at(place) + cost <= latest:
+                in_time.add(task)
             else:
-                rest.append(task)
-        for task in rest:
-            cost, home, target = costs[task], homes.get(task), machines.first()
-            if home is not None and machines.free_at(home) + cost <= hardly_later * (machines.free_at(target) + cost):
-                target = home
-            machines.add(target, cost)
-            targets[task] = target
-        return targets
+                place = machines.first()
+            machines.add(place, cost)
+        return in_time
+
+    @property
+    def _latest(self) -> float:
+        return (1 + _HARDLY) * self._level
 
 
 class _Machines:
@@ -131,7 +171,7 @@ class _Machines:
         # The worker that is free first, of these the one with the least to do. What is out of date is passed over.
         self._order: list[tuple[float, float, WorkerId]] = []
         for worker, tasks in kept.items():
-            for left in sorted((costs.left[task] for task in tasks if task in costs.left), reverse=True):
+            for left in sorted((costs.left[task] for task in tasks & costs.left.keys()), reverse=True):
                 self.add(worker, left)
         self._order = [self._turn(worker) for worker in kept]
         heapify(self._order)
@@ -145,6 +185,9 @@ class _Machines:
         sums = list(accumulate(free_at))
         levels = ((work + total) / number for number, total in enumerate(sums, 1))
         return min(levels)
+
+    def busy_after(self, time: float) -> float:
+        return sum(at - time for slots in self._free_at.values() for at in slots if at > time)
 
     def free_at(self, worker: WorkerId) -> float:
         return self._free_at[worker][0]
