@@ -10,7 +10,7 @@ always stays: stopped, it would lose what it has done.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush, heapreplace, nlargest
 from itertools import accumulate
 from typing import Final
@@ -103,7 +103,7 @@ class _Sharing:
 
     __slots__ = ("_costs", "_kept", "_level", "_waiting")
 
-    def __init__(self, kept: Shares, waiting: Tasks, costs: Costs) -> None:
+    def __init__(self, kept: Shares, waiting: Iterable[TaskId], costs: Costs) -> None:
         self._costs, self._kept = costs, kept
         self._waiting = sorted(waiting, key=lambda task: (-costs.of[task], task))
         self._level = self._machines().level(sum(costs.of[task] for task in self._waiting))

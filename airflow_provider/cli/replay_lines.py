@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from airflow_provider.assignors.learners.model import READY, LearnerRound
 from airflow_provider.assignors.model import Absence, LeaveReason, Round
 from airflow_provider.cli.json_lines import (
     UnreadableLineError,
@@ -17,6 +16,7 @@ from airflow_provider.cli.json_lines import (
     shown,
     tasks_of,
 )
+from airflow_provider.learners.model import READY, LearnerRound
 from airflow_provider.protocol.model import (
     NO_TASKS,
     PLANNER_INDEX,

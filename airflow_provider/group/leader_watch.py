@@ -8,10 +8,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
-from airflow_provider.assignors.learners.model import Limits
 from airflow_provider.group.leading import later_epoch, learned_for_nothing, rebalance_asked_for, unassigned_work
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
+from airflow_provider.learners.model import Limits
 from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.topics.group_topics import GroupTopics

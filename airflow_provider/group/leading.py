@@ -10,7 +10,6 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Final
 
-from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, Limits
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.record import GroupRecord
@@ -20,6 +19,7 @@ from airflow_provider.leading.call import Call
 from airflow_provider.leading.causes import names_in_short
 from airflow_provider.leading.leader import lead
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
+from airflow_provider.learners.model import DEFAULT_LIMITS, Limits
 from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.free_slots import drained, nobody_stays
 from airflow_provider.ledger.jobs_view import JobsSnapshot

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider.assignors.costs import NO_COSTS, Costs
-from airflow_provider.assignors.learners.model import Limits
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
+from airflow_provider.learners.model import Limits
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import (

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider.assignors import weights
-from airflow_provider.assignors.learners.model import LearnerAssignment
 from airflow_provider.assignors.model import GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.shares import without
 from airflow_provider.leading import extensible_round
 from airflow_provider.leading.call import Call
 from airflow_provider.leading.causes import FOR_WHAT_WAITS, Cause, cause_of, lost_since
 from airflow_provider.leading.unchanged_rounds import IN_A_ROW_MS
+from airflow_provider.learners.model import LearnerAssignment
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord, epoch_of
 from airflow_provider.protocol.bridge import BRIDGE, stands_for

@@ -7,11 +7,11 @@ from collections.abc import Container, Mapping
 from airflow_provider.assignors.balance import Pool, choose
 from airflow_provider.assignors.by_cost import CostPool
 from airflow_provider.assignors.costs import NO_COSTS, Costs
-from airflow_provider.assignors.learners.lessons import Excess
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.assignors.shares import Shares, merged, minus, plus
 from airflow_provider.assignors.weights import Weights, split
 from airflow_provider.leading.causes import FREE_SLOT, WAITS_AT_DRAINING
+from airflow_provider.learners.lessons import Excess
 from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, revocation_rank

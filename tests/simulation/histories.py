@@ -22,9 +22,9 @@ from simulation.invariants import BrokenError
 from simulation.learner_actions import Role, Step
 from simulation.world import NO_LIMIT, SETTINGS, World
 
-from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.learners.model import LearnedRule, Limits
 from airflow_provider.protocol.model import ConnectProtocol, TaskId
 from airflow_provider.records import ControlAction
 

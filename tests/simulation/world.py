@@ -24,9 +24,9 @@ from simulation.rest import is_settled
 from simulation.rounds import Computed, Round, Start, read_round
 from simulation.status import StatusTopic, TaskWord
 
-from airflow_provider.assignors.learners.model import LearnedRule
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Deferred, Policy
+from airflow_provider.learners.model import LearnedRule
 from airflow_provider.ledger.progress import configured
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings

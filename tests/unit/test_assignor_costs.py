@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.assignors import cooperative, eager, extensible, weights
+from airflow_provider.assignors import cooperative, eager, weights
 from airflow_provider.assignors.by_cost import CostPool
 from airflow_provider.assignors.costs import NO_COSTS, Costs
-from airflow_provider.assignors.learners.model import LearnerMemory, LearnerRound
 from airflow_provider.assignors.model import GroupAssignment, Memory, Round
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.learners import extensible
+from airflow_provider.learners.model import LearnerMemory, LearnerRound
 from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 W1, W2, W3 = (WorkerId(name) for name in ("w1", "w2", "w3"))

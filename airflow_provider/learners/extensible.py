@@ -8,9 +8,9 @@ round comes out as there. How a round goes beyond that:
    then spread so that the tasks of both kinds together are even. What has not started has nothing to lose: it moves as
    a stateless one.
 2. **A move begins with a lesson.** What is above a worker's share is not stopped. The worker that it is for learns it,
-   while its owner runs it on (module ``learners.lessons``). Shares count each lesson as if the move was done, so one
+   while its owner runs it on (module ``lessons``). Shares count each lesson as if the move was done, so one
    that is under way is no reason to begin another.
-3. **A learner that is ready has its task as soon as nobody has it** (module ``learners.under_way``): the owner has
+3. **A learner that is ready has its task as soon as nobody has it** (module ``under_way``): the owner has
    stopped it before it joined, or is gone. If the owner still has it, it stops it now, and the learner has it in the
    next round, as in KIP-415. When owners stop what is learned is a rule of theirs (``LearnedRule``): both come out
    right here, since a leader only looks at what is owned and who is ready.
@@ -45,24 +45,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider.assignors.balance import limited
-from airflow_provider.assignors.learners.lessons import at_most
-from airflow_provider.assignors.learners.model import (
-    DEFAULT_LIMITS,
-    LearnerAssignment,
-    LearnerMemory,
-    LearnerRound,
-    Limits,
-)
-from airflow_provider.assignors.learners.settled import Settled, of_staying, settle
-from airflow_provider.assignors.learners.stateful import Stateful, begin_lessons, given_up, spread
-from airflow_provider.assignors.learners.under_way import by_worker
-from airflow_provider.assignors.learners.why import Why, each, explained
 from airflow_provider.assignors.model import GroupAssignment, Load, Move, MoveReason
 from airflow_provider.assignors.moves import Shuffle, write_down
 from airflow_provider.assignors.pace import Pace, pace
 from airflow_provider.assignors.policy import Incremental, Policy
 from airflow_provider.assignors.pools import Kinds, pools_of
 from airflow_provider.assignors.shares import Shares, merged, minus, plus
+from airflow_provider.learners.lessons import at_most
+from airflow_provider.learners.model import (
+    DEFAULT_LIMITS,
+    LearnerAssignment,
+    LearnerMemory,
+    LearnerRound,
+    Limits,
+)
+from airflow_provider.learners.settled import Settled, of_staying, settle
+from airflow_provider.learners.stateful import Stateful, begin_lessons, given_up, spread
+from airflow_provider.learners.under_way import by_worker
+from airflow_provider.learners.why import Why, each, explained
 from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
 
 
