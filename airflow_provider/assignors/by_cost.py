@@ -9,6 +9,7 @@ always stays: stopped, it would lose what it has done.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush, heapreplace, nlargest
@@ -161,12 +162,14 @@ class _Sharing:
 
 
 class _Machines:
-    """The slots of all workers, each with the time at which it will be free."""
+    """The slots of all workers, each with the time at which it will be free: never, where other work has them all."""
 
     __slots__ = ("_free_at", "_order", "_sums")
 
     def __init__(self, kept: Shares, costs: Costs) -> None:
-        self._free_at = {worker: [0.0] * max(1, costs.slots.get(worker, 1)) for worker in kept}
+        self._free_at = {
+            worker: [0.0] * slots if (slots := costs.slots.get(worker, 1)) > 0 else [math.inf] for worker in kept
+        }
         self._sums = dict.fromkeys(kept, 0.0)
         # The worker that is free first, of these the one with the least to do. What is out of date is passed over.
         self._order: list[tuple[float, float, WorkerId]] = []
@@ -180,14 +183,20 @@ class _Machines:
         return self._free_at[worker][0], self._sums[worker], worker
 
     def level(self, work: float) -> float:
-        """When all would be done with this, too, if they were always busy until then."""
+        """When all would be done with this, too, if they were always busy until then; never, if all never are free."""
         free_at = sorted(at for slots in self._free_at.values() for at in slots)
         sums = list(accumulate(free_at))
         levels = ((work + total) / number for number, total in enumerate(sums, 1))
         return min(levels)
 
     def busy_after(self, time: float) -> float:
-        return sum(at - time for slots in self._free_at.values() for at in slots if at > time)
+        """Those that never are free are late with all that they are given."""
+        return sum(
+            self._sums[worker] if at == math.inf else at - time
+            for worker, slots in self._free_at.items()
+            for at in slots
+            if at > time
+        )
 
     def free_at(self, worker: WorkerId) -> float:
         return self._free_at[worker][0]

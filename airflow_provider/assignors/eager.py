@@ -33,6 +33,7 @@ def assign(members: Collection[WorkerId], configured: Tasks, costs: Costs = NO_C
     planners_first = sorted(configured - by_cost, key=lambda task: (not task.is_planner, task))
     for hand, task in zip(cycle(hands.values()), planners_first):  # cycle() has no length
         hand.append(task)
+    costs = costs.beside({member: sum(not task.is_planner for task in hand) for member, hand in hands.items()})
     for member, more in CostPool(dict.fromkeys(hands, NO_TASKS), {}, by_cost, costs).place(by_cost).items():
         hands[member] += more
     return {member: frozenset(hand) for member, hand in hands.items()}

@@ -76,11 +76,14 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) 
     dry = {worker for worker, tasks in left.items() if len(tasks) < _slots(status.workers.get(worker))}
     costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms) if dry else NO_COSTS
     by_cost = minus(costs.among(unfinished), stateful)
-    sooner = _ends_sooner({worker: tasks & by_cost for worker, tasks in left.items()}, costs, dry) if by_cost else {}
-    if sooner and all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in sooner.items()):
-        return FREE_SLOT
     apart = plus(stateful, by_cost)
     excess = _of_stateful(record, stateful, left)
+    if by_cost:
+        beside = {worker: len(minus(tasks, apart)) + excess.loads[worker] for worker, tasks in left.items()}
+        of_cost = {worker: tasks & by_cost for worker, tasks in left.items()}
+        sooner = _ends_sooner(of_cost, costs.beside(beside), dry)
+        if sooner and all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in sooner.items()):
+            return FREE_SLOT
     stops = excess.stops()
     running = {worker: minus(tasks, apart) & rank.keys() for worker, tasks in left.items()}
     waiting = {worker: minus(minus(tasks, apart), running[worker]) for worker, tasks in left.items()}

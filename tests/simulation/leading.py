@@ -55,6 +55,7 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
             call.stateful,
             frozenset(call.revocation_rank),
             call.ready,
+            call.costs.among(call.configured),
         )
     return answer
 

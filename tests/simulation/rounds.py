@@ -69,6 +69,7 @@ class Computed:
     :param stateful: the jobs whose tasks have something to warm up
     :param running: what was said to run
     :param ready: what members had said in the status topic that they are ready for
+    :param costed: of what it was known that it differs in what it costs
     """
 
     record: ClassicRecord
@@ -82,6 +83,7 @@ class Computed:
     stateful: frozenset[str] = frozenset()
     running: Tasks = NO_TASKS
     ready: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+    costed: Tasks = NO_TASKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +139,7 @@ class Round:
     told: Mapping[WorkerId, Tasks] | None
     lessons: Lessons | None
     bridged: int
+    costed: Tasks
 
     def weight_of(self, worker: WorkerId) -> int:
         """For how many workers it stands."""
@@ -148,6 +151,11 @@ class Round:
         draining = self.draining & self.owned.keys()
         away = draining if len(draining) < len(self.owned) else frozenset()
         return frozenset(self.owned) - away - (self.lessons.leaving if self.lessons else frozenset())
+
+    @property
+    def by_cost(self) -> Tasks:
+        """What was shared out by what it costs: what has state is not."""
+        return frozenset(task for task in self.costed if not self.has_state(task))
 
     def has_state(self, task: TaskId) -> bool:
         return self.lessons is not None and task.job in self.stateful and not task.is_planner
@@ -251,6 +259,7 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
         told=targets,
         lessons=lessons,
         bridged=stands_for(said[BRIDGE].url) if BRIDGE in said else 1,
+        costed=computed.costed,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from heapq import heapreplace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.assignors import cooperative, eager, weights
@@ -21,6 +21,7 @@ from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, Task
 
 W1, W2, W3 = (WorkerId(name) for name in ("w1", "w2", "w3"))
 ONE, TWO = GenerationId(1), GenerationId(2)
+patient = settings(deadline=None)
 _MOST_AGAIN = 4
 """Each time machines are less late by a tenth at least: mostly nothing moves the second time."""
 costs = st.floats(min_value=0.01, max_value=1_000)
@@ -92,6 +93,7 @@ def test_each_slot_counts_for_itself() -> None:
 
 
 @pytest.mark.parametrize("cost", [1.0, 7.5])
+@patient
 @given(
     owned=st.lists(st.integers(0, 8), min_size=1, max_size=4),
     new=st.integers(0, 8),
@@ -120,6 +122,7 @@ def test_where_all_cost_the_same_it_is_as_by_number(
     )
 
 
+@patient
 @given(of=st.lists(costs, min_size=1, max_size=40), slots=st.integers(1, 3), workers=st.integers(1, 3))
 def test_what_is_dealt_out_ends_when_lpt_ends(of: list[float], slots: int, workers: int) -> None:
     """The bound: at most 4/3 of the shortest time, which is no less than the average and the longest task."""
@@ -155,6 +158,7 @@ def half_done(draw: st.DrawFn) -> Round:
     return round_of(owned, costing(*of, left=left, slots=slots))
 
 
+@patient
 @given(half_done())
 def test_nothing_that_runs_moves_and_what_is_shared_out_comes_to_rest(known: Round) -> None:
     if not known.costs.among(known.configured):
@@ -169,6 +173,7 @@ def test_nothing_that_runs_moves_and_what_is_shared_out_comes_to_rest(known: Rou
     assert not any(assign(known).revoked.values()), "the same again and again moves nothing in the end"
 
 
+@patient
 @given(half_done())
 def test_nobody_is_worse_off_than_if_nothing_moved_by_more_than_one_task(known: Round) -> None:
     """What waits moves to where it ends sooner. By more than the longest that waits nothing can end later for it."""
@@ -229,3 +234,16 @@ def test_each_part_of_a_bridge_is_a_worker_with_one_slot() -> None:
     known = round_of({W1: NO_TASKS, W2: NO_TASKS}, of)
     outcome = weights.assign(known, Memory(), policy=IMMEDIATE, weights={W1: 3})
     assert {worker: len(tasks) for worker, tasks in outcome.target.items()} == {W1: 3, W2: 1}
+
+
+def test_who_has_its_slots_full_of_what_never_ends_is_given_nothing_that_waits_for_them() -> None:
+    streams = frozenset(TaskId("s", index) for index in range(2))
+    of = costing(5, 4, 3, 2, slots=2)
+    configured = streams | frozenset(of.of)
+    known = round_of({W1: streams, W2: NO_TASKS}, of, configured=configured)
+    known = replace(known, stays=streams)
+    assert both_rounds(known) == {W1: streams, W2: frozenset(of.of)}
+    waits = replace(known, owned={W1: streams | a(0, 1), W2: a(2, 3)})
+    assert both_rounds(waits) == {W1: streams, W2: frozenset(of.of)}
+    everywhere = replace(of, slots=dict.fromkeys((W1, W2), 0))
+    assert {len(tasks) for tasks in eager.assign((W1, W2), frozenset(of.of), everywhere).values()} == {2}
