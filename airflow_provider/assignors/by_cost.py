@@ -171,13 +171,12 @@ class _Machines:
             worker: [0.0] * slots if (slots := costs.slots.get(worker, 1)) > 0 else [math.inf] for worker in kept
         }
         self._sums = dict.fromkeys(kept, 0.0)
-        # The worker that is free first, of these the one with the least to do. What is out of date is passed over.
+        # The worker that is free first, of these the one with the least to do; empty until somebody asks. What is out
+        # of date is passed over.
         self._order: list[tuple[float, float, WorkerId]] = []
         for worker, tasks in kept.items():
             for left in sorted((costs.left[task] for task in tasks & costs.left.keys()), reverse=True):
                 self.add(worker, left)
-        self._order = [self._turn(worker) for worker in kept]
-        heapify(self._order)
 
     def _turn(self, worker: WorkerId) -> tuple[float, float, WorkerId]:
         return self._free_at[worker][0], self._sums[worker], worker
@@ -202,6 +201,9 @@ class _Machines:
         return self._free_at[worker][0]
 
     def first(self) -> WorkerId:
+        if not self._order:
+            self._order = [self._turn(worker) for worker in self._free_at]
+            heapify(self._order)
         while self._order[0] != self._turn(self._order[0][-1]):
             heappop(self._order)
         return self._order[0][-1]
@@ -210,4 +212,5 @@ class _Machines:
         free_at = self._free_at[worker]
         heapreplace(free_at, free_at[0] + cost)
         self._sums[worker] += cost
-        heappush(self._order, self._turn(worker))
+        if self._order:
+            heappush(self._order, self._turn(worker))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from statistics import fmean
+from collections.abc import Iterable, Mapping
 
 from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -33,10 +32,11 @@ def costs_of(jobs: JobsSnapshot, status: StatusSnapshot, wanted: Iterable[TaskId
     for task in [task for task in of if (last := status.tasks.get(task)) and last.kind is TaskKind.STREAMING]:
         del of[task]
     units_s = _units_s(batch, status.tasks)
+    of = {task: cost * units_s.get(task.job, 1.0) for task, cost in of.items()}
     return Costs(
         of=of,
         left={
-            task: _left(cost, last.running_ms(wall_ms) or 0, units_s.get(task.job, 1.0))
+            task: _left(cost, (last.running_ms(wall_ms) or 0) / 1000)
             for task, cost in of.items()
             if (last := status.tasks.get(task)) is not None and last.state is TaskState.RUNNING
         },
@@ -44,26 +44,22 @@ def costs_of(jobs: JobsSnapshot, status: StatusSnapshot, wanted: Iterable[TaskId
     )
 
 
-def _left(cost: float, ran_ms: int, unit_s: float) -> float:
+def _left(cost: float, ran_s: float) -> float:
     """What takes longer than was thought may take half as long again: such is a heavy tail."""
-    done = ran_ms / 1000 / unit_s
-    return max(cost - done, done / 2)
+    return max(cost - ran_s, ran_s / 2)
 
 
 def _units_s(plans: Mapping[str, PlanRecord], statuses: Mapping[TaskId, TaskStatus]) -> dict[str, float]:
     """In how many seconds one of what a job's weights count is done, where some of its tasks have told by now."""
     weighted = {job: plan for job, plan in plans.items() if plan.weights}
-    took: defaultdict[str, list[float]] = defaultdict(list)
-    for job, unit_s in _told(weighted, statuses):
-        took[job].append(unit_s)
-    return {job: fmean(units_s) for job, units_s in took.items()}
-
-
-def _told(plans: Mapping[str, PlanRecord], statuses: Mapping[TaskId, TaskStatus]) -> Iterator[tuple[str, float]]:
-    for task, last in statuses.items():
-        plan = plans.get(task.job)
+    took_s: defaultdict[str, float] = defaultdict(float)
+    weights: defaultdict[str, float] = defaultdict(float)
+    for task, last in statuses.items() if weighted else ():
+        plan = weighted.get(task.job)
         if plan is None or last.state is not TaskState.FINISHED or last.run_key != plan.run_key:
             continue
         weight = plan.weight_of(task.index)
         if weight is not None and last.took_ms:
-            yield task.job, last.took_ms / 1000 / weight
+            took_s[task.job] += last.took_ms / 1000
+            weights[task.job] += weight
+    return {job: took_s[job] / weight for job, weight in weights.items()}
