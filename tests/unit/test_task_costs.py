@@ -76,7 +76,7 @@ def test_a_weight_is_no_part_of_what_a_task_is() -> None:
     assert "weights" not in plan_of(None, None).to_json()
 
 
-@pytest.mark.parametrize("weight", [0, -1, "heavy", True, float("inf"), float("nan"), [1]])
+@pytest.mark.parametrize("weight", [0, -1, "heavy", True, 1e16, [1]])
 def test_what_is_no_weight_is_refused(weight: Any) -> None:
     with pytest.raises(JobError, match=r"job 'a', plan\(\)\[1\]: has the weight .*must be a number above 0"):
         PlanRecord.of(JOB, [{}, {"weight": weight}], planned_by=W1, at_ms=0)
