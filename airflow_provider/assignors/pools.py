@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider.assignors.balance import NOTHING_FIXED, Pool
 from airflow_provider.assignors.by_cost import CostPool
@@ -27,10 +27,13 @@ class Kinds:
     by_cost: Tasks = NO_TASKS
 
     @classmethod
-    def of(cls, round: Round, apart: Tasks = NO_TASKS) -> Kinds:  # noqa: A002  # it is KIP-415's word
-        """:param apart: tasks that somebody else shares out, by number"""
-        planners = frozenset([task for task in round.configured if task[1] < 0])
-        return cls(planners=planners, by_cost=minus(round.costs.among(round.configured), apart))
+    def of(cls, round: Round) -> Kinds:  # noqa: A002  # it is KIP-415's word
+        return replace(cls.by_number(round), by_cost=round.costs.among(round.configured))
+
+    @classmethod
+    def by_number(cls, round: Round) -> Kinds:  # noqa: A002
+        """Planners, and all others, whatever they cost."""
+        return cls(planners=frozenset([task for task in round.configured if task[1] < 0]))
 
     def split(self, tasks: Tasks) -> tuple[Tasks, Tasks, Tasks]:
         """Planners, tasks by number, tasks by cost."""

@@ -108,7 +108,7 @@ def _even_out(
     stateful: Stateful,
 ) -> _Evened:
     """Even out what has no state, around what has; under a policy of steps a lesson counts as a move."""
-    kinds = Kinds.of(round, apart=stateful.tasks)
+    kinds = Kinds.by_number(round) if stateful.tasks else Kinds.of(round)
     stays = minus(kinds.stays(round), stateful.tasks)
     apart = plus(stateful.tasks, stays)
     stateless = {worker: minus(tasks, apart) for worker, tasks in of_staying(settled.kept, round).items()}

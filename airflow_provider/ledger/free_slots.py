@@ -75,7 +75,7 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) 
         stateful |= {task for task in unfinished - kept if task.job in jobs.stateful}
     dry = {worker for worker, tasks in left.items() if len(tasks) < _slots(status.workers.get(worker))}
     costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms) if dry else NO_COSTS
-    by_cost = minus(costs.among(unfinished), stateful)
+    by_cost = NO_TASKS if stateful else costs.among(unfinished)
     apart = plus(stateful, by_cost)
     excess = _of_stateful(record, stateful, left)
     if by_cost:

@@ -154,8 +154,8 @@ class Round:
 
     @property
     def by_cost(self) -> Tasks:
-        """What was shared out by what it costs: what has state is not."""
-        return frozenset(task for task in self.costed if not self.has_state(task))
+        """What was shared out by what it costs: nothing, where a task has state."""
+        return NO_TASKS if any(map(self.has_state, self.configured)) else self.costed
 
     def has_state(self, task: TaskId) -> bool:
         return self.lessons is not None and task.job in self.stateful and not task.is_planner
