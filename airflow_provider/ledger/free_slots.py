@@ -88,7 +88,10 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) 
     running = {worker: minus(tasks, apart) & rank.keys() for worker, tasks in left.items()}
     waiting = {worker: minus(minus(tasks, apart), running[worker]) for worker, tasks in left.items()}
     fixed = {worker: number + len(running[worker]) for worker, number in excess.even(stops).items()}
-    loads = {worker: len(minus(tasks, stateful)) + excess.loads[worker] for worker, tasks in left.items()}
+    loads = {
+        worker: len(minus(tasks, apart)) + len(tasks & by_cost & rank.keys()) + excess.loads[worker]
+        for worker, tasks in left.items()
+    }
     fewest = min(loads.values())
     if not any(load == fewest < _slots(status.workers.get(worker)) for worker, load in loads.items()):
         return None
