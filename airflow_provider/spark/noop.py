@@ -1,10 +1,10 @@
 """A runner that runs nothing, for trying out groups and for measuring them without Spark.
 
 A planner plans ``max_tasks`` tasks with the job's configuration, or those whose configurations it has under ``tasks``.
-A task runs until it is stopped; with ``seconds`` in its configuration it finishes after that time; with ``fail`` it fails
-with that message (after ``seconds``, if given). When it finishes it says that it has written what is in ``writes``: rows
-by the name of an asset. With ``warm_up_seconds`` it takes so long to be made ready; with ``warm_up_fails`` that fails
-with that message.
+A task runs until it is stopped; with ``seconds`` in its configuration it finishes after that time; with ``fail`` it
+fails with that message (after ``seconds``, if given). When it finishes it says that it has written what is in
+``writes``: rows by the name of an asset. With ``warm_up_seconds`` it takes so long to be made ready; with
+``warm_up_fails`` that fails with that message.
 """
 
 from __future__ import annotations

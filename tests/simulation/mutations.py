@@ -245,6 +245,13 @@ MUTATIONS = (
         broken=(_NO_BALANCE,),
     ),
     Mutation(
+        name="moves what runs for its cost",
+        module=f"{ASSIGNORS}.by_cost",
+        edits=((" - (costs.left.keys() & NO_TASKS.union(*kept.values()))", ""),),
+        plan="skewed",
+        broken=("nothing_that_runs_moves_for_its_cost",),
+    ),
+    Mutation(
         name="never balances",
         module=f"{ASSIGNORS}.pace",
         edits=(
