@@ -27,12 +27,12 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/check-prerequisites
 	@stamp=$$(cat pyproject.toml constraints.txt | sha256sum | cut -c1-16)-$$($(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)'); \
 	if [ ! -e $(WHEELS)/$$stamp ]; then \
 	  mkdir -p $(WHEELS); echo "Downloading the dependencies into .cache (about 700 MB, once)"; \
-	  $(BIN)/python -m pip wheel --quiet --progress-bar off --find-links $(WHEELS) -w $(WHEELS) -c constraints.txt 'setuptools>=77' '.[dev]'; \
+	  $(BIN)/python -m pip wheel --quiet --progress-bar off --find-links $(WHEELS) -w $(WHEELS) -c constraints.txt 'setuptools>=77' '.[dev,openlineage]'; \
 	  rm -f $(WHEELS)/airflow_provider_cooperative_spark-*; \
 	  touch $(WHEELS)/$$stamp; \
 	fi
 	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt 'setuptools>=77'
-	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt --no-build-isolation -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt --no-build-isolation -e '.[dev,openlineage]'
 	@touch $@
 
 demo: install  ## The main job: Spark work on real data over several Airflow workers (KEEP=1 leaves Airflow up; GROUP_PROTOCOL=connect: a declarative group)
@@ -41,14 +41,18 @@ demo: install  ## The main job: Spark work on real data over several Airflow wor
 test: install  ## Everything that CI runs
 	@$(BIN)/python scripts/run-tests
 
-thorough: install  ## What takes too long for each run of CI: a broker, Airflow, a browser and Spark under more load and faults
+thorough: install coverage  ## What takes too long for each run of CI: a broker, Airflow, a browser and Spark under more load and faults
 	$(PYTEST) -m thorough tests/integration tests/system
+	COSPARK_EXAMPLES=4 $(PYTEST) tests/peers
 
 compat:  ## On each combination of Airflow, PySpark and Python in the README; goes on where it stopped (ONLY=3.10, AGAIN=1, LEAVE_OUT="3.13 constraints")
 	@$(PYTHON) scripts/run-compat $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again) $(if $(LEAVE_OUT),--leave-out $(LEAVE_OUT))
 
 unit: install  ## Fast tests: values in, values out
 	$(PYTEST) tests/unit
+
+coverage: install  ## The unit tests again, watched line by line, which takes as long again: how much of the code do they reach
+	$(PYTEST) tests/unit --cov --cov-report=term
 
 simulate: install  ## Many members in virtual time, with faults: SEEDS=n of each plan, or PLAN=name SEED=n again
 	@PYTHONPATH=tests $(BIN)/python -m simulation.run $(if $(PLAN),--plan $(PLAN)) $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))

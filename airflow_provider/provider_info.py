@@ -123,9 +123,10 @@ def get_provider_info() -> dict[str, Any]:
                     },
                     "page_entry_points": {
                         "description": (
-                            "The import prefixes of jobs that the API server may import, with commas between them: for"
-                            " forms made of what a job declares of its config, on the page in Airflow's UI, and to"
-                            " refuse there what is not so. By default it imports none, and a config is written as JSON."
+                            "Import prefixes of the jobs that the API server may import, separated by commas. For these"
+                            " jobs the page in Airflow's UI has a form with a field for each key that they declare,"
+                            " and refuses a config that does not match. By default there are none, and configs are"
+                            " written as JSON."
                         ),
                         "version_added": "0.1.0",
                         "type": "string",

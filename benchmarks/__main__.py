@@ -25,6 +25,7 @@ from benchmarks import (
     short_tasks,
     skew,
     triggerer,
+    viewers,
     warm_move,
     whole_targets,
 )
@@ -43,6 +44,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "short_tasks": short_tasks.run,
     "skew": skew.run,
     "triggerer": triggerer.run,
+    "viewers": viewers.run,
     "warm_move": warm_move.run,
     "whole_targets": whole_targets.run,
 }

@@ -13,8 +13,8 @@ import socket
 import sqlite3
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -119,24 +119,35 @@ class LocalAirflow:
 
         :raises ProcessFailedError: one of them has ended, or is not healthy in time; nothing runs on then
         """
-        deadline = time.monotonic() + self._start_timeout_s
-        try:
-            self._write_passwords()
-            self._migrate()
-            self._run(
-                "api-server",
-                "api-server",
-                "--host",
-                _HOST,
-                "--port",
-                str(self.port),
-                lock_timeout_s=_API_LOCK_TIMEOUT_S,
-            )
+        expected = {"metadatabase", "scheduler", "dag_processor"} | ({"triggerer"} if self._triggerers else set())
+        with self._starting(expected):
             self.start_scheduler()
             self._run("dag-processor", "dag-processor")
             for _ in range(self._triggerers):
                 self.start_triggerer()
-            self._wait_until_healthy(deadline)
+
+    def start_api_server_alone(self) -> None:
+        """For what runs no task; returns when it answers.
+
+        :raises ProcessFailedError: it has ended, or does not answer in time
+        """
+        with self._starting({"metadatabase"}):
+            pass
+
+    @contextmanager
+    def _starting(self, expected: Set[str]) -> Iterator[None]:
+        """Begin with the database and the API server; what is started within is to be healthy at the end.
+
+        :param expected: the components that Airflow then names healthy
+        """
+        deadline = time.monotonic() + self._start_timeout_s
+        try:
+            self._write_passwords()
+            self._migrate()
+            address = ("--host", _HOST, "--port", str(self.port))
+            self._run("api-server", "api-server", *address, lock_timeout_s=_API_LOCK_TIMEOUT_S)
+            yield
+            self._wait_until_healthy(expected, deadline)
         except BaseException:
             self.stop()
             raise
@@ -250,9 +261,8 @@ class LocalAirflow:
         with closing(sqlite3.connect(self._database)) as database:
             database.execute("PRAGMA journal_mode = WAL")
 
-    def _wait_until_healthy(self, deadline: float) -> None:
-        warm = False
-        expected = {"metadatabase", "scheduler", "dag_processor"} | ({"triggerer"} if self._triggerers else set())
+    def _wait_until_healthy(self, expected: Set[str], deadline: float) -> None:
+        warm = "scheduler" not in expected  # it is tasks that would wait
         while True:
             self.check()
             health = self.api.health()

@@ -16,7 +16,11 @@ FINISHED_STATES: Final = frozenset({"success", "failed", "skipped", "upstream_fa
 """States of a task instance (and, the first two, of a DAG run) that it does not leave by itself."""
 
 _PAGE: Final = 100
-_POLL_S: Final = 0.25
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 0.75
+_LONGER: Final = 1.5
+"""What comes soon is seen soon; but an answer costs the API server 20 ms of a core, and some wait for minutes."""
+_WARM_UP_TIMEOUT_S: Final = 120.0
 _TRIES: Final = 4
 _T = TypeVar("_T")
 
@@ -140,7 +144,7 @@ class AirflowApi:
 
     def warm_up(self) -> None:
         """Have the API server build what it builds at the first request of a task, which would wait 3 s for it."""
-        answer = self._http.get("/execution/health")
+        answer = self._http.get("/execution/health", timeout=_WARM_UP_TIMEOUT_S)
         if not answer.is_success:
             raise AirflowApiError(f"the task execution API does not answer: status {answer.status_code}")
 
@@ -316,22 +320,21 @@ class AirflowApi:
         return answer
 
 
-def wait_until(
-    condition: Callable[[], _T | None], *, timeout_s: float, what: Callable[[], str], poll_s: float = _POLL_S
-) -> _T:
+def wait_until(condition: Callable[[], _T | None], *, timeout_s: float, what: Callable[[], str]) -> _T:
     """Ask ``condition`` until it returns something true, and return that.
 
-    :param condition: asked every ``poll_s`` seconds
+    :param condition: asked less and less often
     :param timeout_s: for how many seconds
     :param what: says, when the time is over, what did not happen
-    :param poll_s: pause between two questions, in seconds
     :raises AirflowApiError: the time is over
     """
     deadline = time.monotonic() + timeout_s
+    pause_s = _FIRST_PAUSE_S
     while not (result := condition()):
         if time.monotonic() >= deadline:
             raise AirflowApiError(f"after {timeout_s:g} s: {what()}")
-        time.sleep(poll_s)
+        time.sleep(pause_s)
+        pause_s = min(_LONGER * pause_s, _LONGEST_PAUSE_S)
     return result
 
 

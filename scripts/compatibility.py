@@ -32,12 +32,14 @@ class Combination:
     :param released: the day after this Airflow's release. Airflow's constraints have the newest of everything as of a
         release; where they can't be had, what Airflow and the providers that share dependencies with this package would
         have got by this day stands in for them.
+    :param extras: of this package, that go with this Airflow's constraints
     """
 
     python: str
     airflow: str
     released: str
     pyspark: str
+    extras: str = "dev"
 
     def __str__(self) -> str:
         return f"Python {self.python}, Airflow {self.airflow}, PySpark {self.pyspark}"
@@ -50,8 +52,8 @@ class Combination:
 COMBINATIONS = (
     Combination("3.10", "3.1.0", "2025-09-26", "4.0.0"),
     Combination("3.11", "3.1.8", "2026-03-12", "4.1.4"),
-    Combination("3.12", "3.2.2", "2026-06-01", "4.2.1"),
-    Combination("3.13", "3.3.2", "2026-10-20", "4.3.0"),
+    Combination("3.12", "3.2.1", "2026-04-23", "4.2.1"),
+    Combination("3.13", "3.3.2", "2026-10-20", "4.3.0", extras="dev,openlineage"),
 )
 """Each version at least once, oldest with oldest and newest with newest. All pairs would be four times as many."""
 
@@ -174,11 +176,15 @@ class Workshop:
             self._part("venv", 300, str(self.python), "-m", "venv", "--clear", "--upgrade-deps", self._venv),
             *(() if self.constraints else (self._resolving("day", (), *day),)),
             self._resolving("resolve", ("pyspark", "py4j"), asked, ".", "-c", str(own)),
-            self._part("wheels", 1800, *self._pip("wheel", "-w", self._wheels, *found, *environment, ".[dev]")),
-            self._part("install", 900, *self._pip("install", *offline, *environment, "-e", ".[dev]")),
+            self._part("wheels", 1800, *self._pip("wheel", "-w", self._wheels, *found, *environment, self._package)),
+            self._part("install", 900, *self._pip("install", *offline, *environment, "-e", self._package)),
             self._tests("unit tests", 2400, NICE, "tests/unit"),
             self._tests("examples", 1800, (), *EXAMPLES),
         )
+
+    @property
+    def _package(self) -> str:
+        return f".[{self.combination.extras}]"
 
     @property
     def _venv(self) -> str:

@@ -208,7 +208,7 @@ class Memory:
         return (*self.awaited.values(), *((self.deadline_ms,) if self.deadline_ms else ()))
 
     def overdue(self, now_ms: int) -> Memory:
-        """The same with all delays over."""
+        """The same memory, with all delays over."""
         return replace(
             self,
             deadline_ms=min(self.deadline_ms, now_ms),

@@ -13,7 +13,7 @@ from airflow_provider.group.configuring import NAMES, GroupConfigError, GroupSet
 from airflow_provider.kafka.settings import KafkaSettings
 
 _MEANINGS: Final = {
-    "session_timeout_ms": "a member that is silent for so long is removed",
+    "session_timeout_ms": "how long a member may be silent before it is removed",
     "heartbeat_interval_ms": "time between heartbeats of a member: at most three tenths of the session",
     "max_delay_ms": "how long the tasks of a lost worker wait for it",
 }
@@ -21,8 +21,8 @@ _MEANINGS: Final = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Sets how a declarative group (KIP-848) is coordinated: all that is named, or nothing of it. Without options it"
-        " shows what holds. Exit status: 0 done; 1 refused, and why; 2 not possible."
+        "Sets how a declarative group (KIP-848) is coordinated: all the given settings, or none of them. Without"
+        " options it shows the present settings. Exit status: 0 done; 1 refused; 2 not possible."
     )
     for name, meaning in _MEANINGS.items():
         parser.add_argument(_option(name), type=int, metavar="MS", help=meaning)
@@ -31,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         choices=[_option(name)[2:] for name in NAMES],
-        help="gets what the coordinators have by default again; may be given several times",
+        help="use the coordinators' default again; may be repeated",
     )
-    parser.add_argument("--json", action="store_true", help="what holds then, as one JSON object")
+    parser.add_argument("--json", action="store_true", help="show the settings as one JSON object")
 
 
 def run(args: argparse.Namespace, settings: KafkaSettings) -> int:

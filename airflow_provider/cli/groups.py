@@ -25,6 +25,7 @@ from airflow_provider.ledger.presence import what_was
 from airflow_provider.ledger.progress import converged
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status
+from airflow_provider.operations.operations import OperationError
 from airflow_provider.protocol.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
 from airflow_provider.records import TaskStatus
 from airflow_provider.reports.group_words import as_lines, how_it_is
@@ -68,18 +69,18 @@ AnswerT = TypeVar("AnswerT", bound=_Answer)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="the groups that speak Connect's protocol, and those that have topics")
+    listing = actions.add_parser("list", help="list the groups that use Connect's protocol, and those that have topics")
     add_connection_arguments(listing)
-    describe = actions.add_parser("describe", help="members, epoch and tasks of a group")
+    describe = actions.add_parser("describe", help="show members, epoch and tasks of a group")
     add_group_argument(describe)
     describe.add_argument("--json", action="store_true", help="as one JSON object, with every task")
-    describe.add_argument("--tasks", action="store_true", help="a line for each task, not only for those that failed")
+    describe.add_argument("--tasks", action="store_true", help="show all tasks, not only those that failed")
     add_connection_arguments(describe)
-    rebalance = actions.add_parser("rebalance", help="have a group go through a round now")
+    rebalance = actions.add_parser("rebalance", help="rebalance a group now")
     add_group_argument(rebalance)
     group_rebalance.add_arguments(rebalance)
     add_connection_arguments(rebalance)
-    configure = actions.add_parser("configure", help="how a declarative group is coordinated: set it, or show it")
+    configure = actions.add_parser("configure", help="show or set how a declarative group is coordinated")
     add_group_argument(configure)
     group_configs.add_arguments(configure)
     add_connection_arguments(configure)
@@ -94,6 +95,9 @@ def run(args: argparse.Namespace) -> int:
         if args.action == "rebalance":
             return group_rebalance.run(args, settings)
         return asyncio.run(_list(settings) if args.action == "list" else _describe(settings, args))
+    except OperationError as refused:
+        complain(f"cospark groups {args.action}: group {args.group!r}: {refused}")
+        return 1
     except (SettingsError, TopicError, TransportError) as wrong:
         complain(f"cospark groups {args.action}: {wrong}")
         return 2
@@ -198,8 +202,8 @@ async def _read_topics(
     :param tell: see :func:`read_on`
     """
     topics = GroupTopics(settings, group)
-    topics.attach()
     try:
+        topics.attach()
         await read_on(topics, tell, timeout_s=timeout_s)
         return topics.jobs, topics.status, True
     except NoTopicError:

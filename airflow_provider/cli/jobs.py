@@ -36,7 +36,7 @@ from airflow_provider.topics.rights import SUBMITTER
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    submit = actions.add_parser("submit", help="ask a group to run a job, or to run it otherwise")
+    submit = actions.add_parser("submit", help="submit a job, or change its definition")
     add_group_argument(submit)
     submit.add_argument("name", help="the job's name")
     submit.add_argument("entry_point", help="package.module:ClassOrFunction, importable on the workers")
@@ -52,32 +52,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whether its tasks come to an end by themselves (default: batch)",
     )
     submit.add_argument(
-        "--retries", type=int, default=0, metavar="N", help="run a failed task again so often (default: 0)"
+        "--retries", type=int, default=0, metavar="N", help="how often to try a failed task again (default: 0)"
     )
     submit.add_argument(
-        "--retry-delay-ms", type=int, default=10_000, metavar="MS", help="and wait so long before (default: 10000)"
+        "--retry-delay-ms", type=int, default=10_000, metavar="MS", help="how long to wait before that (default: 10000)"
     )
     submit.add_argument(
         "--task-timeout-ms",
         type=int,
         metavar="MS",
-        help="stop an attempt of a task that takes longer, and count it as failed (default: never)",
+        help="stop an attempt of a task that takes longer, and count it as failed (default: no limit)",
     )
     submit.add_argument(
-        "--replan-interval-ms", type=int, metavar="MS", help="plan again after so long, for ever (default: plan once)"
+        "--replan-interval-ms", type=int, metavar="MS", help="plan again each time after so long (default: plan once)"
     )
-    submit.add_argument("--wait", action="store_true", help="until the job has finished or failed; says how far it is")
-    submit.add_argument("--timeout", type=float, metavar="S", help="with --wait: at most S seconds (default: no end)")
+    submit.add_argument(
+        "--wait", action="store_true", help="wait until the job has finished or failed, and show its progress"
+    )
+    submit.add_argument("--timeout", type=float, metavar="S", help="with --wait: at most S seconds (default: no limit)")
     add_connection_arguments(submit)
 
-    listing = actions.add_parser("list", help="the jobs of a group and how far they are")
+    listing = actions.add_parser("list", help="list the jobs of a group and their progress")
     add_group_argument(listing)
-    listing.add_argument("--json", action="store_true", help="one JSON object a job, with what its tasks returned")
-    listing.add_argument(
-        "--expand", action="store_true", help="each with its definition, and where each of its tasks is; as describe"
-    )
+    listing.add_argument("--json", action="store_true", help="one JSON object per job, with what its tasks returned")
+    listing.add_argument("--expand", action="store_true", help="show each job as describe does")
     add_connection_arguments(listing)
-    described = "a job as it was defined, where each of its tasks is, and who paused or stopped it"
+    described = "show a job's definition, where each of its tasks is, and who paused or stopped it"
     describe = actions.add_parser("describe", help=described, description=described)
     add_group_argument(describe)
     describe.add_argument("name")
@@ -87,19 +87,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     retry = actions.add_parser("retry", help="try failed tasks of a job again, with all their retries")
     add_group_argument(retry)
     retry.add_argument("name")
-    retry.add_argument(
-        "--task",
-        type=int,
-        action="append",
-        metavar="N",
-        help="only the task of this index, -1 for the planner; may be given again (default: all that failed)",
-    )
+    steer_jobs.add_task_option(retry, steer_jobs.TASK_OR_PLANNER, "all that failed")
     add_connection_arguments(retry)
 
     steer_jobs.add_actions(actions)
     plan_jobs.add_action(actions)
 
-    remove = actions.add_parser("remove", help="ask a group to run a job no more; its tasks are stopped")
+    remove = actions.add_parser("remove", help="remove a job, and stop its tasks")
     add_group_argument(remove)
     remove.add_argument("name")
     add_connection_arguments(remove)
@@ -156,10 +150,7 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
     await reach(settings)
     async with shared_topics(settings, args.group, SUBMITTER) as topics:
         submission = await topics.submit(definition)
-        nothing = "already submitted" if submission.retried else "already submitted, nothing changed"
-        say(f"job {args.name}: {'submitted' if submission.changed else nothing}")
-        if submission.retried:
-            say(retried_in_words(args.name, submission.retried))
+        say(*submission.lines())
         return await _wait(args, topics) if args.wait else 0
 
 

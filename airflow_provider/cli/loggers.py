@@ -1,4 +1,4 @@
-"""``cospark loggers``: the levels of the jobs' loggers in workers that run."""
+"""``cospark loggers``: the log levels of the jobs' code."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from airflow_provider.records import LogLevel
 from airflow_provider.topics.errors import NoTopicError, TopicError
 
 _ACTIONS: Final = {
-    "list": "the levels that are set",
-    "set": "have a logger of the jobs' code write from a level on, in workers that run and that start",
-    "reset": "have a logger write as it did before",
+    "list": "show the levels that are set",
+    "set": "set the level of a logger of the jobs' code, in workers that run and that start later",
+    "reset": "reset the level of a logger",
 }
 
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: done; 1: no such group, or no logger's name; 2: not possible."""
+    """0: done; 1: no such group, or not a logger's name; 2: not possible."""
     try:
         return asyncio.run((_list if args.action == "list" else _set)(args, settings_of(args)))
     except (NoTopicError, OperationError) as wrong:

@@ -1,4 +1,4 @@
-"""The entry point of ``cospark``: which subcommands there are, and nothing of what they do.
+"""The entry point of ``cospark``: its subcommands, which are modules of their own.
 
 A subcommand is a module with ``add_arguments(parser)`` and ``run(args) -> exit status``. It is imported when it is
 called and not before: ``cospark decode`` must not pay for a Kafka client or for Airflow.
@@ -30,20 +30,20 @@ class CommandModule(Protocol):
 
 COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
     {
-        "broker": Command("airflow_provider.cli.broker", "start a real Kafka broker on this machine"),
-        "coordinator": Command(
-            "airflow_provider.cli.coordinator", "coordinate declarative groups, for all who are in them"
+        "broker": Command("airflow_provider.cli.broker", "start a Kafka broker on this machine, to try things out"),
+        "coordinator": Command("airflow_provider.cli.coordinator", "coordinate declarative groups"),
+        "decode": Command("airflow_provider.cli.decode", "decode bytes of a group's protocol"),
+        "groups": Command("airflow_provider.cli.groups", "list, describe, rebalance and configure groups"),
+        "jobs": Command("airflow_provider.cli.jobs", "submit, show and operate the jobs of a group"),
+        "loggers": Command("airflow_provider.cli.loggers", "set the log levels of the jobs' code"),
+        "reconcile": Command(
+            "airflow_provider.cli.reconcile", "move members of a declarative group one step towards their targets"
         ),
-        "decode": Command("airflow_provider.cli.decode", "show what is in bytes of a group's protocol"),
-        "groups": Command("airflow_provider.cli.groups", "list groups, or describe one"),
-        "jobs": Command("airflow_provider.cli.jobs", "submit the jobs of a group, look at them, steer them"),
-        "loggers": Command("airflow_provider.cli.loggers", "set what the jobs' code logs in workers that run"),
-        "reconcile": Command("airflow_provider.cli.reconcile", "take members of a group a step to their targets"),
         "replay": Command("airflow_provider.cli.replay", "run the assignor through a recorded history"),
-        "scale": Command("airflow_provider.cli.scale", "have a group get smaller: workers leave it, and others stay"),
+        "scale": Command("airflow_provider.cli.scale", "scale a group down"),
         "status": Command("airflow_provider.cli.status", "watch a group: workers, tasks, rebalances"),
         "worker": Command("airflow_provider.cli.worker", "run a worker in the foreground, without Airflow"),
-        "workers": Command("airflow_provider.cli.workers", "ask workers of a group to leave it"),
+        "workers": Command("airflow_provider.cli.workers", "ask workers to leave their group"),
     }
 )
 
@@ -102,10 +102,8 @@ class _Version(argparse.Action):
 
 def _parser(called: str | None) -> argparse.ArgumentParser:
     """A parser that knows all subcommands by name, and the arguments of the one that is called."""
-    parser = _Parser(
-        prog="cospark", description="Groups of workers that share Spark tasks, seen and steered from a terminal."
-    )
-    parser.add_argument("--version", action=_Version, nargs=0, help="which release this is")
+    parser = _Parser(prog="cospark", description="Shows and operates groups of workers that share Spark tasks.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the release")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=command.help, description=command.help)

@@ -36,14 +36,16 @@ def add_action(actions: Any) -> None:
     parser.add_argument(
         "entry_point",
         nargs="?",
-        help="of a job to be submitted, importable here; without it the job that the group has, as it would be altered",
+        help="of a job to submit, importable here (default: a job of the group, as alter would change it)",
     )
-    parser.add_argument("--config", default="{}", metavar="JSON", help="as in submit; without an entry point, in alter")
+    parser.add_argument(
+        "--config", default="{}", metavar="JSON", help="as in submit; without an entry point, as in alter"
+    )
     parser.add_argument("--max-tasks", type=int, metavar="N", help="the most tasks the plan may have")
-    parser.add_argument("--run-key", default="", metavar="KEY", help="of a job to be submitted")
+    parser.add_argument("--run-key", default="", metavar="KEY", help="of a job to submit")
     add_allow_option(parser, "without an entry point")
     parser.add_argument(
-        "--dry-run", action="store_true", required=True, help="has to be said: nothing else can be done"
+        "--dry-run", action="store_true", required=True, help="required: this command only shows a plan"
     )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_connection_arguments(parser)

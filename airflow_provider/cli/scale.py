@@ -41,23 +41,25 @@ _SETTLE_S: Final = 0.5
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Ask workers to leave when others have learned what they have; where tasks are not learned, they leave when"
-        f" what they run has finished. The rule: {RULE}."
+        "Ask workers to leave as soon as others have learned their tasks; if the group learns no tasks, they leave when"
+        f" their running tasks have finished. The rule: {RULE}."
     )
     add_group_argument(parser)
     goal = parser.add_mutually_exclusive_group(required=True)
-    goal.add_argument("--to", metavar="N%", help="so many percent of the present workers stay, rounded up")
-    goal.add_argument("--workers", type=int, metavar="N", help="so many workers stay")
-    goal.add_argument("--without", nargs="+", metavar="WORKER", help="these workers leave")
-    parser.add_argument("--dry-run", action="store_true", help="say who would be asked, and ask nobody")
+    goal.add_argument("--to", metavar="N%", help="percentage of the present workers that stay, rounded up")
+    goal.add_argument("--workers", type=int, metavar="N", help="number of workers that stay")
+    goal.add_argument("--without", nargs="+", metavar="WORKER", help="names of workers that leave")
+    parser.add_argument("--dry-run", action="store_true", help="show who would be asked, and ask nobody")
     parser.add_argument(
         "--within",
         type=_seconds,
         metavar="S",
-        help="each stops what it still runs and leaves, S seconds after it has heard of it (default: never)",
+        help="each of them stops its tasks and leaves after S seconds at the latest (default: no limit)",
     )
-    parser.add_argument("--wait", action="store_true", help="until they have left; says how far they are")
-    parser.add_argument("--timeout", type=_seconds, metavar="S", help="and wait no longer than S seconds")
+    parser.add_argument("--wait", action="store_true", help="wait until they have left, and show their progress")
+    parser.add_argument(
+        "--timeout", type=_seconds, metavar="S", help="with --wait: at most S seconds (default: no limit)"
+    )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_connection_arguments(parser)
 

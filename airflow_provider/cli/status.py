@@ -51,8 +51,8 @@ _MOST_TASKS = 12
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_group_argument(parser)
-    parser.add_argument("--once", action="store_true", help="show it as it is now, and end")
-    parser.add_argument("--json", action="store_true", help="as it is now, as one JSON object")
+    parser.add_argument("--once", action="store_true", help="show it once")
+    parser.add_argument("--json", action="store_true", help="show it once, as one JSON object")
     add_connection_arguments(parser)
 
 

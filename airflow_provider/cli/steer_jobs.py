@@ -1,4 +1,4 @@
-"""What ``cospark jobs`` does to a job that was submitted: pause, resume, stop, restart."""
+"""``cospark jobs`` pause, stop, resume, restart and alter."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.records import Halt
 from airflow_provider.spark.config_schema import check_config_here
 
-_PAUSE: Final = "have a job run no more for now: its tasks stop, and stay where they are assigned"
-_STOP: Final = "have a job, or some of its tasks, run no more for now: they stop and are given up; nothing is forgotten"
-_RESUME: Final = "have a job run again that was paused or stopped"
-_ALTER: Final = "define a job otherwise while it runs: only those of its tasks start anew whose own configs change"
-_RESTART: Final = "have what runs of a job start anew where it is, and what has failed tried again"
+_PAUSE: Final = "stop the tasks of a job for now; they stay assigned where they are"
+_STOP: Final = "stop the tasks of a job, or some of them, and release them; their progress is kept"
+_RESUME: Final = "run a paused or stopped job again"
+_ALTER: Final = "change the definition of a running job; only tasks whose own configs change are restarted"
+_RESTART: Final = "restart the running tasks of a job where they are, and try the failed ones again"
+TASK_OR_PLANNER: Final = "the task of this index, -1 for the planner"
 
 
 def add_actions(actions: Any) -> None:
@@ -44,25 +45,26 @@ def add_actions(actions: Any) -> None:
         parser = actions.add_parser(name, help=meaning, description=meaning)
         add_group_argument(parser)
         parser.add_argument("name", help="the job's name")
-        parser.add_argument("--json", action="store_true", help="what came of it, as one JSON object")
+        parser.add_argument("--json", action="store_true", help="show the outcome as one JSON object")
         if name == "restart":
-            parser.add_argument("--only-failed", action="store_true", help="leave alone what has not failed")
-            _add_task_option(parser, "the task of this index, -1 for the planner", "all, and the planner")
+            parser.add_argument("--only-failed", action="store_true", help="leave tasks alone that have not failed")
+            add_task_option(parser, TASK_OR_PLANNER, "all, and the planner")
         if name == "stop":
-            _add_task_option(parser, "the task of this index, until it is restarted", "the job")
+            add_task_option(parser, "the task of this index, until it is restarted", "the whole job")
         if name == "alter":
             _add_alter_options(parser)
             add_allow_option(parser, "refuse a config that the job does not accept")
         add_connection_arguments(parser)
 
 
-def _add_task_option(parser: argparse.ArgumentParser, which: str, otherwise: str) -> None:
+def add_task_option(parser: argparse.ArgumentParser, which: str, otherwise: str) -> None:
+    """:param otherwise: what is meant without the option"""
     parser.add_argument(
         "--task",
         type=int,
         action="append",
         metavar="N",
-        help=f"only {which}; may be given again (default: {otherwise})",
+        help=f"only {which}; may be repeated (default: {otherwise})",
     )
 
 
@@ -71,7 +73,7 @@ def _add_alter_options(parser: argparse.ArgumentParser) -> None:
         "--config",
         default="{}",
         metavar="JSON",
-        help="changes: a JSON object, or @FILE that holds one; null: no such key",
+        help="changed keys: a JSON object, or @FILE that holds one; null removes a key",
     )
     for name in ALTERABLE:
         unit = "MS" if name.endswith("_ms") else "N"
@@ -80,13 +82,13 @@ def _add_alter_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_allow_option(parser: argparse.ArgumentParser, meaning: str) -> None:
-    """What a job is that the group has, was said by who submitted it: it is not imported without leave."""
+    """Others may have submitted the job, so it is not imported without leave."""
     parser.add_argument(
         "--allow",
         action="append",
         default=[],
         metavar="PREFIX",
-        help=f"{meaning}: import the job here, if its entry point begins like this; may be given again",
+        help=f"{meaning}: import the job here if its entry point begins with PREFIX; may be repeated",
     )
 
 

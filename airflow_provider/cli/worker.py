@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what runs the tasks: Spark in this process (default), or nothing at all, to try out groups",
     )
     parser.add_argument(
-        "--slots", type=int, default=2, metavar="N", help="how many tasks it runs side by side (default: 2)"
+        "--slots", type=int, default=2, metavar="N", help="how many tasks it runs at the same time (default: 2)"
     )
     parser.add_argument(
         "--until",
@@ -70,48 +70,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--idle-timeout",
         type=float,
         metavar="S",
-        help="leave, with exit status 1, when nobody in the group has had anything to run for so many seconds: it has"
-        " no jobs, or none with anything left to run (default: wait without end)",
+        help="leave, with exit status 1, when no worker of the group has had anything to run for S seconds: it has no"
+        " jobs, or none with anything left to run (default: wait without limit)",
     )
     parser.add_argument(
         "--allow",
         action="append",
         default=[],
         metavar="PREFIX",
-        help="package or module from which jobs may be imported; may be given several times. Who may write to the"
-        " group's jobs topic decides what runs here, within these. By default nothing is allowed, and every job fails",
+        help="package or module from which jobs may be imported; may be repeated. Whoever may write to the group's jobs"
+        " topic decides what runs here, within these. By default nothing is allowed, and every job fails",
     )
     parser.add_argument(
         "--checkpoint-root",
         metavar="DIR",
         help="folder or URI of the streaming checkpoints, the same for all workers; without it tasks of streaming jobs"
-        " fail here. 'temporary', for trials: a folder among this machine's temporary files",
+        " fail. 'temporary', for trials, is a folder among this machine's temporary files",
     )
     parser.add_argument("--spark-master", default="local[2]", metavar="URL", help="default: %(default)s")
-    parser.add_argument(
-        "--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="may be given several times"
-    )
+    parser.add_argument("--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
     parser.add_argument(
         "--max-spark-deaths",
         type=int,
         default=DEFAULT_MAX_SPARK_DEATHS,
         metavar="N",
-        help="a task under which Spark has ended so often fails, and is not tried again (default: %(default)s)",
+        help="a task fails for good when Spark has ended under it so often (default: %(default)s)",
     )
     parser.add_argument(
         "--progress-interval",
         type=float,
         default=DEFAULT_PROGRESS_S,
         metavar="S",
-        help="how often the progress of each task is told at most, in seconds (default: %(default)g)",
+        help="the least time between two progress reports of a task, in seconds (default: %(default)g)",
     )
     parser.add_argument(
         "--returns-ms",
         type=int,
         default=0,
         metavar="MS",
-        help="a supervisor starts the worker again under its name, and in so many milliseconds at most it is back, so"
-        " that its tasks may wait for it when it is lost or signalled; 0: nobody does (default)",
+        help="set this if a supervisor starts the worker again under its name: how long that takes at most. Its tasks"
+        " may wait so long for it when it is lost or gets a signal (default: 0, nobody starts it again)",
     )
     _add_timing(parser)
     add_learner_arguments(parser)
@@ -120,7 +118,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_timing(parser: argparse.ArgumentParser) -> None:
-    timing = parser.add_argument_group("the membership (milliseconds; but for the session, defaults are Connect's)")
+    timing = parser.add_argument_group(
+        "the membership (in milliseconds; the defaults are Connect's, except for the session)"
+    )
     timing.add_argument(
         "--group-protocol",
         choices=[name.value for name in GroupProtocolName],

@@ -27,8 +27,8 @@ from airflow_provider.worker.process_identity import still_runs
 _LOOK_S: Final = 0.05
 
 _ACTIONS: Final = {
-    ControlAction.DRAIN: "ask workers to start nothing more, and to leave when what they run has finished",
-    ControlAction.STOP: "ask workers to stop what they run and to leave",
+    ControlAction.DRAIN: "ask workers to start no more tasks, and to leave when their running tasks have finished",
+    ControlAction.STOP: "ask workers to stop their tasks and leave",
 }
 
 
@@ -43,12 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_group_argument(asking)
         who = asking.add_mutually_exclusive_group(required=True)
         who.add_argument("workers", nargs="*", default=[], metavar="WORKER", help="the workers' names")
-        who.add_argument("--all", action="store_true", help="every worker that is in the group, or stands back from it")
+        who.add_argument(
+            "--all",
+            action="store_true",
+            help="all workers of the group, also those that stand back because Spark does not start",
+        )
         asking.add_argument(
             "--wait",
             type=float,
             metavar="S",
-            help="until they have left and, where that can be seen from here, ended: at most S seconds",
+            help="wait at most S seconds until they have left, and until their processes on this machine have ended",
         )
         add_connection_arguments(asking)
 

@@ -1,6 +1,7 @@
-"""What Airflow has moved since 3.1, from where it is now. Everything else is imported from ``airflow.sdk``.
+"""Names that Airflow has moved since 3.1, from wherever they are. Everything else is imported from ``airflow.sdk``.
 
-Airflow's provider common-compat has more of this, but that in the constraints of Airflow 3.1.0 to 3.1.6 not all of it.
+Airflow's provider common-compat does the same, but the versions in the constraints of Airflow 3.1.0 to 3.1.6 lack some
+of these names.
 """
 
 from __future__ import annotations

@@ -10,14 +10,14 @@ from enum import Enum
 from typing import Any, Final
 
 from airflow_provider.common.airflow_names import conf
-from airflow_provider.common.outlet import Goods, Outlet
+from airflow_provider.common.outlet import ItemWords, Outlet
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.metrics.declared import Kind
 from airflow_provider.metrics.sample import Sample
 
 log = logging.getLogger(__name__)
 
-METRICS: Final = Goods(one="metric", many="metrics", section="metrics")
+METRICS: Final = ItemWords(one="metric", many="metrics", section="metrics")
 _DEFAULT_INTERVAL_S: Final = 10.0
 _LEAST_INTERVAL_S: Final = 0.1
 

@@ -1,4 +1,4 @@
-"""What the tasks of a job have written, as asset events of the operator that has waited for it."""
+"""Asset events for what a job has written, stored by the operator that waited for it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def tell_assets(operator: BaseOperator, context: Context, group: str, report: Mapping[str, Any]) -> None:
-    """Have Airflow store an asset event for each asset that the finished job has written, as the operator succeeds.
+    """Have Airflow store an asset event for each asset that a finished job has written, when the operator succeeds.
 
-    Who has no outlets tells nothing: so a DAG's author decides which one of those that wait for a job tells of it. A
-    job that has not finished may still write.
+    An operator without outlets stores none, so the author of a DAG chooses one of the operators that wait for a job. A
+    job that has not finished may still write, so nothing is stored.
 
-    :param report: as a sensor returns it; one of an earlier release names no assets
+    :param report: as a sensor returns it; that of an earlier release has no assets
     """
     if not operator.outlets or report.get("state") != JobState.FINISHED.value:
         return
@@ -43,7 +43,7 @@ def _extra_of(written: AssetReport) -> dict[str, Any]:
 
 
 def _asset_of(operator: BaseOperator, written: AssetReport) -> Asset | None:
-    """What was written is written, so that its name will not do is no reason to fail."""
+    """None: Airflow refuses its name. That is no reason to fail: the job has written it."""
     from airflow.sdk import Asset
 
     try:
@@ -54,7 +54,7 @@ def _asset_of(operator: BaseOperator, written: AssetReport) -> Asset | None:
 
 
 def _declared_as(operator: BaseOperator, asset: Asset) -> int | None:
-    """Which of the operator's outlets it is, by its name or its URI; None: none of them."""
+    """The index of the outlet with its name or its URI; None: there is none."""
     from airflow.sdk import AssetAlias
 
     for place, outlet in enumerate(operator.outlets):
@@ -65,7 +65,7 @@ def _declared_as(operator: BaseOperator, asset: Asset) -> int | None:
 
 
 def _tell_by_alias(operator: BaseOperator, context: Context, asset: Asset, extra: dict[str, Any]) -> None:
-    """By each alias: Airflow makes one event of them."""
+    """Add the asset to each alias; Airflow stores one event for all of them."""
     from airflow.sdk import AssetAlias
 
     aliases = [outlet for outlet in operator.outlets if isinstance(outlet, AssetAlias)]
@@ -73,5 +73,5 @@ def _tell_by_alias(operator: BaseOperator, context: Context, asset: Asset, extra
         context["outlet_events"][alias].add(asset, extra=extra)
     if not aliases:
         operator.log.warning(
-            "No asset event for %r (%s): it is none of the outlets; declare it, or an AssetAlias", asset.name, asset.uri
+            "No asset event for %r (%s): it is not among the outlets; add it, or an AssetAlias", asset.name, asset.uri
         )

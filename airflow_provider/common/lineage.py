@@ -1,6 +1,6 @@
-"""OpenLineage of a worker's Spark tasks, where Airflow's provider for it is installed and switched on.
+"""OpenLineage events of a worker's Spark tasks, if Airflow's provider for OpenLineage is installed and enabled.
 
-Nothing of it is imported before that is known, and nothing at all where it is not.
+Otherwise nothing of it is imported.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from airflow_provider.common.airflow_names import conf
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from airflow_provider.spark.runner import RunnerEvent
@@ -25,21 +26,21 @@ _LEAST: Final = "2.19.0"
 
 
 class LineageTeller(Protocol):
-    """Tells OpenLineage of the Spark tasks that run in this process. Called on the event loop."""
+    """Sends OpenLineage events of the Spark tasks that run in this process. Called on the event loop."""
 
     @property
     def named(self) -> Lineage:
-        """What those have read and written that have finished."""
+        """What the finished tasks have read and written."""
 
     def hear(self, event: RunnerEvent) -> None:
-        """Does not block, and does not raise."""
+        """Send what belongs to a runner's event. Does not block, and does not raise."""
 
     async def close(self) -> None:
-        """Returns when all is told, or when that takes too long."""
+        """Return when all events are sent, or when that takes too long."""
 
 
 class _Nobody:
-    """Nobody wants to know."""
+    """Sends nothing."""
 
     named = NOTHING_NAMED
 
@@ -52,9 +53,9 @@ UNTOLD: Final[LineageTeller] = _Nobody()
 
 
 def lineage_teller(context: Context, group: str) -> LineageTeller:
-    """Of the worker whose Airflow task this is. Called in the task's main thread, where Airflow may be asked.
+    """For the worker of this Airflow task. Called in the task's main thread, where Airflow may be asked.
 
-    Whatever is wrong with OpenLineage is logged, and the worker does without.
+    Errors of OpenLineage are logged, and the worker runs without it.
     """
     if not _is_switched_on():
         return UNTOLD
@@ -62,7 +63,7 @@ def lineage_teller(context: Context, group: str) -> LineageTeller:
         from airflow_provider.common.openlineage_runs import OpenLineageRuns
     except ImportError as wrong:
         log.warning(
-            "OpenLineage is not told of Spark tasks: apache-airflow-providers-openlineage %s or newer is needed (%s)",
+            "No OpenLineage events of Spark tasks: install apache-airflow-providers-openlineage %s or newer (%s)",
             _LEAST,
             wrong,
         )
@@ -70,13 +71,13 @@ def lineage_teller(context: Context, group: str) -> LineageTeller:
     try:
         return OpenLineageRuns.of(context, group) or UNTOLD
     except Exception as wrong:
-        log.warning("OpenLineage is not told of Spark tasks: %s: %s", type(wrong).__name__, wrong, exc_info=True)
+        log.warning("No OpenLineage events of Spark tasks: %s: %s", type(wrong).__name__, wrong, exc_info=True)
         return UNTOLD
 
 
 def with_lineage(spark_conf: Mapping[str, str], context: Context) -> Mapping[str, str]:
-    """Spark's settings with the worker's run as the parent of its Spark application's, and where to tell of that, if
-    Airflow's config has the one or the other injected, as it does for Airflow's own Spark operators.
+    """Spark's settings, with the worker's run as the parent of its Spark application, and with the transport, as far as
+    Airflow's config says to inject them: as for Airflow's own Spark operators.
     """
     parent, transport = (
         conf.getboolean("openlineage", f"spark_inject_{what}_info", fallback=False)
@@ -94,8 +95,8 @@ def with_lineage(spark_conf: Mapping[str, str], context: Context) -> Mapping[str
     return {name: str(value) for name, value in given.items()}
 
 
-def facets_of(named: Lineage) -> Any:
-    """What the worker's own run has read and written, as Airflow's provider asks for it."""
+def facets_of(named: Lineage) -> OperatorLineage:
+    """Inputs and outputs of the worker's own run, as Airflow's provider wants them."""
     from airflow_provider.common.openlineage_runs import operator_lineage
 
     return operator_lineage(named)
@@ -106,7 +107,7 @@ def _is_installed() -> bool:
 
 
 def _is_switched_on() -> bool:
-    """Asked before the rest of the provider is imported, which takes seconds."""
+    """Whether it is worth importing the rest of the provider, which takes seconds."""
     if not _is_installed():
         return False
     from airflow.providers.openlineage.conf import is_disabled

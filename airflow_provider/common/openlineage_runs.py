@@ -1,14 +1,14 @@
-"""A run in OpenLineage for each attempt of a Spark task, whose parent is the run of its worker's Airflow task.
+"""An OpenLineage run for each attempt of a Spark task. Its parent is the run of the worker's Airflow task.
 
-It imports Airflow's provider for OpenLineage, so it is imported only where that is (:mod:`.lineage`). Events go out by
-an adapter of its own: Airflow forks this process to send its events, and a client that had begun to send here could
-not go on there.
+This module imports Airflow's OpenLineage provider, so it is imported only if that is installed (:mod:`.lineage`). It
+has an adapter of its own: Airflow forks this process to send its own events, and a client that had begun to send here
+would not work in the fork.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
@@ -30,8 +30,9 @@ from openlineage.client.event_v2 import Dataset, Job, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import error_message_run, job_type_job, parent_run
 from openlineage.client.uuid import generate_new_uuid
 
-from airflow_provider.common.outlet import Goods, Outlet
+from airflow_provider.common.outlet import ItemWords, Outlet
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.spark.lineage import Dataset as NamedDataset
 from airflow_provider.spark.lineage import Lineage
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
@@ -49,11 +50,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_GOODS: Final = Goods(one="lineage event", many="lineage events", section="openlineage")
+_WORDS: Final = ItemWords(one="lineage event", many="lineage events", section="openlineage")
 
 
 class _Adapter(OpenLineageAdapter):  # type: ignore[misc]  # it has no type here
-    """Says what goes wrong, but not of each event that it is sent."""
+    """Logs what goes wrong, but not each event."""
 
     log = logging.getLogger(f"{__name__}.events")
 
@@ -65,18 +66,18 @@ _Adapter.log.setLevel(logging.WARNING)
 class _Begun:
     """An attempt that runs."""
 
-    run: Any
-    job: Any
+    run: Run
+    job: Job
     lineage: Lineage
 
 
 class OpenLineageRuns:
-    """Those of the Spark tasks of one worker (a :class:`~airflow_provider.common.lineage.LineageTeller`).
+    """The runs of one worker's Spark tasks (a :class:`~airflow_provider.common.lineage.LineageTeller`).
 
     :param parent: of all these runs
     :param namespace: of their jobs
     :param emit: sends an event; may block
-    :param close: of what sends them, within so many seconds
+    :param close: closes what sends them, within so many seconds
     """
 
     def __init__(
@@ -91,15 +92,15 @@ class OpenLineageRuns:
         self._group = group
         self._namespace = namespace
         self._parent = parent
-        self._outlet: Outlet[RunEvent] = Outlet(emit, _GOODS)
+        self._outlet: Outlet[RunEvent] = Outlet(emit, _WORDS)
         self._close = close
         self._begun: dict[TaskId, _Begun] = {}
-        self._inputs: set[Any] = set()
-        self._outputs: set[Any] = set()
+        self._inputs: set[NamedDataset] = set()
+        self._outputs: set[NamedDataset] = set()
 
     @classmethod
     def of(cls, context: Context, group: str) -> OpenLineageRuns | None:
-        """None: OpenLineage is switched off, or hears nothing of this task."""
+        """None: OpenLineage is disabled, or Airflow sends no events of this task."""
         if not is_openlineage_active():
             return None
         ti: Any = context["ti"]
@@ -126,7 +127,7 @@ class OpenLineageRuns:
             elif isinstance(event, LAST_EVENTS):
                 self._end(event)
         except Exception as wrong:
-            log.warning("OpenLineage is not told of task %s: %s", event.order.label, wrong, exc_info=True)
+            log.warning("No OpenLineage event of task %s: %s", event.order.label, wrong, exc_info=True)
 
     async def close(self) -> None:
         limit_s = conf.execution_timeout()
@@ -173,7 +174,7 @@ class OpenLineageRuns:
         self._outlet.send([event])
 
     def _name_of(self, order: TaskOrder) -> str:
-        """The same wherever the task runs: it moves from worker to worker."""
+        """Does not depend on the worker, because tasks move."""
         return f"{self._group}.{order.task.job}.{order.name or order.task.index}"
 
 
@@ -182,7 +183,7 @@ def operator_lineage(named: Lineage) -> OperatorLineage:
 
 
 def _parent_of(ti: Any) -> parent_run.ParentRunFacet:
-    """As Airflow's provider names the run of this task instance, and the DAG run's."""
+    """The runs of the task instance and of its DAG run, as Airflow's provider names them."""
     return parent_run.ParentRunFacet(
         run=parent_run.Run(runId=lineage_run_id(ti)),
         job=parent_run.Job(namespace=lineage_job_namespace(), name=lineage_job_name(ti)),
@@ -199,5 +200,5 @@ def _job_type(order: TaskOrder) -> job_type_job.JobTypeJobFacet:
     )
 
 
-def _datasets(named: Any) -> list[Dataset]:
+def _datasets(named: Iterable[NamedDataset]) -> list[Dataset]:
     return [Dataset(namespace=one.namespace, name=one.name) for one in named]

@@ -7,6 +7,8 @@ as a run that was started for one of them, of whatever DAG, is queued.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from heapq import nlargest
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,21 +28,34 @@ def told_once(
     :param triggering_asset_events: as in the task's context
     :param inlet_events: the same; with it, and the assets among the task's ``inlets``, without what was stored before
     """
-    came = sorted(chain.from_iterable(triggering_asset_events.values()), key=lambda event: event.timestamp)
+    came = sorted(chain.from_iterable(triggering_asset_events.values()), key=_stored_at)
     told: dict[str, dict[str, Any]] = {}
     for event in _told(came):
         told.setdefault(event["id"], event)
     if inlet_events is not None and any(payload.get("perhaps_again") for payload in _payloads(came)):
         for asset in triggering_asset_events:
-            before = inlet_events[asset].before(came[0].timestamp.isoformat()).ascending(False).limit(_LOOKED_BACK)
             here = {event.timestamp for event in came}
+            before = _newest(inlet_events[asset], came[0].timestamp)
             for event in _told(event for event in before if event.timestamp not in here):
                 told.pop(event["id"], None)
     return list(told.values())
 
 
+def _newest(asset_events: Any, at: datetime) -> Iterable[Any]:
+    """Of those that were stored up to then."""
+    if isinstance(asset_events, list):  # before Airflow 3.2: all that there are
+        return nlargest(_LOOKED_BACK, (event for event in asset_events if event.timestamp <= at), key=_stored_at)
+    newest: Iterable[Any] = asset_events.before(at.isoformat()).ascending(False).limit(_LOOKED_BACK)
+    return newest
+
+
 def _told(asset_events: Iterable[Any]) -> Iterable[dict[str, Any]]:
     return (event for payload in _payloads(asset_events) for event in payload["events"])
+
+
+def _stored_at(asset_event: Any) -> datetime:
+    stored: datetime = asset_event.timestamp
+    return stored
 
 
 def _payloads(asset_events: Iterable[Any]) -> Iterable[dict[str, Any]]:

@@ -112,7 +112,7 @@ class RunningSpark:
     :param jvm: None if somebody else has started it
     :param shipment: what its executors have of the jobs' modules
     :param tables: what its tasks share
-    :param ui: the address of its own page, as Spark says it; empty: it has none
+    :param ui: the address of its Spark UI, as Spark reports it; empty: the UI is off
     """
 
     number: int

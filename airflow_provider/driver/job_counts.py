@@ -1,5 +1,5 @@
-"""Counts what the Spark jobs with a tag have done, from what Spark keeps of them for its own page, shown or not."""
-# ruff: noqa: SLF001 - it keeps that where PySpark does not lead
+"""Counts what the Spark jobs with a tag have done, from what Spark keeps for its UI, even if the UI is off."""
+# ruff: noqa: SLF001 - PySpark has no public way to it
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 _SKIPPED: Final = "SKIPPED"
 _GOES_ON: Final = ("RUNNING", "UNKNOWN")
-"""What a job says of itself before it has succeeded or failed."""
+"""The status of a Spark job that has neither succeeded nor failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCounts:
-    """What Spark jobs have done, of what Spark knows yet: it plans as it goes.
+    """What Spark jobs have done. Spark plans as it goes, so the totals may grow.
 
-    :param stages: of the jobs that have begun, those that are skipped left out as soon as that is known
-    :param tasks: the same of Spark's tasks
+    :param stages: of the jobs that have begun, without those that are known to be skipped
+    :param tasks: Spark's tasks of these stages
     :param rows_read: from sources, not from shuffles
     """
 
@@ -36,10 +36,10 @@ class JobCounts:
 
 
 class CountedJobs:
-    """The jobs with one tag. Those that have ended are counted once, and stay so when Spark has forgotten them.
+    """The Spark jobs with one tag. Those that have ended are counted once, so that Spark may forget them.
 
-    Spark keeps the last hundred jobs of an application, or as many as ``spark.ui.retainedJobs`` says: of a task with
-    more than that from one look to the next, some are never seen.
+    Spark keeps the last ``spark.ui.retainedJobs`` jobs of an application (100 here by default). If more of them end
+    between two looks, some are not counted.
     """
 
     def __init__(self, context: SparkContext, tag: str) -> None:
@@ -49,9 +49,9 @@ class CountedJobs:
         self._ended = JobCounts()
 
     def look(self) -> JobCounts:
-        """Asks the JVM, and takes as long as that does: milliseconds for each job that is new, or has not ended.
+        """Ask the JVM. That takes milliseconds for each job that is new, or has not ended.
 
-        :raises Py4JError: if the JVM does not say it
+        :raises Py4JError: if the JVM does not answer
         """
         known = set(self._spark.statusTracker().getJobIdsForTag(self._tag))
         going_on = JobCounts()

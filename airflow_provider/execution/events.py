@@ -193,7 +193,7 @@ class StreamBegan(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptProgressed(AttemptEvent):
-    """The attempt is so far; not each step is reported."""
+    """The progress of the attempt, reported from time to time."""
 
     progress: StreamProgress | SparkWork
 
@@ -204,7 +204,7 @@ class AttemptFinished(AttemptEvent):
 
     :param result: any JSON value; of a planner the configurations of the job's tasks
     :param stateful: of a planner: whether the job's tasks have something to warm up; None: if they are streams
-    :param wrote: the assets that it says it has written
+    :param wrote: the assets that the attempt says it has written
     """
 
     result: Any

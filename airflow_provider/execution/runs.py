@@ -79,7 +79,7 @@ class TaskRun:
     :param retry_at_ms: the same by wall clock, for the worker that has the task then; None where nothing is waited for
     :param started_at_ms: wall clock of the present start, None before the job's code was called
     :param claim: of the checkpoint, where the task's configuration names it
-    :param progress: how far the present start is, as it has last reported
+    :param progress: the last reported progress of the present start
     :param took_before_ms: how long it took in earlier runs of its job
     :param wait_written: while it waits: whether this worker has written that it does
     :param began_ms: when the job's code was called (monotonic milliseconds); its time is measured from then

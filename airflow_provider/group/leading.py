@@ -179,7 +179,7 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
 
 
 def rebalance_asked_for(jobs: JobsSnapshot, last: GroupRecord | None) -> str | None:
-    """Who wants a round that the last one was not; None if nobody does."""
+    """Who has asked for a round since the last one; None if nobody has."""
     wanted = jobs.rebalance
     if wanted is None or last is None or wanted.offset < last.config_offset:
         return None

@@ -73,7 +73,11 @@ class SparkGroupHook(BaseHook):
 
         :raises SettingsError: if it can't be used
         """
-        return _settings_of(self.get_connection(self.kafka_conn_id), self.kafka_conn_id)
+        try:
+            connection = self.get_connection(self.kafka_conn_id)
+        except ImportError as nowhere:  # the first releases of Airflow 3.1 have nobody else to ask, outside of tasks
+            raise SettingsError(self.kafka_conn_id, "", "is not defined") from nowhere
+        return _settings_of(connection, self.kafka_conn_id)
 
     async def aget_settings(self) -> KafkaSettings:
         return _settings_of(await self.aget_connection(self.kafka_conn_id), self.kafka_conn_id)
@@ -138,27 +142,27 @@ class SparkGroupHook(BaseHook):
             return []
 
     def pause_job(self, group: str, job: str, *, by: str | None = None) -> Outcome:
-        """Have a job run no more for now: its tasks stop, and stay where they are assigned.
+        """Pause a job: its tasks stop, but stay assigned where they are.
 
         :param by: who asks, for the group's events; by default the user and the host
-        :raises OperationError: if there is no such job, or nothing is left to run of it
+        :raises OperationError: if there is no such job, or it has nothing left to run
         :raises TopicError: as :meth:`submit_job`
         """
         return self.operate(group, HaltJob(job=job, halt=Halt.PAUSED), by=by)
 
     def stop_job(self, group: str, job: str, tasks: Iterable[int] | None = None, *, by: str | None = None) -> Outcome:
-        """Have a job run no more for now: its tasks stop and are given up, so that others get their places. Nothing is
-        forgotten, as it is when a job is removed. The rest as :meth:`pause_job`.
+        """Stop a job, or some of its tasks: they stop and are released, so that other tasks get their slots. Unlike
+        removing a job, this keeps their progress. Otherwise as :meth:`pause_job`.
 
-        :param tasks: the indexes of some tasks, which then stay stopped until they are restarted; by default the job
-        :raises OperationError: also if a task that is named has ended
+        :param tasks: the indexes of some tasks, which then stay stopped until they are restarted; None: the whole job
+        :raises OperationError: also if one of these tasks has finished or failed
         """
         if tasks is not None:
             return self.operate(group, StopTasks(job=job, tasks=frozenset(tasks)), by=by)
         return self.operate(group, HaltJob(job=job, halt=Halt.STOPPED), by=by)
 
     def resume_job(self, group: str, job: str, *, by: str | None = None) -> Outcome:
-        """Have a job run again that was paused or stopped. The rest as :meth:`pause_job`."""
+        """Run a paused or stopped job again. Otherwise as :meth:`pause_job`."""
         return self.operate(group, ResumeJob(job=job), by=by)
 
     def restart_job(
@@ -170,11 +174,11 @@ class SparkGroupHook(BaseHook):
         only_failed: bool = False,
         by: str | None = None,
     ) -> Outcome:
-        """Have what runs of a job start anew where it is, what has failed tried again, and tasks run again that were
-        stopped one by one. What has finished stays so.
+        """Restart the running tasks of a job where they are, try failed ones again, and run tasks again that were
+        stopped singly. Finished tasks stay finished.
 
         :param tasks: the indexes of some tasks, -1 for the planner; by default all, and the planner
-        :param only_failed: leave alone what has not failed
+        :param only_failed: leave tasks alone that have not failed
         :param by: as in :meth:`pause_job`
         :raises OperationError: if there is no such job, or no such task
         :raises TopicError: as :meth:`submit_job`
@@ -185,12 +189,12 @@ class SparkGroupHook(BaseHook):
     def alter_job(
         self, group: str, job: str, config: Mapping[str, Any] | None = None, *, by: str | None = None, **settings: int
     ) -> Outcome:
-        """Define a job otherwise while it runs: those of its tasks whose own configs become others start anew.
+        """Change the definition of a running job: only tasks whose own configs change are restarted.
 
-        :param config: changes of its config, by key: None takes a key away
+        :param config: changes of its config, by key; None removes a key
         :param by: as in :meth:`pause_job`
         :param settings: ``max_tasks``, ``retries``, ``retry_delay_ms``, ``timeout_ms`` or ``replan_interval_ms``
-        :raises OperationError: if there is no such job, or something else is to be altered
+        :raises OperationError: if there is no such job, or for another setting
         :raises JobError: for values that can't be accepted
         :raises TopicError: as :meth:`submit_job`
         """
@@ -199,13 +203,13 @@ class SparkGroupHook(BaseHook):
     def set_log_level(
         self, group: str, logger: str, level: str | None, *, worker: str | None = None, by: str | None = None
     ) -> Outcome:
-        """Have a logger of the jobs' code write from this level on, in workers that run and that start.
+        """Set the level of a logger of the jobs' code, in workers that run and that start later.
 
         :param logger: as in ``logging.getLogger(...)``, within the ``allowed_entry_points`` of the workers
-        :param level: ``DEBUG``, ``INFO``, ``WARNING``, ``ERROR`` or ``CRITICAL``; None: as it was before
-        :param worker: in this one only; by default in all
+        :param level: ``DEBUG``, ``INFO``, ``WARNING``, ``ERROR`` or ``CRITICAL``; None: reset it
+        :param worker: only in this one; by default in all
         :param by: as in :meth:`pause_job`
-        :raises ValueError: for another level, or no logger's name
+        :raises ValueError: for another level, or a name that no logger can have
         :raises TopicError: as :meth:`submit_job`
         """
         named = None if worker is None else WorkerId(worker)
@@ -214,11 +218,11 @@ class SparkGroupHook(BaseHook):
         return self._of_group(group, operation, by)
 
     def rebalance(self, group: str, *, by: str | None = None) -> Outcome:
-        """Have a group in the classic protocol go through a round now: lost tasks wait for their worker no longer, and
-        the next moves not for their time.
+        """Rebalance a group in the classic protocol now: lost tasks no longer wait for their worker, and delayed moves
+        happen at once.
 
         :param by: as in :meth:`pause_job`
-        :raises OperationError: if nobody is in the group, or it is a declarative one, which has no rounds
+        :raises OperationError: if the group has no workers, or is a declarative group, which has no rounds
         :raises TopicError: as :meth:`submit_job`
         """
         return self._of_group(group, Rebalance(), by)
@@ -230,7 +234,7 @@ class SparkGroupHook(BaseHook):
         return outcome
 
     def log_levels(self, group: str) -> dict[str, dict[str, str]]:
-        """The levels that are set, by worker, those for all workers under ``*``, and by logger."""
+        """The levels that are set, by worker (``*``: all) and by logger."""
         set_levels = self.look(group, lambda jobs, _status: jobs.levels) or {}
         return {
             worker: {logger: level.value for logger, level in record.levels.items()}
@@ -238,7 +242,7 @@ class SparkGroupHook(BaseHook):
         }
 
     def operate(self, group: str, operation: JobOperation, *, by: str | None = None) -> Outcome:
-        """Do what is asked of a job.
+        """Carry out an operation on a job.
 
         :param by: as in :meth:`pause_job`
         :raises OperationError: if it can't be done: nothing was written

@@ -44,7 +44,7 @@ class Call:
     :param stateful: the jobs whose tasks have something to warm up, where tasks are learned before they move
     :param renewed: the jobs that were submitted since the last round
     :param costs: what batch tasks cost, as far as this leader knows; a leader of Java Connect knows nothing of it
-    :param asked_for: somebody has asked for this round: what waits for its time waits no longer
+    :param asked_for: somebody has asked for this round, so all delays are over
     :param limits: how much is learned together
     :param now_ms: wall clock, milliseconds since 1970
     """

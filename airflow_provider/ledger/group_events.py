@@ -19,6 +19,8 @@ from airflow_provider.records import Event, RebalanceEvent, TaskEvent, TaskState
 
 _RUNS_KEPT: Final = 4
 """Of a job: what comes late of a run is still of that run."""
+_MOST_JOBS: Final = 10_000
+"""Those that were heard of last: names of jobs may have a date in them, and who reads this may live for months."""
 _ROUNDS_KEPT: Final = 16
 _MOST_NAMED: Final = 100
 """Tasks: an event is stored in Airflow's database."""
@@ -111,7 +113,8 @@ class _Run:
 
     def _planned(self, result: object) -> None:
         said = result if isinstance(result, dict) else {}
-        self.tasks, self.bounded = said.get("tasks"), said.get("bounded", True)
+        tasks = said.get("tasks")
+        self.tasks, self.bounded = (tasks if isinstance(tasks, int) else None), said.get("bounded", True) is not False
         for index in [index for index in self.ends if self.tasks is not None and index >= self.tasks]:
             del self.ends[index]
 
@@ -162,7 +165,9 @@ class EventFold:
             yield _over(run, status, at_ms)
 
     def _run(self, job: str, key: str) -> _Run:
-        runs = self._runs.setdefault(job, {})
+        runs = self._runs[job] = self._runs.pop(job, {})
+        if len(self._runs) > _MOST_JOBS:
+            del self._runs[next(iter(self._runs))]
         run = runs.get(key)
         if run is None:
             run = runs[key] = _Run(job, key)

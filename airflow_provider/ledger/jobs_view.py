@@ -72,8 +72,8 @@ class JobsSnapshot:
     :param task_halts: the single tasks that shall not run; see :meth:`halt_of_task`
     :param restarts: the last one of each whole job
     :param task_restarts: the last one of each task for which it was asked by itself
-    :param rebalance: the last time that somebody has asked for a round
-    :param levels: from which level on the jobs' loggers write, by worker, and for all
+    :param rebalance: the last time that somebody asked for a round
+    :param levels: the levels of the jobs' loggers, by worker, and for all
     :param unreadable: how many records could not be read
     :ivar configured: of the statuses with which it was last asked for; see :mod:`~airflow_provider.ledger.progress`
     :ivar unfinished: the same, for one of them
@@ -137,7 +137,7 @@ class JobsSnapshot:
         return halt is not None and halt.halt is Halt.STOPPED
 
     def halt_of_task(self, task: TaskId) -> TaskHaltRecord | None:
-        """That this task, as it is planned now, shall not run until it is restarted; None: it runs as its job does."""
+        """Set if this task, as it is planned now, was stopped singly; None: it runs when its job does."""
         placed = self.task_halts.get(task)
         work = None if placed is None else self.planned_work(task)
         if placed is None or work is None or placed.offset <= (work.definition.removal or -1):
@@ -145,22 +145,22 @@ class JobsSnapshot:
         as_it_was = (placed.record.run_key, placed.record.fingerprint)
         return placed.record if as_it_was == (work.definition.run_key, work.fingerprint) else None
 
-    def is_given_up(self, task: TaskId) -> bool:
-        """Whether nobody is to have the task: it is stopped, or its job is."""
+    def is_stopped_task(self, task: TaskId) -> bool:
+        """Whether no worker is to have the task: it is stopped, or its job is."""
         return self.is_stopped(task.job) or self.halt_of_task(task) is not None
 
     def stopped_tasks(self) -> frozenset[TaskId]:
-        """Those that somebody has stopped one by one."""
+        """The tasks that were stopped singly."""
         return frozenset(task for task in self.task_halts if self.halt_of_task(task) is not None)
 
     def restart_since(self, task: TaskId, offset: int) -> Restart | None:
-        """The last word that what runs of the task shall start anew, if it stands at this offset or behind it."""
+        """The last restart of the task that was asked for at this offset or later."""
         asked = (self.restarts.get(task.job), self.task_restarts.get(task))
         later = [restart for restart in asked if restart is not None and restart.offset >= offset]
         return max(later, key=lambda restart: restart.offset, default=None)
 
     def levels_of(self, worker: WorkerId) -> dict[str, LogLevel]:
-        """From which level on loggers write there: its own word before that for all."""
+        """The levels of loggers in this worker. Its own levels override those for all."""
         records = (self.levels.get(ALL_WORKERS), self.levels.get(worker))
         return {logger: level for record in records if record is not None for logger, level in record.levels.items()}
 
@@ -184,10 +184,10 @@ class JobsSnapshot:
 
     def work_of(self, task: TaskId) -> TaskWork | None:
         """What a worker that is assigned ``task`` must run; None if the task is not configured, or not any more."""
-        return None if self.is_given_up(task) else self.planned_work(task)
+        return None if self.is_stopped_task(task) else self.planned_work(task)
 
     def planned_work(self, task: TaskId) -> TaskWork | None:
-        """The same, also of what is stopped."""
+        """The same, also for a task that is stopped."""
         definition = self.jobs.get(task.job)
         if definition is None:
             return None

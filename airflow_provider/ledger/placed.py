@@ -1,4 +1,4 @@
-"""What people have asked for, and where in the jobs topic that stands: whether it is older than something else."""
+"""What people have asked for, with its offset in the jobs topic, which tells what is older."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from airflow_provider.records import HaltRecord, TaskHaltRecord
 
 
 class Placed(NamedTuple):
-    """Who has asked that a job does not run."""
+    """That a job shall not run."""
 
     record: HaltRecord
     offset: int
 
 
 class PlacedTask(NamedTuple):
-    """Who has asked that one task does not run."""
+    """That one task shall not run."""
 
     record: TaskHaltRecord
     offset: int
 
 
 class Restart(NamedTuple):
-    """Who has asked that something starts anew."""
+    """Who has asked for a restart."""
 
     by: str
     offset: int

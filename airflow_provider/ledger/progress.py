@@ -30,8 +30,8 @@ def configured(jobs: JobsSnapshot, statuses: Statuses) -> Tasks:
     """The planners and tasks that should be running: what an assignor deals out.
 
     A planner as long as its job's present run has no plan, and for ever if it is to plan again and again, unless it
-    failed for good. A task as long as it has neither finished nor failed for good in the present run. Not what
-    somebody has stopped: a job, or a task by itself.
+    failed for good. A task as long as it has neither finished nor failed for good in the present run. Stopped jobs and
+    tasks are left out.
     """
     return jobs.configured.get(statuses, lambda: frozenset(_unfinished(jobs, statuses)))
 
@@ -182,7 +182,7 @@ def group_drained(jobs: JobsSnapshot, statuses: Statuses, *, since: int | None =
 
 
 def _is_left(stopped: TaskId, statuses: Statuses) -> bool:
-    """Whether a task that was stopped by itself has not ended in spite of that, as it was told."""
+    """Whether a task that was stopped singly has not ended by itself in the meantime."""
     last = statuses.get(stopped)
     return last is None or not last.state.final
 

@@ -1,7 +1,7 @@
-"""What has failed for good, and how it is said that it shall be tried again. Pure.
+"""The records by which tasks that have failed for good are tried again. Pure.
 
-Within an epoch nothing that is said of an attempt replaces its end. So the new word is about the next attempt, which
-has not begun. Nobody has it: its worker released it when it failed, and a leader has to give it out again.
+Within an epoch no record of an attempt replaces that of its end. So these records are about the next attempt, which has
+not begun. No worker has the task: it was released when it failed, and a leader has to assign it again.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import TaskId, planner_of
 from airflow_provider.records import JobDefinition, PlanRecord, TaskState, TaskStatus
 
@@ -60,5 +61,5 @@ def retried_in_words(job: str, retried: Sequence[TaskId | str]) -> str:
     if not retried:
         return f"nothing of job {job} has failed"
     one = len(retried) == 1
-    named = ", ".join(map(str, retried[:_MOST_NAMED])) + (", ..." if len(retried) > _MOST_NAMED else "")
+    named = in_short(retried, most=_MOST_NAMED)
     return f"{len(retried)} failed task{'' if one else 's'} of job {job} {'is' if one else 'are'} tried again: {named}"

@@ -1,4 +1,4 @@
-"""Where each task of a present run is: by the last word about it, and by who has it now. Pure."""
+"""Where each task of a present run is, by its last status and by who has it now. Pure."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def status_of(task: TaskId, definition: JobDefinition, fingerprint: str, statuse
 
 
 def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> TaskStatus | None:
-    """Where a task of the present run is, as if its worker had just said so; None if nobody has it or spoke of it.
+    """The status of a task of the present run, as if its worker had just written it; None if nobody has had it.
 
-    No worker writes that a task waits for its first start: thousands may. So that is what is known of a task that
-    somebody has been given since the last word about it, or who has it and has said nothing yet.
+    No worker writes that a task waits for its first start: thousands may. So a task waits if it was assigned to a
+    worker that has written nothing of it since.
     """
     work = jobs.planned_work(task)
     if work is None:
@@ -55,10 +55,9 @@ def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -
 def effective_statuses(
     job: str, jobs: JobsSnapshot, status: StatusSnapshot, waiting: dict[TaskId, TaskStatus]
 ) -> Iterator[tuple[TaskId, TaskStatus | None]]:
-    """The same of each task of a job's plan, quicker than one after the other: there may be 100,000.
+    """The same for each task of a job's plan, quicker than one by one: there may be 100,000.
 
-    :param waiting: what was made up of those of whom nobody has said anything, in this round and by this plan; is added
-        to, so that who asks again has it again
+    :param waiting: a cache for this round and this plan: the statuses of tasks of which no worker has written anything
     """
     first_words: dict[WorkerId, TaskStatus] = {}
     for found in where_all_are(job, jobs, status):
@@ -82,10 +81,10 @@ def effective_statuses(
 class Whereabouts(NamedTuple):
     """Where a task is.
 
-    :param fingerprint: of what it is to run
-    :param last: the last word about it, if it is about this run of this work
+    :param fingerprint: of its work
+    :param last: its last status, if that is about this run of this work
     :param owner: who has it; None: nobody
-    :param halted: somebody has stopped it by itself
+    :param halted: somebody has stopped it singly
     """
 
     task: TaskId
@@ -118,7 +117,7 @@ def where_all_are(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Itera
 
 
 def _waits_at(owner: WorkerId, last: TaskStatus, status: StatusSnapshot) -> TaskStatus:
-    """What is known of a task that waits there, by an earlier word about it."""
+    """The status of a task that waits there, made from its last one."""
     if (last.state, last.worker) == (TaskState.PENDING, owner):
         return last
     attempt = last.attempt + (last.started_at_ms is not None)
@@ -132,7 +131,7 @@ def _epoch(status: StatusSnapshot) -> Epoch:
 
 
 def _as_stopped(work: TaskWork, last: TaskStatus | None, status: StatusSnapshot) -> TaskStatus:
-    """Of a task that was stopped by itself: what has not begun has nobody who says that it has stopped."""
+    """The status of a task that was stopped singly. If it had not begun, no worker writes that it has stopped."""
     if last is None:
         return _first_word(work, TaskState.STOPPED, _epoch(status), _NOBODY)
     return last if last.state not in _WAITS else replace(last, state=TaskState.STOPPED)
@@ -151,10 +150,8 @@ def _first_word(work: TaskWork, state: TaskState, epoch: Epoch, worker: WorkerId
 
 
 def _owner(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> WorkerId | None:
-    """Who has been given the task, as the job is defined now: of a later definition the last round knew nothing. What
-    is stopped nobody has.
-    """
-    return status.owner_of(task) if not jobs.is_given_up(task) and _is_given(task.job, jobs, status) else None
+    """Who has the task, if the last round knew the job's present definition. A stopped task nobody has."""
+    return status.owner_of(task) if not jobs.is_stopped_task(task) and _is_given(task.job, jobs, status) else None
 
 
 def _is_given(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
@@ -163,7 +160,7 @@ def _is_given(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
 
 
 def _effective_state(last: TaskStatus | None, owner: WorkerId | None, status: StatusSnapshot) -> TaskState:
-    """Where a task is by the last word about its present run and by who has it."""
+    """The state of a task, by its last status in its present run and by who has it."""
     if last is None:
         return TaskState.UNASSIGNED if owner is None else TaskState.PENDING
     if owner is None or status.group is None or last.state.final or last.epoch >= status.group.epoch:

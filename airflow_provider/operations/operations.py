@@ -1,4 +1,4 @@
-"""What can be asked of a job that was submitted, of the workers that run its code, and of a group as a whole."""
+"""The operations on jobs, on the loggers of their code, and on groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider.records import Halt, LogLevel
 
 
 class OperationError(ValueError):
-    """What was asked can't be done; says of what, why, and what to do. Nothing has been written."""
+    """An operation can't be done: of what, why, and what to do. Nothing has been written."""
 
 
 class NoJobError(OperationError):
@@ -27,7 +27,7 @@ class NoJobError(OperationError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaltJob:
-    """Have it run no more for now, and forget nothing: see :class:`~airflow_provider.records.Halt`."""
+    """Pause or stop a job, and keep its progress: see :class:`~airflow_provider.records.Halt`."""
 
     job: str
     halt: Halt
@@ -35,15 +35,15 @@ class HaltJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeJob:
-    """Have it run again after :class:`HaltJob`."""
+    """Run a job again after :class:`HaltJob`."""
 
     job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopTasks:
-    """Have some tasks of a job run no more, until somebody has them restarted: they stop and are given up, and the rest
-    of the job goes on. See :class:`~airflow_provider.records.TaskHaltRecord`.
+    """Stop some tasks of a job until they are restarted: they stop and are released, and the rest of the job continues.
+    See :class:`~airflow_provider.records.TaskHaltRecord`.
 
     :param tasks: their indexes
     """
@@ -54,11 +54,11 @@ class StopTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartJob:
-    """Have what runs of it start anew where it is, what has failed tried again, with all retries (KIP-745), and single
-    tasks that were stopped go on.
+    """Restart the running tasks of a job where they are, try failed ones again, with all retries (KIP-745), and run
+    tasks again that were stopped singly.
 
     :param tasks: the indexes of some tasks, -1 for the planner; None: all, and the planner
-    :param only_failed: leave alone what has not failed
+    :param only_failed: leave tasks alone that have not failed
     """
 
     job: str
@@ -68,11 +68,11 @@ class RestartJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterJob:
-    """Define it otherwise while it runs. It is planned anew, and those of its tasks start anew whose own configs become
-    others; all others go on.
+    """Change the definition of a running job. It is planned again, and only tasks whose own configs change are
+    restarted.
 
-    :param config: changes of its config, by key: None takes a key away, as in JSON's merge patch
-    :param settings: new values for others of :data:`ALTERABLE`, by name
+    :param config: changes of its config, by key; None removes a key, as in JSON's merge patch
+    :param settings: new values of fields in :data:`ALTERABLE`, by name
     """
 
     job: str
@@ -86,10 +86,10 @@ ALTERABLE: Final = ("max_tasks", "retries", "retry_delay_ms", "timeout_ms", "rep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLogLevel:
-    """Have a logger of the jobs' code write from this level on, in workers that run and that start.
+    """Set the level of a logger of the jobs' code, in workers that run and that start later.
 
-    :param level: None: as it was before anybody asked
-    :param worker: in this one only; None: in all
+    :param level: None: reset it
+    :param worker: only in this one; None: in all
     """
 
     logger: str
@@ -99,9 +99,7 @@ class SetLogLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalance:
-    """Have a group go through a round now. What waits for something waits no longer: lost tasks for their worker, the
-    next moves for their time.
-    """
+    """Rebalance a group now: lost tasks no longer wait for their worker, and delayed moves happen at once."""
 
 
 JobOperation = HaltJob | ResumeJob | StopTasks | RestartJob | AlterJob
@@ -110,15 +108,15 @@ Operation = JobOperation | SetLogLevel | Rebalance
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of it.
+    """The outcome of an operation.
 
-    :param subject: what it was about: a job, a logger, or the group
-    :param changed: False if it was so already
-    :param restarted: what runs, or waits for its turn, and starts anew where it is
-    :param retried: what had failed, and is tried again
-    :param resumed: what had been stopped, and runs again
-    :param stopped: what stops, and is given up
-    :param finished: what was named and has finished: it stays so
+    :param subject: a job, a logger, or the group
+    :param changed: False if nothing had to be done
+    :param restarted: tasks that restart where they are
+    :param retried: tasks that had failed, and are tried again
+    :param resumed: tasks that had been stopped singly, and run again
+    :param stopped: tasks that stop and are released
+    :param finished: tasks that were named, but have finished, and stay so
     """
 
     subject: str

@@ -1,8 +1,7 @@
-"""What came of an operation, in a line for a terminal or a log."""
+"""The outcome of an operation in one line, for a terminal, a log or the page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from airflow_provider.operations.operations import (
@@ -16,40 +15,36 @@ from airflow_provider.operations.operations import (
     SetLogLevel,
     StopTasks,
 )
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.in_short import in_short
 
 _MOST_NAMED: Final = 10
 
 
 def outcome_in_words(operation: Operation, outcome: Outcome) -> str:
-    """As in "job etl: 2 started anew: etl:0, etl:1; 1 tried again: etl:2"."""
+    """As in "job etl: 2 restarted: etl:0, etl:1; 1 tried again: etl:2"."""
     match operation:
         case HaltJob(halt=halt):
             return f"job {outcome.subject}: {halt.value}{'' if outcome.changed else ' already'}"
         case ResumeJob():
             return f"job {outcome.subject}: {'resumed' if outcome.changed else 'neither paused nor stopped'}"
         case AlterJob():
-            return f"job {outcome.subject}: {'altered' if outcome.changed else 'it is so already'}"
+            return f"job {outcome.subject}: {'altered' if outcome.changed else 'nothing changed'}"
         case SetLogLevel(level=level, worker=worker):
             where = f"in {worker}" if worker else "in all workers"
-            how = "as before" if level is None else level.value
-            return f"logger {outcome.subject}: {how}, {where}{'' if outcome.changed else ': it is so already'}"
+            how = "reset" if level is None else level.value
+            return f"logger {outcome.subject}: {how}, {where}{'' if outcome.changed else ': nothing changed'}"
         case Rebalance():
-            return "the group rebalances"
+            return "the group is asked to rebalance"
         case StopTasks():
-            stopped = _named(outcome.stopped)
+            stopped = in_short(outcome.stopped, most=_MOST_NAMED)
             return f"job {outcome.subject}: {f'stopped: {stopped}' if stopped else 'stopped already'}"
         case RestartJob():
             said = (
-                ("started anew", outcome.restarted),
+                ("restarted", outcome.restarted),
                 ("tried again", outcome.retried),
-                ("run again", outcome.resumed),
-                ("finished, and left alone", outcome.finished),
+                ("resumed", outcome.resumed),
+                ("finished before", outcome.finished),
             )
-            parts = [f"{len(tasks)} {how}: {_named(tasks)}" for how, tasks in said if tasks]
+            parts = [f"{len(tasks)} {how}: {in_short(tasks, most=_MOST_NAMED)}" for how, tasks in said if tasks]
             nothing = "nothing has failed" if operation.only_failed else "nothing runs, and nothing has failed"
             return f"job {outcome.subject}: {'; '.join(parts) or nothing}"
-
-
-def _named(tasks: Sequence[TaskId]) -> str:
-    return ", ".join(map(str, tasks[:_MOST_NAMED])) + (", ..." if len(tasks) > _MOST_NAMED else "")

@@ -1,4 +1,4 @@
-"""What the operators have in common that ask something of a job which was submitted."""
+"""The base classes of operators that act on a job which was submitted."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider.common.parameters import group_name, is_template, job_name
+from airflow_provider.common.parameters import group_name, is_template, job_name, task_indexes
 from airflow_provider.hooks.spark_group import SparkGroupHook
 
 
 class OneJobOperator(BaseOperator):
-    """Names a job.
+    """Has the parameters that name a job.
 
     :param group: the group
     :param job: the job's name
@@ -33,3 +33,23 @@ class OneJobOperator(BaseOperator):
             group_name(group)
         if not is_template(job):
             job_name(job)
+
+
+class SomeTasksOperator(OneJobOperator):
+    """Also has the parameter that names some of its tasks.
+
+    :param tasks: their indexes; None: all
+    """
+
+    template_fields: Sequence[str] = (*OneJobOperator.template_fields, "tasks")
+
+    def __init__(self, *, tasks: Sequence[int | str] | str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tasks = tasks
+        if not is_template(tasks):
+            self._indexes()
+
+    def _indexes(self) -> frozenset[int] | None:
+        """:raises ValueError: for what is not an index"""
+        indexes = task_indexes("tasks", self.tasks)
+        return None if indexes is None else frozenset(indexes)

@@ -1,4 +1,4 @@
-"""Has a group rebalance now."""
+"""Rebalances a group now."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class RebalanceSparkGroupOperator(BaseOperator):
-    """Has a group in the classic protocol go through a round now. What waits for something waits no longer: lost tasks
-    for their worker, the next moves for their time. It does not wait for the round.
+    """Rebalances a group in the classic protocol now: lost tasks no longer wait for their worker, and delayed moves
+    happen at once. The operator does not wait for the round.
 
-    Fails for a group that nobody is in, and for a declarative one, which has no rounds.
+    Fails if the group has no workers, or is a declarative group, which has no rounds.
 
     :param group: the group
     :param kafka_conn_id: a connection of type ``kafka``

@@ -1,4 +1,4 @@
-"""Has a group get smaller."""
+"""Scales a group down."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 class ScaleSparkGroupOperator(BaseOperator):
     """Asks workers of a group to leave, and waits until they have.
 
-    Others learn the tasks that have something to warm up, and take them when they are ready. A worker leaves when it
-    has nothing left, and its Airflow task ends with success; in a group that learns no tasks, when what it runs has
-    finished. Who has least to move is asked first.
+    Other workers learn the tasks that have something to warm up, and take them over when they are ready. A worker
+    leaves when it has no task left, and its Airflow task succeeds. In a group that learns no tasks, it leaves when its
+    running tasks have finished. The workers with the least to move are asked first.
 
-    It fails, and nobody has been asked, if the group can't come there by having workers leave, or is there already.
-    However it fails, Airflow's retries don't help: a second try would take its share of those who are left.
+    It fails, without asking anybody, if the group can't reach this size by workers leaving, or has reached it already.
+    It never retries, because a second try would take its share of the workers that are left.
 
     :param group: the group
-    :param to: so many percent of the present workers stay, rounded up: ``"80%"``. Give one of the three
-    :param workers: so many stay
-    :param without: those with these names leave
-    :param within: so long after it has heard of it, each stops what it still runs and leaves; by default it takes the
-        time that it takes
+    :param to: the percentage of the present workers that stay, rounded up: ``"80%"``. Give one of the three
+    :param workers: how many workers stay
+    :param without: the names of workers that leave
+    :param within: after this time, each worker that was asked stops what it still runs and leaves; by default there is
+        no limit
     :param kafka_conn_id: a connection of type ``kafka``
-    :param wait_for_completion: until they have left
+    :param wait_for_completion: wait until they have left
     :param deferrable: wait in the triggerer
-    :param timeout: how long to wait; without end if None
+    :param timeout: how long to wait; None: without limit
 
     All times are timedeltas, or seconds.
 
-    Returns ``learns`` (whether others learn what those have that leave), ``asked``, ``going`` (who was leaving
-    already), ``stay``, ``to_move`` (for each that was asked, how many ``tasks`` it had, how many of them were
-    ``running``, and how many of these were ``stateful``); and, if it waits, ``left``, ``still_there``, ``drained`` (who
-    drained, as nobody learned its tasks), and ``seconds`` (how long it took).
+    Returns ``learns`` (whether others learn the tasks of those that leave), ``asked``, ``going`` (workers that were
+    leaving already), ``stay``, ``to_move`` (by worker that was asked, how many ``tasks`` it had, how many of them were
+    ``running``, and how many of these were ``stateful``); and, if it waits, ``left``, ``still_there``, ``drained``
+    (workers that drained because nobody learned their tasks), and ``seconds`` (how long it took).
     """
 
     template_fields: Sequence[str] = ("group", "to", "workers", "without", "kafka_conn_id")
@@ -184,7 +184,7 @@ class ScaleSparkGroupOperator(BaseOperator):
         leave_present_report(self, context, look)
         late = "" if self.timeout is None else f" (timeout: {self.timeout})"
         raise AirflowFailException(
-            f"group {group!r}: the workers were asked to leave, and it is not known that all have{late}: {why}"
+            f"group {group!r}: the workers were asked to leave, but it is not known whether all have left{late}: {why}"
         ) from why
 
 

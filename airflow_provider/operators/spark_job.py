@@ -80,7 +80,7 @@ class SparkJobOperator(BaseOperator):
     ``results``, ``names``, ``learners`` and ``runs`` by task, ``assets`` that were written; and ``changed``: whether it
     was not known already. Fails, with the errors of the Spark tasks, if it waits and the job fails.
 
-    With ``outlets``, one that has waited for a job to finish has Airflow store asset events of what its tasks say they
+    With ``outlets``, an operator that has waited for the job to finish has Airflow store asset events of what its tasks
     have written (:meth:`~airflow_provider.spark.job.TaskContext.wrote`).
     """
 

@@ -88,8 +88,8 @@ class SparkWorkerOperator(BaseOperator):
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
         it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files
     :param max_spark_deaths: a Spark task under which Spark has ended so often fails, and is not tried again
-    :param progress_interval: how often the progress of each Spark task is told at most: in the log, in the group's
-        topics, on the page
+    :param progress_interval: the least time between two progress reports of a Spark task, in the log and in the group's
+        topics
     :param linger: how long to keep the process when there is nothing to run: from when its last task has ended or
         moved away, or from when it has joined the group
     :param idle_timeout: fail when nobody in the group has had anything to run for so long: it has no jobs (its name is
@@ -351,7 +351,7 @@ class SparkWorkerOperator(BaseOperator):
         return self._end(spec, ending, event["error"], event["summary"])
 
     def get_openlineage_facets_on_complete(self, _task_instance: Any) -> Any:
-        """What the Spark tasks have read and written that have finished in this process."""
+        """What the Spark tasks that finished in this process have read and written."""
         return facets_of(self._lineage.named)
 
     def on_kill(self) -> None:

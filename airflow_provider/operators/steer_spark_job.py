@@ -1,60 +1,52 @@
-"""Steers a job that was submitted: pauses, stops, resumes, restarts and alters it."""
+"""Operators that pause, stop, resume, restart and alter a job."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from airflow_provider.common.parameters import TimeSpan, is_template, milliseconds, task_indexes, whole_number
+from airflow_provider.common.parameters import TimeSpan, is_template, milliseconds, whole_number
 from airflow_provider.operations.operations import AlterJob, HaltJob, JobOperation, RestartJob, ResumeJob, StopTasks
+from airflow_provider.operators.one_job import SomeTasksOperator
 from airflow_provider.operators.steering import SteerSparkJob
 from airflow_provider.records import Halt
 
 
 class PauseSparkJobOperator(SteerSparkJob):
-    """Has a job run no more for now: its tasks stop, and stay where they are assigned, so that they go on there without
-    a rebalance when it is resumed.
+    """Pauses a job: its tasks stop, but stay assigned where they are, so that resuming it needs no rebalance.
 
     :param group: the group
     :param job: the job's name
     :param kafka_conn_id: a connection of type ``kafka``
 
-    Returns ``subject`` (the job) and ``changed``: whether it was not paused already. Fails if there is no such job, or
-    nothing is left to run of it.
+    Returns ``subject`` (the job) and ``changed``: False if it was paused already. Fails if there is no such job, or it
+    has nothing left to run.
     """
 
     def _operation(self, job: str) -> JobOperation:
         return HaltJob(job=job, halt=Halt.PAUSED)
 
 
-class StopSparkJobOperator(SteerSparkJob):
-    """Has a job run no more for now: its tasks stop and are given up, so that others get their places. Nothing is
-    forgotten, as it is when a job is removed.
+class StopSparkJobOperator(SteerSparkJob, SomeTasksOperator):
+    """Stops a job, or some of its tasks: they stop and are released, so that other tasks get their slots. Unlike
+    removing a job, this keeps their progress.
 
     :param group: the group
     :param job: the job's name
-    :param tasks: the indexes of some tasks, which then stay stopped until they are restarted; by default the job
+    :param tasks: the indexes of some tasks, which then stay stopped until they are restarted; by default the whole job
     :param kafka_conn_id: a connection of type ``kafka``
 
-    Returns and fails as :class:`PauseSparkJobOperator`; with ``tasks`` also returns those that it has ``stopped``, and
-    fails if one that is named has ended.
+    Returns and fails as :class:`PauseSparkJobOperator`. With ``tasks`` it also returns the tasks that were ``stopped``,
+    and fails if one of the given tasks has finished or failed.
     """
 
-    template_fields: Sequence[str] = (*SteerSparkJob.template_fields, "tasks")
-
-    def __init__(self, *, tasks: Sequence[int | str] | str | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.tasks = tasks
-        if not is_template(tasks):
-            task_indexes("tasks", tasks)
-
     def _operation(self, job: str) -> JobOperation:
-        indexes = task_indexes("tasks", self.tasks)
-        return HaltJob(job=job, halt=Halt.STOPPED) if indexes is None else StopTasks(job=job, tasks=frozenset(indexes))
+        tasks = self._indexes()
+        return HaltJob(job=job, halt=Halt.STOPPED) if tasks is None else StopTasks(job=job, tasks=tasks)
 
 
 class ResumeSparkJobOperator(SteerSparkJob):
-    """Has a job run again that was paused or stopped.
+    """Runs a paused or stopped job again.
 
     :param group: the group
     :param job: the job's name
@@ -67,58 +59,50 @@ class ResumeSparkJobOperator(SteerSparkJob):
         return ResumeJob(job=job)
 
 
-class RestartSparkJobOperator(SteerSparkJob):
-    """Has what runs of a job start anew where it is, without a rebalance, what has failed tried again, with all its
-    retries, and tasks run again that were stopped one by one. What has finished stays finished.
+class RestartSparkJobOperator(SteerSparkJob, SomeTasksOperator):
+    """Restarts a job. Running tasks restart where they are, without a rebalance; failed tasks are tried again, with all
+    their retries; tasks that were stopped singly run again. Finished tasks stay finished.
 
     :param group: the group
     :param job: the job's name
     :param tasks: the indexes of some tasks, -1 for the planner; by default all, and the planner
-    :param only_failed: leave alone what has not failed
+    :param only_failed: leave tasks alone that have not failed
     :param kafka_conn_id: a connection of type ``kafka``
 
-    Returns ``subject`` (the job), ``changed``, and the tasks that were ``restarted``, are ``retried``, were stopped and
-    are ``resumed``, and, of those that were named, have ``finished``. Fails if there is no such job or task.
+    Returns ``subject`` (the job), ``changed``, and the tasks that are ``restarted``, ``retried`` (had failed),
+    ``resumed`` (had been stopped singly), and those of ``tasks`` that have ``finished``. Fails if there is no such job
+    or task.
     """
 
-    template_fields: Sequence[str] = (*SteerSparkJob.template_fields, "tasks")
-
-    def __init__(
-        self, *, tasks: Sequence[int | str] | str | None = None, only_failed: bool = False, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, only_failed: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.tasks = tasks
         self.only_failed = only_failed
-        if not is_template(tasks):
-            task_indexes("tasks", tasks)
 
     def _operation(self, job: str) -> JobOperation:
-        indexes = task_indexes("tasks", self.tasks)
-        tasks = None if indexes is None else frozenset(indexes)
-        return RestartJob(job=job, tasks=tasks, only_failed=self.only_failed)
+        return RestartJob(job=job, tasks=self._indexes(), only_failed=self.only_failed)
 
 
 class AlterSparkJobOperator(SteerSparkJob):
-    """Defines a job otherwise while it runs. It is planned anew, and only those of its tasks start anew whose own
-    configurations become others. A config that the job does not accept its planner refuses, and its tasks go on.
+    """Changes the definition of a running job. It is planned again, and only tasks whose own configurations change are
+    restarted. If the job does not accept the config, its planner refuses it, and its tasks continue.
 
-    What is not given stays as it is. Who submits the job again (:class:`~.spark_job.SparkJobOperator`) defines all of
+    What is not given stays as it is. Submitting the job again (:class:`~.spark_job.SparkJobOperator`) replaces all of
     it.
 
     :param group: the group
     :param job: the job's name
-    :param config: changes of its config, by key: None takes a key away
+    :param config: changes of its config, by key; None removes a key
     :param max_tasks: the most tasks a plan may have
     :param task_retries: how often a failed Spark task is tried again
     :param task_retry_delay: how long to wait before that
     :param task_timeout: how long an attempt of a Spark task may take
-    :param replan_interval: plan again after so long
+    :param replan_interval: how long after a plan to plan again
     :param kafka_conn_id: a connection of type ``kafka``
 
     All times are timedeltas, or seconds.
 
-    Returns ``subject`` (the job) and ``changed``: whether it was not so already. Fails if there is no such job, or what
-    is asked can't be accepted.
+    Returns ``subject`` (the job) and ``changed``: False if nothing was different. Fails if there is no such job, or a
+    value can't be accepted.
     """
 
     template_fields: Sequence[str] = (*SteerSparkJob.template_fields, "config", "max_tasks")

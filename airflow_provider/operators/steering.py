@@ -1,4 +1,4 @@
-"""What the operators have in common that steer a job."""
+"""The base class of the operators that carry out an operation on a job."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class SteerSparkJob(OneJobOperator):
-    """Asks something of a job; what, each operator says."""
+    """Carries out the operation that a subclass makes."""
 
     @abstractmethod
     def _operation(self, job: str) -> JobOperation:
-        """What is asked of it."""
+        """What to do with the job."""
 
     def execute(self, context: Context) -> dict[str, object]:
-        """What is refused is refused again in a retry; a broker that is away is a case for one."""
+        """A refusal fails without retries: it would be refused again. If the broker is away, a retry may help."""
         group, operation = group_name(self.group), self._operation(job_name(self.job))
         try:
             outcome = SparkGroupHook(self.kafka_conn_id).operate(group, operation, by=who_acts(context))

@@ -54,7 +54,7 @@ class WorkerRun:
     :param saved: the membership, as the triggerer left it; None to join anew
     :param tries: what becomes of the worker when this process ends
     :param link: the task's link to its group
-    :param lineage: is told of its Spark tasks
+    :param lineage: sends OpenLineage events of its Spark tasks
     """
 
     def __init__(

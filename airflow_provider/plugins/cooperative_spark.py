@@ -20,8 +20,8 @@ _NAME: Final = "Spark groups"
 
 
 class _Page:
-    """The page's application. What it imports takes a while: it is made beside the API server's start, and at the
-    latest when it is first asked for something.
+    """The page's application. Its imports take a while, so it is made in a thread as the API server starts, or at the
+    first request.
     """
 
     def __init__(self) -> None:
@@ -35,9 +35,9 @@ class _Page:
         await app(scope, receive, send)
 
     def made_ahead(self, app: ASGIApp) -> ASGIApp:
-        """As Airflow's application is made, which only the API server does: nobody is to wait for this one later.
+        """Begin to make the page as Airflow makes its own application, which only the API server does.
 
-        :param app: Airflow's. To it this is a middleware, of which nothing is left
+        :param app: Airflow's. Airflow takes this method for a middleware, but it adds nothing
         """
         threading.Thread(target=self._make, name="cospark-page-made-ahead", daemon=True).start()
         return app

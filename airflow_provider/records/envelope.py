@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from reprlib import repr as short
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from airflow_provider.protocol.model import LARGEST_NUMBER
+
+T = TypeVar("T")
 
 SCHEMA_VERSION: Final = 1
 LARGEST_VALUE: Final = 16 * 1024 * 1024
@@ -65,7 +67,7 @@ def decode(value: bytes) -> dict[str, Any]:
         raise UnreadableRecordError(f"it has {len(value)} bytes, more than the {LARGEST_VALUE} that a record may have")
     try:
         data = msgspec.json.decode(value)
-    except (ValueError, RecursionError) as wrong:
+    except (ValueError, msgspec.MsgspecError, RecursionError) as wrong:
         raise UnreadableRecordError(f"not JSON: {wrong}") from wrong
     if not isinstance(data, dict):
         raise UnreadableRecordError(f"not a JSON object but {type(data).__name__}")
@@ -77,6 +79,18 @@ def decode(value: bytes) -> dict[str, Any]:
             f"schema version {version} is newer than {SCHEMA_VERSION}, the newest known here: upgrade this worker"
         )
     return data
+
+
+def convert(data: object, to: type[T]) -> T:
+    """As ``msgspec.convert``, but that its errors are no ``ValueError`` before 0.21, which is newer than what the
+    constraints of Airflow 3.1 hold.
+
+    :raises ValueError: if it can't be read as that
+    """
+    try:
+        return msgspec.convert(data, to)
+    except msgspec.MsgspecError as wrong:
+        raise ValueError(str(wrong)) from wrong
 
 
 def dump(data: Any, *, deepest: int = _DEEPEST_RECORD) -> bytes:

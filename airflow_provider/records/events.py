@@ -13,7 +13,7 @@ import msgspec
 
 from airflow_provider.assignors.model import Memory
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.records.envelope import COUNT, TEXT, UnreadableRecordError
+from airflow_provider.records.envelope import COUNT, TEXT, UnreadableRecordError, convert
 from airflow_provider.records.group import group_record_from_json
 from airflow_provider.records.status import TaskStatus
 
@@ -59,8 +59,8 @@ class RebalanceEvent:
         """
         return cls(
             record=group_record_from_json({**data, "memory": Memory().to_json()}),
-            deadline_ms=msgspec.convert(data, _Deadline).deadline_ms,
-            at_ms=msgspec.convert(data, _Stamp).at_ms,
+            deadline_ms=convert(data, _Deadline).deadline_ms,
+            at_ms=convert(data, _Stamp).at_ms,
         )
 
 
@@ -84,7 +84,7 @@ class TaskEvent:
 
         :raises ValueError: for anything else
         """
-        return cls(status=TaskStatus.from_json(data), at_ms=msgspec.convert(data, _Stamp).at_ms)
+        return cls(status=TaskStatus.from_json(data), at_ms=convert(data, _Stamp).at_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class ActionEvent:
 
         :raises ValueError: for anything else
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)
 
 
 Event = RebalanceEvent | TaskEvent | ActionEvent

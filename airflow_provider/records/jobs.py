@@ -21,7 +21,7 @@ from airflow_provider.records.checks import (
     is_entry_point,
     json_object,
 )
-from airflow_provider.records.envelope import COUNT, DEEPEST, TEXT, check_plain, dump
+from airflow_provider.records.envelope import COUNT, DEEPEST, TEXT, check_plain, convert, dump
 from airflow_provider.records.names import WEIGHT
 
 MOST_TASKS: Final = 100_000
@@ -177,7 +177,7 @@ class JobDefinition:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,7 +314,7 @@ class PlanRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        plan = msgspec.convert(data, cls)
+        plan = convert(data, cls)
         check_job_name(plan.job)
         return plan
 
@@ -392,8 +392,8 @@ class ControlRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        wish = msgspec.convert(data, cls)
-        soon = msgspec.convert(data, _Soon).learned_first
+        wish = convert(data, cls)
+        soon = convert(data, _Soon).learned_first
         return replace(wish, action=ControlAction.LEAVE_SOON) if soon else wish
 
 

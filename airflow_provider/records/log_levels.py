@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Final
 
-import msgspec
-
-from airflow_provider.records.envelope import COUNT, TEXT
+from airflow_provider.records.envelope import COUNT, TEXT, convert
 
 ALL_WORKERS: Final = "*"
 """In place of a worker's name, which can't be this."""
@@ -58,7 +56,7 @@ class LevelsRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        record = msgspec.convert(data, cls)
+        record = convert(data, cls)
         if len(record.levels) > MOST_LOGGERS or not all(map(is_logger, record.levels)):
             raise ValueError(f"'levels' must have at most {MOST_LOGGERS} names of loggers")
         return record

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from airflow_provider.records.envelope import TEXT
+from airflow_provider.records.envelope import TEXT, convert
 from airflow_provider.records.times import time_in_words
 
 REMOVED: Final = "removed"
@@ -50,4 +50,4 @@ class Removal:
 
         :raises ValueError: for anything else
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)

@@ -1,4 +1,4 @@
-"""How far Spark is with a bounded task, in the task's record."""
+"""The progress of a bounded task, in its record."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import msgspec
-
-from airflow_provider.records.envelope import COUNT
+from airflow_provider.records.envelope import COUNT, convert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkWork:
-    """What the attempt's Spark jobs have done, of what Spark knows yet: it plans as it goes.
+    """What the attempt's Spark jobs have done. Spark plans as it goes, so the totals may grow.
 
-    :param stages: of the jobs that have begun, those that are skipped left out as soon as that is known
-    :param tasks: the same of Spark's own tasks
+    :param stages: of the jobs that have begun, without those that are known to be skipped
+    :param tasks: Spark's own tasks of these stages
     :param rows_read: from sources, not from shuffles
     :param at_ms: when that was seen: wall clock, milliseconds since 1970
     """
@@ -54,4 +52,4 @@ class SparkWork:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)

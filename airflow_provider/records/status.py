@@ -23,7 +23,7 @@ from airflow_provider.protocol.model import (
 )
 from airflow_provider.records.checks import check_job_name
 from airflow_provider.records.costs import RUNS_KEPT
-from airflow_provider.records.envelope import COUNT, TEXT, check_depth, encode_step
+from airflow_provider.records.envelope import COUNT, TEXT, check_depth, convert, encode_step
 from airflow_provider.records.jobs import TaskKind
 from airflow_provider.records.spark_work import SparkWork
 from airflow_provider.records.stream_progress import StreamProgress
@@ -99,7 +99,7 @@ class TaskFailure:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class CheckpointClaim:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +148,8 @@ class TaskStatus:
     :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value
     :param claim: of the checkpoint that this attempt has, None where the task's index names it
     :param progress: of a stream: the last batch of this attempt that it has reported
-    :param wrote: of what finished: the assets that it says it has written
-    :param work: of anything else that runs: how far it is, as last reported
+    :param wrote: the assets that a finished task says it has written
+    :param work: the last reported progress of any other running task
     :param took_before_ms: how long the task took in the last runs of its job before this one, the newest at the end
     """
 
@@ -177,7 +177,7 @@ class TaskStatus:
 
     @property
     def how_far(self) -> str:
-        """In words; empty if nothing was reported."""
+        """Its progress in words; empty if none was reported."""
         far = self.progress or self.work
         return far.in_words() if far is not None else ""
 
@@ -272,7 +272,7 @@ class TaskStatus:
 
         :raises ValueError: for anything else, naming the field
         """
-        status = msgspec.convert(data, cls)
+        status = convert(data, cls)
         check_job_name(status.task.job)
         _check_writable("result", status.result)
         _check_writable("handle", status.handle)
@@ -355,7 +355,7 @@ class WorkerStatus:
         drains because its group learns nothing
     :param failed_warm_ups: why it learns some tasks no further, as long as nothing else has become of them there
     :param warm_up_deaths: for the next process under this name, as long as nothing else has become of these tasks there
-    :param spark_ui: the address of its Spark's own page, as Spark says it; empty: there is none
+    :param spark_ui: the address of its Spark UI, as Spark reports it; empty: the UI is off
     """
 
     worker: Annotated[WorkerId, TEXT]
@@ -414,7 +414,7 @@ class WorkerStatus:
 
         :raises ValueError: for anything else, naming the field
         """
-        status = msgspec.convert(data, cls)
+        status = convert(data, cls)
         if status.returns_ms is None or status.returns_ms <= LONGEST_DELAY_MS:
             return status
         # A leader makes a deadline of it: longer than any delay is as good as the longest.

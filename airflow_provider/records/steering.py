@@ -1,6 +1,4 @@
-"""The records of the jobs topic by which people steer what was submitted: whether a job or a task of it runs, what
-starts anew, and that the group shares out its tasks now.
-"""
+"""The records of the jobs topic by which people pause, stop and restart jobs and tasks, and rebalance the group."""
 
 from __future__ import annotations
 
@@ -9,26 +7,24 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
-import msgspec
-
 from airflow_provider.records.checks import check_job_name
-from airflow_provider.records.envelope import COUNT, TEXT
+from airflow_provider.records.envelope import COUNT, TEXT, convert
 
 
 class Halt(str, Enum):
-    """That a job does not run for now."""
+    """Why a job does not run for now."""
 
     PAUSED = "paused"
-    """Its tasks stop and stay where they are: nobody else is given them, so that they go on without a rebalance, and
-    with what their worker keeps for them. They count as their worker's share meanwhile.
+    """Its tasks stop but stay assigned, so that resuming needs no rebalance, and they find what their worker keeps for
+    them. They count in their worker's share meanwhile.
     """
     STOPPED = "stopped"
-    """Its tasks stop and are given up: the group shares out the others without them, and they come back in a round."""
+    """Its tasks stop and are released. They count in nobody's share, and are assigned again in a round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaltRecord:
-    """A job that does not run. As long as there is none, it does.
+    """A job does not run as long as it has this record.
 
     :param by: who asked for it, for people
     :param at_ms: wall clock, milliseconds since 1970
@@ -48,20 +44,20 @@ class HaltRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        record = msgspec.convert(data, cls)
+        record = convert(data, cls)
         check_job_name(record.job)
         return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHaltRecord:
-    """One task that does not run, until somebody has it restarted: it is given up, as those of a stopped job are.
+    """One task does not run until somebody restarts it: its worker releases it, as the tasks of a stopped job.
 
-    It is about the task as it was planned. In another run, or with another config, the same index is another task:
-    that nobody has stopped.
+    It is about the task as it was planned. In another run, or with another config, the same index is another task,
+    which is not stopped.
 
     :param run_key: of the job's run
-    :param fingerprint: of what the task was to run
+    :param fingerprint: of the work that the task was planned to do
     :param by: who asked for it, for people
     :param at_ms: wall clock, milliseconds since 1970
     """
@@ -89,14 +85,14 @@ class TaskHaltRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        record = msgspec.convert(data, cls)
+        record = convert(data, cls)
         check_job_name(record.job)
         return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceRecord:
-    """The group shall rebalance now. The first round whose leader has read this is the one that was asked for.
+    """The group shall rebalance now. The first round whose leader has read this record is the one that was asked for.
 
     :param by: who asked for it, for people
     :param at_ms: wall clock, milliseconds since 1970
@@ -114,7 +110,7 @@ class RebalanceRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +139,6 @@ class RestartRecord:
 
         :raises ValueError: for anything else, naming the field
         """
-        record = msgspec.convert(data, cls)
+        record = convert(data, cls)
         check_job_name(record.job)
         return record

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from airflow_provider.records.envelope import COUNT
+from airflow_provider.records.envelope import COUNT, convert
 
 _FASTEST: Final = 1e15
 """Rows per second: what is above is no rate."""
@@ -17,15 +17,15 @@ _RATE: Final = msgspec.Meta(ge=0, le=_FASTEST)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamProgress:
-    """The last batch of a stream. What Spark or the source does not tell is None.
+    """The last batch of a stream. None: Spark or the source does not report it.
 
     :param batch: its number
     :param rows_per_second: as it was processed
     :param at_ms: when that was seen: wall clock, milliseconds since 1970
     :param rows: how many it had
-    :param rows_per_second_in: as they came, since the batch before
-    :param batch_ms: how long it took
-    :param behind: so many offsets its slowest partition was behind the newest when it began
+    :param rows_per_second_in: rows per second that came in since the batch before
+    :param batch_ms: how long it took, in milliseconds
+    :param behind: how many offsets its slowest partition was behind when the batch began
     """
 
     batch: Annotated[int, COUNT]
@@ -61,4 +61,4 @@ class StreamProgress:
 
         :raises ValueError: for anything else, naming the field
         """
-        return msgspec.convert(data, cls)
+        return convert(data, cls)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from typing import Final
+
+_LAST_S: Final = 253_402_300_799
+"""The end of the year 9999."""
 
 
 def time_in_words(wall_ms: int) -> str:
@@ -10,4 +14,14 @@ def time_in_words(wall_ms: int) -> str:
 
     :param wall_ms: milliseconds since 1970
     """
-    return f"{datetime.fromtimestamp(wall_ms // 1000, tz=timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{_at(wall_ms):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def time_as_text(wall_ms: int) -> str:
+    """The same in ISO 8601."""
+    return _at(wall_ms).isoformat()
+
+
+def _at(wall_ms: int) -> datetime:
+    """A record may have a time that is in no calendar: it is shown as the last one."""
+    return datetime.fromtimestamp(min(wall_ms // 1000, _LAST_S), tz=timezone.utc)

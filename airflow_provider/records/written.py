@@ -1,4 +1,4 @@
-"""What a task has written, in the record of its end."""
+"""The assets that a task has written, in the record of its end."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _NAME = msgspec.Meta(min_length=1, max_length=TEXT.max_length)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenAsset:
-    """So much of an asset was written by the attempt that finished.
+    """What the attempt that finished has written of an asset.
 
     :param name: of the asset in Airflow
-    :param uri: the same; equal to the name where the job gave none
-    :param rows: None: the job did not say
+    :param uri: of the asset; equal to the name if the job gave none
+    :param rows: None: not known
     """
 
     name: Annotated[str, _NAME]

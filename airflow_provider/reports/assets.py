@@ -1,4 +1,4 @@
-"""Which assets a job has written, all its tasks together. Pure."""
+"""The assets that a job has written, all its tasks together. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from airflow_provider.records import TaskStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssetReport:
-    """What has been written of an asset.
+    """What all tasks together have written of an asset.
 
-    :param rows: all together; None: a task did not say
+    :param rows: None: not known
     :param tasks: how many tasks have written it
     """
 
@@ -37,8 +37,8 @@ class AssetReport:
 
 
 def added_up(finished: Iterable[TaskStatus]) -> tuple[AssetReport, ...]:
-    """What these have written, by asset, in the order in which it is first named. Each counts once, however often it
-    was tried: its status is that of the attempt that finished.
+    """What these tasks have written, by asset, in the order in which assets are first named. A task counts once,
+    however often it was tried: its status is that of the attempt that finished.
     """
     known: dict[tuple[str, str], AssetReport] = {}
     for status in finished:

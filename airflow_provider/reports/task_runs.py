@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import Any
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -10,6 +9,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskStatus
+from airflow_provider.records.times import time_as_text
 
 
 def task_runs(job: str, planned: int, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[int, TaskStatus]:
@@ -31,12 +31,7 @@ def run_to_json(status: TaskStatus, now_ms: int) -> dict[str, Any]:
         "state": status.state.value,
         "worker": status.worker,
         "attempt": status.attempt,
-        "started_at": None if status.started_at_ms is None else _time_of(status.started_at_ms),
+        "started_at": None if status.started_at_ms is None else time_as_text(status.started_at_ms),
         "seconds": None if ms is None else ms / 1000,
         **last,
     }
-
-
-def _time_of(wall_ms: int) -> str:
-    """In ISO 8601, UTC, to the second."""
-    return datetime.fromtimestamp(wall_ms // 1000, tz=timezone.utc).isoformat()

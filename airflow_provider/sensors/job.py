@@ -34,8 +34,8 @@ class JobSensor(SparkGroupSensor):
     Returns the job's progress: ``job``, ``run_key``, ``state``, ``complete``, ``tasks``, ``counts`` by state,
     ``errors``, ``results``, ``names``, ``learners`` and ``runs`` by task, and the ``assets`` that were written.
 
-    With ``outlets``, it has Airflow store asset events of what a finished job's tasks say they have written
-    (:meth:`~airflow_provider.spark.job.TaskContext.wrote`). Give them to one of those that wait for a job.
+    With ``outlets``, it has Airflow store asset events of what the tasks of a finished job have written
+    (:meth:`~airflow_provider.spark.job.TaskContext.wrote`). Give ``outlets`` to one of the tasks that wait for a job.
     """
 
     template_fields: Sequence[str] = ("group", "job", "run_key", "kafka_conn_id")

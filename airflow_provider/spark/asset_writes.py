@@ -1,4 +1,4 @@
-"""What one attempt of a task says it has written. Needs the standard library only, as a job does."""
+"""The assets that an attempt of a task says it has written. Needs only the standard library, as a job does."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _MOST_ROWS: Final = 2**53 - 1
 
 
 class AssetWrite(NamedTuple):
-    """So much of an asset was written.
+    """What was written of an asset.
 
-    :param rows: None: that was not said
+    :param rows: None: not known
     """
 
     name: str
@@ -24,12 +24,12 @@ class AssetWrite(NamedTuple):
 
 
 def both(some: int | None, more: int | None) -> int | None:
-    """How many rows that are together; not known if either is not."""
+    """The sum; None if either is not known."""
     return None if some is None or more is None else some + more
 
 
 class AssetWrites:
-    """Adds up what an attempt says. Any thread may call it: a stream writes in threads of Spark's."""
+    """Adds up the writes of an attempt. Any thread may call it: a stream writes in threads of Spark."""
 
     def __init__(self) -> None:
         self._writes: dict[tuple[str, str], AssetWrite] = {}
@@ -45,7 +45,7 @@ class AssetWrites:
         with self._lock:
             known = self._writes.get((name, uri))
             if known is None and len(self._writes) == MOST_ASSETS:
-                raise ValueError(f"asset {name!r}: the task has written {MOST_ASSETS} others, the most it can tell of")
+                raise ValueError(f"asset {name!r}: the task has named {MOST_ASSETS} others already")
             self._writes[name, uri] = more if known is None else more._replace(rows=both(known.rows, more.rows))
 
     @property

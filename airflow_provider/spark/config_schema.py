@@ -19,6 +19,8 @@ from airflow_provider.spark.job import SparkJob
 _WHOLE: Final = "config"
 _SAYS_NO_VALUE: Final = frozenset({"required", "additionalProperties", "dependentRequired"})
 """What ``jsonschema`` says of these names keys only."""
+_HAS_THE_VALUE: Final = "Invalid enum value "
+"""Before the value, as ``msgspec`` says it."""
 
 
 class FieldProblem(NamedTuple):
@@ -147,6 +149,8 @@ def _by_dataclass(declared: type, config: Mapping[str, Any]) -> Iterator[FieldPr
         msgspec.convert(dict(config), declared)
     except msgspec.ValidationError as wrong:
         reason, _, path = str(wrong).partition(" - at `$")
+        if reason.startswith(_HAS_THE_VALUE):
+            reason = "is none of the values that it can have"
         yield FieldProblem(path.strip(".`") or _WHOLE, reason)
 
 

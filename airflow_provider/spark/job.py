@@ -223,15 +223,15 @@ class TaskContext:
         return fenced
 
     def wrote(self, asset: str, rows: SupportsIndex | None = None, *, uri: str | None = None) -> None:
-        """Say that the task has written an asset of Airflow's; what its attempts before have said counts no more.
+        """Say that the task has written an Airflow asset. What earlier attempts have said no longer counts.
 
-        Who waits for the job in a DAG makes an asset event of it, with the rows of all tasks together. Said several
-        times of one asset, the rows add up.
+        When the job has finished, an operator that waits for it stores an asset event with the rows of all tasks. Rows
+        of several calls for one asset are added up.
 
-        :param asset: its name, or its URI where it is named by that, as in ``Asset("s3://lake/orders")``
-        :param rows: how many; None: not known, and so is the sum
+        :param asset: its name, or its URI if that is its name, as in ``Asset("s3://lake/orders")``
+        :param rows: how many; None: not known, and neither is the sum
         :param uri: of an asset that has both
-        :raises ValueError: for what is no name or no number, and for more than a hundred assets
+        :raises ValueError: for a name or a number that can't be accepted, and for more than a hundred assets
         """
         self.writes.add(asset, asset if uri is None else uri, rows)
 
@@ -270,8 +270,8 @@ class SparkJob:
         return [dict(job.config)]
 
     def lineage(self, task: TaskContext) -> Lineage:  # noqa: ARG002
-        """What the task reads and writes, for OpenLineage: called right before :meth:`run`. By default nothing is
-        named. If it fails, that is logged, and the task runs.
+        """What the task reads and writes, for OpenLineage; by default nothing. Called right before :meth:`run`. If it
+        fails, that is logged, and the task runs.
         """
         return NOTHING_NAMED
 

@@ -1,4 +1,4 @@
-"""What a task reads and writes, as its job names it for OpenLineage. Nothing of OpenLineage is needed for that."""
+"""The datasets that a job says a task reads and writes, for OpenLineage. Needs nothing of OpenLineage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Dataset:
 
     :param namespace: where it lies: ``s3://bucket``, ``kafka://host:9092``, ``file``
     :param name: what it is called there: ``raw/orders``, ``orders``, ``/data/orders``
-    :raises ValueError: if one of them is no text, or empty
+    :raises ValueError: if one of them is not a text, or empty
     """
 
     namespace: str
@@ -22,14 +22,14 @@ class Dataset:
     def __post_init__(self) -> None:
         for field, value in (("namespace", self.namespace), ("name", self.name)):
             if not isinstance(value, str) or not value:
-                raise ValueError(f"the {field} of a dataset must be text that is not empty, not {value!r}")
+                raise ValueError(f"the {field} of a dataset must be a text that is not empty, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lineage:
     """What a task reads and writes.
 
-    :raises TypeError: if something else than datasets is named
+    :raises TypeError: if they are not datasets
     """
 
     inputs: Sequence[Dataset] = ()
@@ -39,7 +39,7 @@ class Lineage:
         for field, named in (("inputs", self.inputs), ("outputs", self.outputs)):
             for one in named:
                 if not isinstance(one, Dataset):
-                    raise TypeError(f"{field} must be datasets: {one!r} is none")
+                    raise TypeError(f"{field} must be datasets, not {one!r}")
             object.__setattr__(self, field, tuple(named))
 
 

@@ -59,7 +59,7 @@ class LocalRunner:
     :param settings: how to start Spark
     :param mask: takes secrets out of what is said of errors
     :param on_condition: is called when :attr:`condition` or :attr:`spark_ui` has changed
-    :param tell_every_s: how often the progress of a task is told at most, in seconds
+    :param tell_every_s: the least time between two progress reports of a task, in seconds
     """
 
     def __init__(

@@ -30,8 +30,8 @@ class LocalAttempt:
     """One attempt.
 
     :param ended: is done when its last event has been heard
-    :ivar begun: that the job's code has been called has been heard
-    :ivar counts: what its Spark jobs had done when that was last told
+    :ivar begun: the job's code has been called, and that was reported
+    :ivar counts: what its Spark jobs had done at the last progress report
     :ivar thread_ended: nothing of it is left to be cancelled
     """
 

@@ -74,8 +74,8 @@ class LocalSession:
     ) -> None:
         """
         :param module: of the job, which the executors have to import
-        :param label: what Spark's own page calls the jobs of the task, and who listens to Spark
-        :param tell_every_s: how often a query's progress is told at most, in seconds
+        :param label: the description of the task's Spark jobs, for the Spark UI and for listeners
+        :param tell_every_s: the least time between two progress reports of a query, in seconds
         """
         self._user = user
         self._settings = settings
@@ -140,7 +140,7 @@ class LocalSession:
         return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
 
     def count(self) -> JobCounts | None:
-        """What its Spark jobs have done; from any thread. None: its query says that better, or it has no Spark."""
+        """What its Spark jobs have done; from any thread. None: it has no Spark, or its query reports itself."""
         if self._counted is None or self._awaited is not None or self.spark is None or not self.spark.alive:
             return None
         return self._counted.look()

@@ -1,4 +1,4 @@
-"""Looks from time to time how far attempts are, and tells what is new."""
+"""Looks at the progress of attempts from time to time, and reports what is new."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ log = logging.getLogger(__name__)
 
 
 class ProgressLooks:
-    """One thread looks at all attempts, one after the other, while nobody waits for it. What a query does it tells by
-    itself.
+    """One thread looks at all attempts, one after the other. Queries report their progress themselves.
 
-    :param running: the attempts that run now
-    :param tell: hears of each that is further than at the last look
+    :param running: gives the attempts that run now
+    :param tell: is told of each attempt with new progress
     :param every_s: from the end of a look to the next one, in seconds
     """
 
@@ -36,7 +35,7 @@ class ProgressLooks:
         self._looking: asyncio.Task[None] | None = None
 
     def go_on(self) -> None:
-        """As long as anything runs."""
+        """Look as long as anything runs."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look_again_and_again())
 
@@ -56,9 +55,9 @@ class ProgressLooks:
 
 
 def _count(attempt: LocalAttempt) -> JobCounts | None:
-    """None: nothing is known of it now; it may just be ending."""
+    """None: nothing is known now; the attempt may be about to end."""
     try:
         return attempt.session.count()
     except Exception:
-        log.debug("Can't tell how far task %s is", attempt.order.label, exc_info=True)
+        log.debug("Can't find the progress of task %s", attempt.order.label, exc_info=True)
         return None

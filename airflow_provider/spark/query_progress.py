@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryProgress:
-    """The last batch of a query. What Spark or the source does not tell is None.
+    """The last batch of a query. None: Spark or the source does not report it.
 
     :param batch: its number
     :param rows_per_second: as Spark has processed it
     :param rows: how many it had
-    :param rows_per_second_in: as they came, since the batch before
-    :param batch_ms: how long it took
-    :param behind: so many offsets its slowest partition was behind the newest when it began
+    :param rows_per_second_in: rows per second that came in since the batch before
+    :param batch_ms: how long it took, in milliseconds
+    :param behind: how many offsets its slowest partition was behind when the batch began
     """
 
     batch: int
@@ -67,7 +67,7 @@ def _rate(said: float | None) -> float | None:
 
 
 def _behind(sources: Any) -> int | None:
-    """Of its sources only Kafka's says it, as text (``maxOffsetsBehindLatest``)."""
+    """Only Spark's Kafka source reports it, as text (``maxOffsetsBehindLatest``)."""
     said = []
     for source in sources:
         with contextlib.suppress(KeyError, TypeError, ValueError):

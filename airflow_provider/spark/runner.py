@@ -61,7 +61,7 @@ class TaskStarted:
 
     order: TaskOrder
     lineage: Lineage = NOTHING_NAMED
-    """What the job says that it reads and writes."""
+    """What the task reads and writes, as its job declares it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +75,11 @@ class QueryStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskProgressed:
-    """The task is so far. Reported from time to time, not of each step."""
+    """The progress of the task, reported from time to time."""
 
     order: TaskOrder
     progress: QueryProgress | JobCounts
-    """Of a query its last batch; of anything else what its Spark jobs have done."""
+    """For a query its last batch; for anything else what its Spark jobs have done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ class Runner(Protocol):
 
     @property
     def spark_ui(self) -> str:
-        """The address of Spark's own page of what runs here; mostly there is none."""
+        """The address of the Spark UI; empty if it is off."""
 
     def warm(self, order: TaskOrder) -> None:
         """Make a task ready to run here, and go on with that until it is started, or :meth:`stop_warming` is called;

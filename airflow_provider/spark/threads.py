@@ -1,4 +1,4 @@
-"""Threads that keep nobody from ending: code of a job that does not end must not keep the worker's process."""
+"""Daemon threads: a job's code that does not end must not keep the worker's process from ending."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def start_thread(target: Callable[[], None], name: str) -> None:
 
 
 async def in_thread(function: Callable[[], T], name: str) -> T:
-    """What it returns or raises."""
+    """Call a function in a thread of its own; returns or raises what it does."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

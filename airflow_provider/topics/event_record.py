@@ -1,4 +1,4 @@
-"""A record of a group's events topic, as the event that it is."""
+"""Reads a record of a group's events topic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_provider.topics.reader import Record
 
 
 def read_event(record: Record, complaints: Complaints) -> Event | None:
-    """None: it can't be read, and that is among the complaints."""
+    """None: it can't be read, and the complaints say so."""
     try:
         return event_from_json(decode(record.value or b""))
     except Exception as wrong:  # noqa: BLE001  whatever it is, the others can be read

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 DEFAULT_TIMEOUT_S: Final = 30.0
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,242}")
+"""Of a group that can have topics. Kafka takes others for groups."""
 
 
 class FollowedTopics:
@@ -42,12 +45,9 @@ class FollowedTopics:
     :param settings: the connection
     :param group: the group's id
     :param needs: what its user must be allowed to do
-    :raises TopicError: if the group has no name: no worker could join it
     """
 
     def __init__(self, settings: KafkaSettings, group: str, needs: Needs = WATCHER) -> None:
-        if not group:
-            raise TopicError("the name of the group is empty")
         self.group = group
         self._needs = needs
         self.names = TopicNames.of(group)
@@ -67,7 +67,10 @@ class FollowedTopics:
         await self.aclose()
 
     def attach(self) -> None:
-        """Begin to read, and make no topics: for those who only look. :meth:`catch_up` says if one is missing."""
+        """Begin to read, and make no topics: for those who only look. :meth:`catch_up` says if one is missing.
+
+        :raises NoTopicError: if the group's name can't be part of a topic's
+        """
         self._acquire()
         self._open().follow(self._followed())
 
@@ -273,6 +276,12 @@ class FollowedTopics:
             stop()
 
     def _acquire(self) -> None:
+        """A name that librdkafka does not take would end its consumer, which reads for all other groups, too.
+
+        :raises NoTopicError: if the group's name can't be part of a topic's
+        """
+        if _NAME.fullmatch(self.group) is None:
+            raise NoTopicError(self.names.jobs)
         if self._clients is None:
             self._clients, self._feed = clients.acquire(self._settings, self.group)
 

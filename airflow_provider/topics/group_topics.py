@@ -11,7 +11,7 @@ from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.leftovers import Leftovers, leftovers
-from airflow_provider.ledger.retrying import to_try_again
+from airflow_provider.ledger.retrying import retried_in_words, to_try_again
 from airflow_provider.ledger.scaling import Goal, ScaleDown, scale_down
 from airflow_provider.operations.deciding import decide
 from airflow_provider.operations.operations import Operation, Outcome, RestartJob
@@ -45,9 +45,9 @@ from airflow_provider.topics.producer import NewRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What came of submitting a job.
+    """The outcome of submitting a job.
 
-    :param definition: the one that holds now
+    :param definition: the job's definition now
     :param changed: False if the same had been submitted before, under the same run key
     :param retried: the tasks of this run that had failed for good, and are tried again
     """
@@ -55,6 +55,15 @@ class Submission:
     definition: JobDefinition
     changed: bool
     retried: tuple[TaskId, ...] = ()
+
+    def lines(self) -> list[str]:
+        """As in "job etl: submitted", for a terminal or the page."""
+        job, retried = self.definition.name, self.retried
+        known = "already submitted" if retried else "already submitted, nothing changed"
+        return [
+            f"job {job}: {'submitted' if self.changed else known}",
+            *([retried_in_words(job, retried)] if retried else []),
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,7 +111,8 @@ class EventStream:
         while True:
             try:
                 await asyncio.wait_for(self._reachable.wait(), max(0.0, until - asyncio.get_running_loop().time()))
-                await self._mark(offset + 1)
+                if self._next is not None and offset < self._next:  # else it lay in a topic that is no more
+                    await self._mark(offset + 1)
                 break
             except (TopicError, asyncio.TimeoutError) as problem:
                 if asyncio.get_running_loop().time() >= until:
@@ -169,6 +170,9 @@ class EventStream:
             changed = asyncio.Event()
             stop = feed.changes.listen(changed.set)
             self._topics = topics
+            self._renewals = feed.renewals  # another feed counts others
+            if await topics.end_of_events() < self._next:
+                await self._begin_anew(topics)
             if self._marked < 0:
                 await topics.bookmarks.put(self._watched.bookmark, topics.names.events, self._next)
                 self._marked = self._next
@@ -214,8 +218,8 @@ class EventStream:
             return False
         assert self._next is not None
         if feed.renewals != self._renewals:
-            await topics.bookmarks.put(self._watched.bookmark, topics.names.events, 0)
-            self._renewals, self._next, self._new_from = feed.renewals, 0, 0
+            self._renewals = feed.renewals
+            await self._begin_anew(topics)
         await self._settled.wait()
         found, end = feed.since(self._next)
         wanted = [(told, mine) for told in found if (mine := tuple(filter(self._watched.wants, told.events)))]
@@ -228,6 +232,15 @@ class EventStream:
         self._next = max(self._next, end)
         self._problem = ""
         return False
+
+    async def _begin_anew(self, topics: GroupTopics) -> None:
+        """The topic was deleted and made anew.
+
+        :raises TopicError: if the bookmark can't be put
+        """
+        self._next, self._new_from = 0, 0
+        await topics.bookmarks.put(self._watched.bookmark, topics.names.events, 0)
+        self._marked = 0
 
     def _tell(self, wanted: Sequence[tuple[Told, tuple[GroupEvent, ...]]]) -> None:
         """What can be told together; what is left comes after that."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 from collections import deque
-from collections.abc import AsyncIterator, Hashable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
@@ -15,10 +16,13 @@ from airflow_provider.common.parameters import group_name, text
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.ledger.group_events import EventKind
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
+from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers.event_stream import EventStream, Telling, Watched
 
 if TYPE_CHECKING:
     from airflow.triggers.shared_stream import SharedStreamProducer
+
+log = logging.getLogger(__name__)
 
 _STORED_AFTER_S: Final = 10.0
 """Before 3.3 Airflow does not say when it has stored an event. It takes a second or two."""
@@ -95,7 +99,7 @@ class GroupEventTrigger(BaseEventTrigger):
             events = [event.to_json(self.group) for event in told.events]
             yield TriggerEvent({"events": events, "perhaps_again": told.perhaps_again})  # type: ignore[no-untyped-call]
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
+    async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         """Of an Airflow without shared streams: what has been told for some seconds, it has stored."""
         stream = EventStream(self.watched)
         told_at: deque[tuple[float, int]] = deque()
@@ -116,14 +120,20 @@ async def _only(told: Telling) -> AsyncIterator[Telling]:
 
 
 async def _mark_later(stream: EventStream, told_at: deque[tuple[float, int]]) -> None:
+    offset = -1
     while True:
         await asyncio.sleep(1)
         old = asyncio.get_running_loop().time() - _STORED_AFTER_S
-        offset = -1
         while told_at and told_at[0][0] <= old:
             _, offset = told_at.popleft()
-        if offset >= 0:
+        if offset < 0:
+            continue
+        try:
             await stream.stored(offset)
+        except TopicError as problem:  # nothing more is told before this is marked
+            log.warning("%s; it is tried again", problem)
+        else:
+            offset = -1
 
 
 def _kinds(events: Iterable[str]) -> frozenset[EventKind]:

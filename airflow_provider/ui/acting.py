@@ -1,6 +1,4 @@
-"""What can be done to the jobs, the workers and the group that are there, by the same functions as by hook and command
-line.
-"""
+"""The routes that act on jobs, workers and groups, by the same functions as the hook and the command line."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, HTTPException, status
 
+from airflow_provider.common.parameters import worker_name
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.presence import may_be_asked
@@ -24,6 +23,7 @@ from airflow_provider.operations.operations import (
     StopTasks,
 )
 from airflow_provider.operations.words import outcome_in_words
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, Halt, LogLevel
 from airflow_provider.topics import one_shot
@@ -51,7 +51,7 @@ class ToJob(ToGroup):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToTasks(ToJob):
-    """:param tasks: the indexes of some; None: all that it is about"""
+    """:param tasks: the indexes of some tasks; None: the whole job"""
 
     tasks: list[int] | None = None
 
@@ -68,14 +68,14 @@ class AskWorker(ToGroup):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleGroup(ToGroup):
-    """:param workers: so many stay"""
+    """:param workers: how many stay"""
 
     workers: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelOf(ToGroup):
-    """:param level: None: as it was before anybody asked
+    """:param level: None: reset it
     :param worker: empty: in all workers
     """
 
@@ -118,7 +118,7 @@ def retry_failed(act: ToTasks, by: By, world: ItsWorld) -> Done:
 def remove_job(act: ToJob, by: By, world: ItsWorld) -> Done:
     def remove(settings: KafkaSettings) -> str:
         known = one_shot.remove_job(settings, act.group, act.job, by=by)
-        return f"job {act.job} is removed" if known else f"there is no job {act.job} any more"
+        return f"job {act.job} is removed" if known else f"the group has no job {act.job} any more"
 
     return done("remove", act, by, world, remove)
 
@@ -128,9 +128,7 @@ def ask_worker(act: AskWorker, by: By, world: ItsWorld) -> Done:
     watched = world.group(act.conn, act.group)
     seen = watched.seen() if watched else None
     if seen is None or not seen.whole or act.worker not in may_be_asked(seen.status):
-        raise HTTPException(
-            status.HTTP_409_CONFLICT, f"there is no worker {act.worker!r} in the group, as far as is known"
-        )
+        raise HTTPException(status.HTTP_409_CONFLICT, f"the group has no worker {act.worker!r} now")
 
     def ask(settings: KafkaSettings) -> str:
         wish = ControlRecord(worker=WorkerId(act.worker), action=act.action, at_ms=wall_ms(), by=by)
@@ -144,8 +142,7 @@ def ask_worker(act: AskWorker, by: By, world: ItsWorld) -> Done:
 def scale_group(act: ScaleGroup, by: By, world: ItsWorld) -> Done:
     def scale(settings: KafkaSettings) -> str:
         plan = one_shot.scale_down(settings, act.group, count(act.workers), by=by)
-        more = ", ..." if len(plan.asked) > _MOST_NAMED else ""
-        return f"asked to leave: {', '.join(plan.asked[:_MOST_NAMED])}{more} ({plan.in_words}); {plan.what_follows}"
+        return f"asked to leave: {in_short(plan.asked, most=_MOST_NAMED)} ({plan.in_words}); {plan.what_follows}"
 
     return done("scale", act, by, world, scale)
 
@@ -157,7 +154,10 @@ def rebalance_group(act: ToGroup, by: By, world: ItsWorld) -> Done:
 
 @router.post("/level")
 def set_level(act: LevelOf, by: By, world: ItsWorld) -> Done:
-    worker = WorkerId(act.worker) if act.worker else None
+    try:
+        worker = WorkerId(worker_name(act.worker)) if act.worker else None
+    except ValueError as wrong:  # what nobody can read would lie in the topic for ever
+        raise HTTPException(status.HTTP_409_CONFLICT, str(wrong)) from wrong
     return _steer("level", act, by, world, SetLogLevel(logger=act.logger, level=act.level, worker=worker))
 
 

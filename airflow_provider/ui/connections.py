@@ -35,16 +35,25 @@ class Connections:
         self._settings_of = settings_of
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: Mapping[str, KafkaSettings | str] = {}
+        self._known: Mapping[str, KafkaSettings | str] | None = None
         self._look_at = 0.0
 
     def all(self) -> Mapping[str, KafkaSettings | str]:
-        """The settings of each, or why it can't be used."""
-        with self._lock:
-            if self._clock() >= self._look_at:
+        """The settings of each, or why it can't be used. One thread looks them up, which may take a secrets backend
+        long; whoever asks meanwhile is told what was known before.
+        """
+        known = self._known
+        if known is not None and self._clock() < self._look_at:
+            return known
+        if not self._lock.acquire(blocking=known is None):
+            return known or {}
+        try:
+            if self._known is None or self._clock() >= self._look_at:
                 self._known = {name: self._look(name) for name in self._names()[:_MOST]}
                 self._look_at = self._clock() + _LOOK_AGAIN_S
             return self._known
+        finally:
+            self._lock.release()
 
     def _look(self, name: str) -> KafkaSettings | str:
         try:

@@ -1,4 +1,4 @@
-"""What jobs declare of their configs, as far as the API server may import them: it runs nobody's code by itself."""
+"""The configs that jobs declare. The API server only imports jobs that its administrator allows."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.spark.config_schema import SchemaError, check_config, json_schema_of
-from airflow_provider.spark.entry_point import EntryPointError, load_job
+from airflow_provider.spark.entry_point import EntryPointError, EntryPointNotAllowedError, load_job
 from airflow_provider.ui.views.config_form import ConfigField, form_fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """:param fields: of a form; none: any config will do, or it is not known here what must be in it
-    :param unknown: why it is not known here; empty: it is
+    """:param fields: of a form; none if the job declares no config, or its declaration is not known here
+    :param unknown: why it is not known here; empty if it is
     """
 
     fields: tuple[ConfigField, ...] = ()
@@ -22,7 +22,7 @@ class Declared:
 
 
 def configured_prefixes() -> list[str]:
-    """The import prefixes of jobs that may be imported here."""
+    """Import prefixes of jobs that the API server may import."""
     from airflow.configuration import conf
 
     named: Any = conf.getlist("cooperative_spark", "page_entry_points", fallback=[])
@@ -31,21 +31,25 @@ def configured_prefixes() -> list[str]:
 
 def declared_by(entry_point: str, allowed: Sequence[str]) -> Declared:
     """:param allowed: import prefixes; an entry point within one of them is imported"""
-    if not allowed:
-        return Declared(unknown="this page may import no job: page_entry_points in [cooperative_spark] names none")
     try:
         schema = json_schema_of(load_job(entry_point, allowed))
+    except EntryPointNotAllowedError:
+        allows = f"only {', '.join(allowed)}" if allowed else "no jobs"
+        return Declared(
+            unknown="the job's declaration can't be read here: page_entry_points in [cooperative_spark] allows"
+            f" {allows}"
+        )
     except (EntryPointError, SchemaError) as unknown:
         return Declared(unknown=str(unknown))
     return Declared(fields=() if schema is None else form_fields(schema))
 
 
 def check_here(job: str, entry_point: str, config: Mapping[str, Any], allowed: Sequence[str]) -> None:
-    """See that a config is as its job declares it, if that may be imported here: the worker that plans it does in any
-    case.
+    """Check a config against its job's declaration, if the job may be imported here. The worker that plans it checks in
+    any case.
 
-    :raises ConfigError: if it is not
-    :raises SchemaError: if nobody could tell
+    :raises ConfigError: if it does not match
+    :raises SchemaError: if the declaration itself is wrong
     """
     try:
         found = load_job(entry_point, allowed)

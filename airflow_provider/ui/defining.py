@@ -1,4 +1,4 @@
-"""Jobs are submitted and altered on the page: what a form has to know first, and what comes of it."""
+"""The routes of the forms that submit and alter jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from fastapi import APIRouter, Depends, HTTPException, Query, status
 from airflow_provider.common.parameters import group_name
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.retrying import retried_in_words
 from airflow_provider.operations.deciding import altered
 from airflow_provider.operations.operations import AlterJob, NoJobError
 from airflow_provider.operations.words import outcome_in_words
@@ -28,7 +27,7 @@ Id = Annotated[str, Query(min_length=1, max_length=500)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitJob:
-    """A job as the form has it; what is not asked for there is as by default."""
+    """A job from the form; the other fields have their defaults."""
 
     conn: str
     group: str
@@ -60,7 +59,7 @@ class SubmitJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeJob:
-    """:param config: changes, by key: None takes a key away"""
+    """:param config: changes, by key; None removes a key"""
 
     conn: str
     group: str
@@ -81,7 +80,7 @@ class ChangeJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobForm:
-    """A job as it is defined, for who is about to alter it."""
+    """What the form to alter a job shows."""
 
     config: Mapping[str, Any]
     max_tasks: int
@@ -91,17 +90,17 @@ class JobForm:
 
 @router.get("/declared", dependencies=[Depends(may_prepare)])
 def declared(world: ItsWorld, entry_point: Id) -> Declared:
-    """What a job that is about to be submitted wants to be told."""
+    """The config that a job to submit declares."""
     return declared_by(entry_point, world.prefixes())
 
 
 @router.get("/definition", dependencies=[Depends(may_prepare)])
 def definition(world: ItsWorld, conn: Id, group: Id, job: Id) -> JobForm:
-    """The config of a job, which only those are shown who may change it: there may be secrets in it."""
+    """The definition of a job. Only users who may act may see it: its config may contain secrets."""
     watched = world.group(conn, group)
     known = watched.seen().jobs.jobs.get(job) if watched else None
     if known is None:
-        raise HTTPException(status.HTTP_404_NOT_FOUND, f"there is no job {job!r}, as far as is known")
+        raise HTTPException(status.HTTP_404_NOT_FOUND, f"the group has no job {job!r} now")
     return JobForm(
         config=known.config,
         max_tasks=known.max_tasks,
@@ -116,8 +115,7 @@ def submit_job(act: SubmitJob, by: By, world: ItsWorld) -> Done:
         wanted = act.definition(by)
         check_here(wanted.name, wanted.entry_point, wanted.config, world.prefixes())
         submission = one_shot.submit_job(settings, group_name(act.group), wanted)
-        words = f"job {act.job}: {'submitted' if submission.changed else 'it is so already'}"
-        return f"{words}; {retried_in_words(act.job, submission.retried)}" if submission.retried else words
+        return "; ".join(submission.lines())
 
     return done("submit", act, by, world, submit)
 
@@ -137,5 +135,5 @@ def alter_job(act: ChangeJob, by: By, world: ItsWorld) -> Done:
 
 
 def _named(conn: str, group: str, job: str, config: Mapping[str, Any]) -> dict[str, object]:
-    """What the audit log is told: the keys of the config, and no value, which may be a secret."""
+    """For the audit log: the keys of the config without the values, which may be secret."""
     return {"conn": conn, "group": group, "job": job, "config": sorted(config)}

@@ -1,4 +1,4 @@
-"""How what is done on the page is done: written into Airflow's audit log first, refused in words."""
+"""Carries out an action of the page: notes it in Airflow's audit log, does it, and explains a refusal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider.records import JobError
 from airflow_provider.spark.config_schema import ConfigError, SchemaError
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.ui.rights import may_act
-from airflow_provider.ui.world import World, world_of
+from airflow_provider.ui.world import MOST_ACTS, World, world_of
 
 log: Final = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ ItsWorld = Annotated[World, Depends(world_of)]
 
 
 class Act(Protocol):
-    """What is asked for."""
+    """An action that a user asks for."""
 
     @property
     def conn(self) -> str: ...
@@ -35,12 +35,12 @@ class Act(Protocol):
     def group(self) -> str: ...
 
     def noted(self) -> dict[str, Any]:
-        """What the audit log has of it, as JSON."""
+        """What the audit log gets of it, as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """:param words: what has been done, for people"""
+    """:param words: says to the user what was done"""
 
     words: str
 
@@ -50,7 +50,12 @@ def done(name: str, act: Act, by: str, world: World, do: Callable[[KafkaSettings
     :raises HTTPException: if it can't be done
     """
     settings = world.settings(act.conn)
-    world.note(f"cospark_{name}", by, json.dumps(act.noted()))  # first: nothing is done that nobody can look up
+    world.note(f"cospark_{name}", by, json.dumps(act.noted()))  # first, so that no action goes unnoted
+    if not world.acts.acquire(blocking=False):
+        raise HTTPException(
+            status.HTTP_503_SERVICE_UNAVAILABLE,
+            f"{MOST_ACTS} other actions are in progress: try again later",
+        )
     try:
         words = do(settings)
     except (OperationError, ConfigError, SchemaError, JobError) as refused:
@@ -59,5 +64,7 @@ def done(name: str, act: Act, by: str, world: World, do: Callable[[KafkaSettings
         raise HTTPException(status.HTTP_409_CONFLICT, f"group {act.group!r}: {refused}") from refused
     except TopicError as failed:
         raise HTTPException(status.HTTP_502_BAD_GATEWAY, str(failed)) from failed
+    finally:
+        world.acts.release()
     log.info("%s on the page of groups: %s (group %r)", by, words, act.group)
     return Done(words=words)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
+from html import escape
 from pathlib import Path
+from string import Template
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response, status
 
 from airflow_provider.ui import drawing
+from airflow_provider.ui.rights import can_act
 from airflow_provider.ui.world import World, world_of
 
 router: Final = APIRouter()
@@ -24,6 +27,9 @@ HEADERS: Final = {
 }
 """No script but our own, and none within a document. The drawing library writes styles into its elements."""
 
+_ASK_AGAIN: Final = "private, no-cache"
+_FOR_EVER: Final = "private, max-age=31536000, immutable"
+
 _FOLDER: Final = Path(__file__).parent / "static"
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -35,16 +41,35 @@ _TYPES: Final = {
 
 @router.get("/")
 def page(
-    request: Request, world: Annotated[World, Depends(world_of)], conn: str | None = None, group: str | None = None
+    request: Request,
+    world: Annotated[World, Depends(world_of)],
+    acts: Annotated[bool, Depends(can_act)],
+    conn: str | None = None,
+    group: str | None = None,
 ) -> Response:
-    """A group that the address names is asked for as soon as the scripts are there: its reading begins now."""
+    """What this user may do, and what is missing, is part of the document: the first view needs no other request.
+
+    Reading the group in the address begins here: the scripts ask for it as soon as they run.
+    """
     if conn and group:
         world.begin(conn, group)
-    return _file(request, _FOLDER / "index.html")
+    missing = "" if drawing.script(drawing.SCRIPTS[0]) else drawing.HOW_TO_GET_IT
+    index = Template((_FOLDER / "index.html").read_text())
+    text = index.substitute(version=_version(), acts="1" if acts else "", drawing=escape(missing))
+    content = text.encode()
+    return _unless_known(request, content, _tag(content), _TYPES[".html"], _ASK_AGAIN)
+
+
+@router.get("/static/{version}/{name}")
+def static(request: Request, version: str, name: str) -> Response:
+    """:param version: of all these files together: as long as it is the same, a browser need not ask again"""
+    path = _files().get(name)
+    return _file(request, path, _FOR_EVER if version == _version() else _ASK_AGAIN)
 
 
 @router.get("/static/{name}")
-def static(request: Request, name: str) -> Response:
+def shown_by_airflow(request: Request, name: str) -> Response:
+    """Icons: Airflow's own document knows of no version."""
     return _file(request, _files().get(name))
 
 
@@ -64,14 +89,28 @@ def _files() -> dict[str, Path]:
 @cache
 def _content(path: Path, _changed_ns: int) -> tuple[bytes, str]:
     content = path.read_bytes()
-    return content, f'"{hashlib.sha256(content).hexdigest()[:24]}"'
+    return content, _tag(content)
 
 
-def _file(request: Request, path: Path | None) -> Response:
+def _tag(content: bytes) -> str:
+    return f'"{hashlib.sha256(content).hexdigest()[:24]}"'
+
+
+def _version() -> str:
+    """Of the scripts and styles, which load each other and so belong together."""
+    tags = (_content(path, path.stat().st_mtime_ns)[1] for path in sorted(_files().values()))
+    return hashlib.sha256("".join(tags).encode()).hexdigest()[:16]
+
+
+def _file(request: Request, path: Path | None, keep: str = _ASK_AGAIN) -> Response:
     if path is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "there is no such file")
     content, tag = _content(path, path.stat().st_mtime_ns)
-    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    return _unless_known(request, content, tag, _TYPES[path.suffix], keep)
+
+
+def _unless_known(request: Request, content: bytes, tag: str, kind: str, keep: str) -> Response:
+    headers = {"ETag": tag, "Cache-Control": keep}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
-    return Response(content, media_type=_TYPES[path.suffix], headers=headers)
+    return Response(content, media_type=kind, headers=headers)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.ui.views.groups import GroupInShort, group_in_short
-from airflow_provider.ui.watching import MOST_GROUPS, Seen
+from airflow_provider.ui.views.groups import GroupInShort
+from airflow_provider.ui.watching import MOST_GROUPS, Seen, WatchedGroup
 from airflow_provider.ui.world import World
 
 
@@ -63,7 +63,7 @@ def begun(conn: str, group: str) -> GroupPage:
     return GroupPage(head=Head(conn=conn, group=group, reading=True), body=None)
 
 
-def head_of(conn: str, seen: Seen, now_ms: int) -> Head:
+def head_of(conn: str, watched: WatchedGroup, seen: Seen) -> Head:
     known = seen.whole and not seen.missing
     return Head(
         conn=conn,
@@ -71,11 +71,11 @@ def head_of(conn: str, seen: Seen, now_ms: int) -> Head:
         reading=not seen.whole and not seen.away and not seen.problem,
         away=seen.away,
         problem=seen.problem,
-        short=group_in_short(seen.group, seen.jobs, seen.status, now_ms=now_ms) if known else None,
+        short=watched.short(seen) if known else None,
     )
 
 
-def clusters(world: World, now_ms: int) -> Clusters:
+def clusters(world: World) -> Clusters:
     versions, found = [], []
     for conn, settings in world.connections.all().items():
         if isinstance(settings, str):
@@ -83,9 +83,9 @@ def clusters(world: World, now_ms: int) -> Clusters:
             versions.append(f"{conn} {settings}")
             continue
         listing, groups = world.watches.of(settings).look_at_all()
-        seen = [group.seen() for group in groups]
+        seen = [(group, group.seen()) for group in groups]
         names = listing.names or ()
-        heads = {one.group: head_of(conn, one, now_ms) for one in seen}
+        heads = {one.group: head_of(conn, group, one) for group, one in seen}
         found.append(
             Cluster(
                 conn=conn,
@@ -95,5 +95,5 @@ def clusters(world: World, now_ms: int) -> Clusters:
                 more=max(0, len(names) - MOST_GROUPS),
             )
         )
-        versions.append(f"{conn} {names} {listing} {[(one.group, one.version) for one in seen]}")
+        versions.append(f"{conn} {names} {listing} {[(one.group, one.version) for _, one in seen]}")
     return Clusters(version="\n".join(versions), clusters=tuple(found))

@@ -7,13 +7,10 @@ from typing import Annotated, Final, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.protocol.model import HIGHEST_INDEX, TaskId
 from airflow_provider.records import TaskState
-from airflow_provider.ui import drawing
 from airflow_provider.ui.kept_tasks import NOTHING_KEPT
 from airflow_provider.ui.pages import Clusters, GroupPage, begun, clusters, head_of
-from airflow_provider.ui.rights import can_act
 from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.learners import learners_view
 from airflow_provider.ui.views.tasks import LARGEST_PAGE, TaskOrder, TaskQuery, task_detail, task_page
@@ -56,31 +53,23 @@ class Asked:
         watched = self.watched
         if watched is None:
             return self._world.answers.answer(self._request, "", lambda: begun(self.conn, self.group))
-        seen, now_ms = watched.seen(), wall_ms()
-        delayed = seen.status.group is not None and seen.status.group.deadline_ms > now_ms
+        seen = watched.seen()
 
         def page() -> GroupPage:
             with watched.working():
-                return GroupPage(
-                    head=head_of(self.conn, seen, now_ms), body=make(watched, seen) if seen.whole else None
-                )
+                body = make(watched, seen) if seen.whole else None
+                return GroupPage(head=head_of(self.conn, watched, seen), body=body)
 
-        return self._world.answers.answer(self._request, f"{seen.version}.{version}.{delayed:d}", page)
+        return self._world.answers.answer(self._request, f"{seen.version}.{version}", page)
 
 
 About = Annotated[Asked, Depends()]
 
 
-@router.get("/me")
-def me(acts: Annotated[bool, Depends(can_act)]) -> dict[str, object]:
-    """What this user may do here, and what is missing."""
-    return {"acts": acts, "drawing": "" if drawing.script(drawing.SCRIPTS[0]) else drawing.HOW_TO_GET_IT}
-
-
 @router.get("/groups")
 def all_groups(request: Request, world: ItsWorld) -> Response:
     """Every group of every cluster, in short."""
-    found: Clusters = clusters(world, wall_ms())
+    found: Clusters = clusters(world)
     return world.answers.answer(request, found.version, lambda: found)
 
 
@@ -133,9 +122,11 @@ def its_timeline(about: About, since: Annotated[int, Query(ge=0)] = 0) -> Respon
     if about.watched is None:
         return about.answer(lambda _, __: None)
     feed = about.watched.events()
+    reading = not feed.whole
     timeline = feed.timeline(since)
     return about.answer(
-        lambda _, seen: picture(feed.origin, timeline, seen.jobs, seen.status), f"{timeline.changed}.{feed.whole:d}"
+        lambda _, seen: picture(feed.origin, timeline, seen.jobs, seen.status, reading=reading),
+        f"{timeline.changed}.{reading:d}",
     )
 
 
@@ -143,5 +134,7 @@ def its_timeline(about: About, since: Annotated[int, Query(ge=0)] = 0) -> Respon
 def its_epochs(about: About) -> Response:
     if about.watched is None:
         return about.answer(lambda _, __: None)
-    timeline = about.watched.events().timeline(HIGHEST_INDEX)
-    return about.answer(lambda _, __: history(timeline), f"{timeline.changed}")
+    feed = about.watched.events()
+    reading = not feed.whole
+    timeline = feed.timeline(HIGHEST_INDEX)
+    return about.answer(lambda _, __: history(timeline, reading=reading), f"{timeline.changed}.{reading:d}")

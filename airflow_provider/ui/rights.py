@@ -6,12 +6,18 @@ done to them: so who may see the task instances of all DAGs may see it, and who 
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import urlsplit
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import HTTPException, Request, status
+
+_ALL_DAGS: Final = DagDetails(id="~")
+"""Airflow's own sign for all DAGs, and the id of none. An auth manager that is asked about no DAG in particular, as for
+a list, may say yes to who has a right to any one of them (FAB's does); about this one it does to who has it to all.
+"""
 
 ACTING_HEADER = "X-Cospark-Act"
 """Without it nothing is done: no form and no link of another site can send it."""
@@ -21,7 +27,7 @@ def may_see(user: GetUserDep) -> None:
     """:raises HTTPException: 401 without a login; 403 for a user without the right"""
     manager = get_auth_manager()
     allowed = manager.is_authorized_view(access_view=AccessView.WEBSITE, user=user) and manager.is_authorized_dag(
-        method="GET", access_entity=DagAccessEntity.TASK_INSTANCE, user=user
+        method="GET", access_entity=DagAccessEntity.TASK_INSTANCE, details=_ALL_DAGS, user=user
     )
     _refuse_unless(allowed, "the page of groups shows the tasks of all DAGs, and you may not see those")
 
@@ -36,11 +42,13 @@ def may_see_dag(dag_id: str, user: GetUserDep) -> None:
 
 def can_act(user: GetUserDep) -> bool:
     """Whether to offer what the user may do."""
-    return get_auth_manager().is_authorized_dag(method="PUT", access_entity=DagAccessEntity.TASK_INSTANCE, user=user)
+    return get_auth_manager().is_authorized_dag(
+        method="PUT", access_entity=DagAccessEntity.TASK_INSTANCE, details=_ALL_DAGS, user=user
+    )
 
 
 def may_prepare(user: GetUserDep) -> None:
-    """What only those are to see who may act: configs of jobs.
+    """May the user see configs of jobs? Only users who may act.
 
     :raises HTTPException: for a user without the right
     """

@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.memo import Memo
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.errors import NoTopicError, TopicError
@@ -24,6 +26,7 @@ from airflow_provider.topics.followed import FollowedTopics
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.timeline_feed import TimelineFeed
 from airflow_provider.ui.kept_tasks import NOTHING_KEPT, Kept, KeptTasks
+from airflow_provider.ui.views.groups import GroupInShort, group_in_short
 
 log: Final = logging.getLogger(__name__)
 
@@ -51,7 +54,8 @@ class Seen:
     :param away: why no broker can be reached at present, and this grows old; empty: one can
     :param problem: why it can't be read, and this grows old; empty: it can
     :param missing: there is no such group
-    :param version: the same as before: nothing has changed
+    :param at_ms: when it was looked at, wall clock
+    :param version: the same as before: nothing has changed, and no delay has passed
     """
 
     group: str
@@ -61,6 +65,7 @@ class Seen:
     away: str
     problem: str
     missing: bool
+    at_ms: int
     version: str
 
 
@@ -75,6 +80,7 @@ class WatchedGroup:
         self.asked_at = asked_at
         self._clock = clock
         self._tasks = KeptTasks()
+        self._short: Memo[Seen, GroupInShort] = Memo()
         self._looking, self._working = threading.Lock(), threading.Lock()
         self._seen: Seen | None = None
         self._look_again_at = 0.0
@@ -105,7 +111,9 @@ class WatchedGroup:
         missing = isinstance(problem, NoTopicError)
         words = "" if problem is None else str(problem)
         renewals = sum(topics.renewals.values())
-        version = f"{jobs.offset}.{status.offset}.{renewals}.{topics.caught_up:d}.{hash((words, away)) & 0xFFFFFFFF:x}"
+        at_ms = wall_ms()
+        flags = f"{topics.caught_up:d}{status.group is not None and status.group.deadline_ms > at_ms:d}"
+        version = f"{jobs.offset}.{status.offset}.{renewals}.{flags}.{hash((words, away)) & 0xFFFFFFFF:x}"
         return Seen(
             group=topics.group,
             jobs=jobs,
@@ -114,8 +122,13 @@ class WatchedGroup:
             away=away,
             problem=words,
             missing=missing,
+            at_ms=at_ms,
             version=version,
         )
+
+    def short(self, seen: Seen) -> GroupInShort:
+        """It stands beside each view: made once for all of them."""
+        return self._short.get(seen, lambda: group_in_short(seen.group, seen.jobs, seen.status, now_ms=seen.at_ms))
 
     def kept_tasks(self) -> Kept:
         """All of its tasks, for pages to be cut out."""

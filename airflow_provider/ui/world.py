@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from fastapi import HTTPException, Request, status
 
+from airflow_provider.common.parameters import group_name
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ui.airflow_log import note_in_audit_log
 from airflow_provider.ui.answers import Answers
@@ -14,12 +18,18 @@ from airflow_provider.ui.connections import Connections
 from airflow_provider.ui.declared import configured_prefixes
 from airflow_provider.ui.watching import WatchedGroup, Watches
 
+MOST_ACTS: Final = 8
+"""At a time. Each waits for a broker, half a minute for one that is away, in one of the 40 threads in which the API
+server answers whatever it is asked, the heartbeats of Airflow's tasks among it.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
     """:param connections: the clusters that may be shown
     :param note: writes what was done into Airflow's audit log: its name, by whom, and the rest as JSON
-    :param prefixes: gives the import prefixes of jobs that may be imported here
+    :param prefixes: gives the import prefixes of jobs that the API server may import
+    :param acts: held by each thread that carries out an action
     """
 
     connections: Connections
@@ -27,6 +37,7 @@ class World:
     prefixes: Callable[[], Sequence[str]] = configured_prefixes
     watches: Watches = field(default_factory=Watches)
     answers: Answers = field(default_factory=Answers)
+    acts: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MOST_ACTS))
 
     def settings(self, conn: str) -> KafkaSettings:
         """:raises HTTPException: for a connection that is not shown, or can't be used"""
@@ -42,14 +53,20 @@ class World:
         return settings
 
     def group(self, conn: str, group: str) -> WatchedGroup | None:
-        """A group; None: its reading is about to begin."""
+        """A group; None: its reading is about to begin.
+
+        :raises HTTPException: for what can't be a group's name; see also :meth:`settings`
+        """
+        try:
+            group_name(group)
+        except ValueError as wrong:
+            raise HTTPException(status.HTTP_404_NOT_FOUND, str(wrong)) from wrong
         return self.watches.of(self.settings(conn)).look(group)
 
     def begin(self, conn: str, group: str) -> None:
-        """Have a group's reading begin, if it may be shown."""
-        settings = self.connections.all().get(conn)
-        if settings is not None and not isinstance(settings, str):
-            self.watches.of(settings).look(group)
+        """Begin to read a group, if it may be shown."""
+        with suppress(HTTPException):
+            self.group(conn, group)
 
 
 def world_of(request: Request) -> World:

@@ -9,7 +9,7 @@ from typing import Final
 NEVER_S: Final = 10.0**9
 DEFAULT_MAX_SPARK_DEATHS: Final = 3
 DEFAULT_PROGRESS_S: Final = 30.0
-"""Each time a record is written, of each task that runs: no more often than anybody looks."""
+"""Each report writes a record for each running task, so not more often than somebody looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Equipment:
     :param allowed: import prefixes of entry points
     :param checkpoint_root: folder or URI of all streaming checkpoints, or ``temporary``; None: it runs no stream
     :param max_spark_deaths: a task under which Spark has ended so often fails
-    :param progress_s: how often the progress of each task is told at most, in seconds
+    :param progress_s: the least time between two progress reports of a task, in seconds
     :param linger_s: how long its group must have nothing for it to run until the membership had better go on elsewhere
     """
 

@@ -44,7 +44,7 @@ class Hands(Protocol):
 
     @property
     def spark_ui(self) -> str:
-        """The address of Spark's own page of what runs here; mostly there is none."""
+        """The address of the Spark UI; empty if it is off."""
 
     @property
     def unable(self) -> str:

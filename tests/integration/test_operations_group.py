@@ -71,7 +71,7 @@ async def test_a_job_and_a_task_start_anew_without_a_rebalance_and_nothing_runs_
         await _two_workers(group)
         epoch, owners, before = _epoch(group), _owners(group), _attempts(group)
 
-        assert "4 started anew" in await _does(group, "restart", "streams")
+        assert "4 restarted" in await _does(group, "restart", "streams")
         await _runs(group, {task: attempt + 1 for task, attempt in before.items()})
         only = TaskId("streams", 2)
         await _does(group, "restart", "streams", "--task", "2")

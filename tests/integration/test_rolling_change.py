@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise, permutations
 
@@ -16,7 +16,7 @@ from airflow_provider.records import TaskKind
 WORKERS = ("w1", "w2")
 
 
-def all_changes() -> Iterator[ConnectProtocol]:
+def all_changes() -> Sequence[ConnectProtocol]:
     """A walk over the settings that takes each way from one to another once, and ends where it began."""
     ways = {setting: [other for other in ConnectProtocol if other is not setting] for setting in ConnectProtocol}
     open_ways, walk = [ConnectProtocol.EXTENSIBLE], []
@@ -25,7 +25,12 @@ def all_changes() -> Iterator[ConnectProtocol]:
             open_ways.append(left.pop())
         else:
             walk.append(open_ways.pop())
-    return reversed(walk)
+    assert sorted(pairwise(walk)) == sorted(permutations(ConnectProtocol, 2))
+    return walk[::-1]
+
+
+UP_AND_DOWN = (ConnectProtocol.EAGER, ConnectProtocol.EXTENSIBLE, ConnectProtocol.EAGER)
+"""The changes between what differs most; the simulation makes all of them."""
 
 
 @pytest.fixture
@@ -35,9 +40,14 @@ def fleet(fleet: MakeFleet) -> MakeFleet:
 
 
 @pytest.mark.timeout(400)
-async def test_nothing_is_lost_and_nothing_runs_twice(fleet: MakeFleet) -> None:
-    walk = list(all_changes())
-    assert sorted(pairwise(walk)) == sorted(permutations(ConnectProtocol, 2))
+@pytest.mark.parametrize(
+    "walk",
+    [
+        pytest.param(UP_AND_DOWN, id="up and down"),
+        pytest.param(all_changes(), id="all changes", marks=pytest.mark.thorough),
+    ],
+)
+async def test_nothing_is_lost_and_nothing_runs_twice(fleet: MakeFleet, walk: Sequence[ConnectProtocol]) -> None:
     async with fleet() as group:
         await group.submit("streams", tasks=4, kind=TaskKind.STREAMING)
         for worker in WORKERS:

@@ -21,6 +21,7 @@ from enum import Enum
 from typing import Any
 
 import pytest
+from how_many import examples
 from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 from referee import Referee
@@ -296,7 +297,11 @@ groups = st.builds(
 
 
 RANDOM = settings(
-    max_examples=2_000, deadline=None, database=None, derandomize=False, suppress_health_check=list(HealthCheck)
+    max_examples=examples(600),
+    deadline=None,
+    database=None,
+    derandomize=False,
+    suppress_health_check=list(HealthCheck),
 )
 """By the seed alone, also where CI would have hypothesis play the same in each run."""
 

@@ -11,6 +11,7 @@ from embedded_bytes import (
     encode_assignment,
     encode_metadata,
 )
+from how_many import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from referee import Referee, RefusedByJavaError
@@ -29,7 +30,7 @@ from airflow_provider.protocol.model import (
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
 
-many = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 
 texts = st.text(st.characters(codec="utf-8"), max_size=12)
 indexes = st.integers(-1, 3) | st.integers(-1, 2**31 - 1)
@@ -178,7 +179,7 @@ def damaged(draw: st.DrawFn, intact: st.SearchStrategy[bytes]) -> bytes:
 class TestDamagedBytes:
     """What we accept Java accepts and reads in the same way; what only we refuse is refused for a named reason."""
 
-    @settings(many, max_examples=2_000)
+    @settings(many, max_examples=examples(600))
     @given(data=damaged(states(readable).map(encode_metadata)))
     def test_metadata(self, referee: Referee, data: bytes) -> None:
         try:
@@ -188,7 +189,7 @@ class TestDamagedBytes:
         else:
             assert comparable(ours) == comparable(without_duplicates(referee.decode("metadata", data)))
 
-    @settings(many, max_examples=2_000)
+    @settings(many, max_examples=examples(600))
     @given(data=damaged(assignments(readable).map(encode_assignment)))
     def test_assignment(self, referee: Referee, data: bytes) -> None:
         try:

@@ -16,6 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
+from how_many import examples
 from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 from referee import Referee
@@ -121,7 +122,11 @@ def steps(draw: st.DrawFn) -> Step:
 
 
 RANDOM = settings(
-    max_examples=1_000, deadline=None, database=None, derandomize=False, suppress_health_check=list(HealthCheck)
+    max_examples=examples(500),
+    deadline=None,
+    database=None,
+    derandomize=False,
+    suppress_health_check=list(HealthCheck),
 )
 """By the seed alone, also where CI would have hypothesis play the same in each run."""
 

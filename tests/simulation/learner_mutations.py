@@ -74,6 +74,7 @@ LEARNER_MUTATIONS = (
         edits=(("    over = lesson.failed or round", "    over = round"),),
         plan="learners",
         broken=(_PLACE,),
+        seed=2,
     ),
     Mutation(
         name="keeps what an owner has stopped from it when nobody is ready",
@@ -107,6 +108,7 @@ LEARNER_MUTATIONS = (
         ),
         plan="learners",
         broken=(_CONFIGURED,),
+        seed=3,
     ),
     Mutation(
         name="has two learn what one learns",
@@ -171,6 +173,7 @@ LEARNER_MUTATIONS = (
         ),
         plan="learners",
         broken=(_REST,),
+        seed=3,
     ),
     Mutation(
         name="learns on what it was told to let go of",
@@ -178,6 +181,7 @@ LEARNER_MUTATIONS = (
         edits=(("        member.do(StopLearning(tasks=dropped))\n", "        pass\n"),),
         plan="learners",
         broken=(_LEFT_OVER,),
+        seed=2,
     ),
     Mutation(
         name="leaves with what it has only stopped for a learner",
@@ -227,6 +231,7 @@ LEARNER_MUTATIONS = (
         ),
         plan="learners",
         broken=(_LEFT_OVER,),
+        seed=2,
     ),
     Mutation(
         name="hears of learners before it has begun",

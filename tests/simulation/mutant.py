@@ -6,6 +6,7 @@ Prints what noticed the mutation, first the name of the invariant or ``unit test
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, spec_from_file_location
@@ -19,6 +20,8 @@ SEEDS = 150
 """As many histories as a mutation may take to be noticed."""
 _NEEDLESS = ("cacheprovider", "randomly", "hypothesispytest", "anyio", "pytest_cov")
 """Plugins that take longer to load than a unit test to notice something."""
+_CLASSIC, _DECLARATIVE = "simulation.histories", "simulation.declarative.histories"
+"""To import both takes longer than to play a history."""
 
 
 class _Mistaken(MetaPathFinder, Loader):
@@ -62,10 +65,9 @@ def notice(mutation: Mutation) -> str | None:
 
         quiet = ["-q", "-x", "--no-header", "--tb=no", *(f"-pno:{plugin}" for plugin in _NEEDLESS)]
         return "unit test" if pytest.main([*quiet, mutation.unit_test]) == pytest.ExitCode.TESTS_FAILED else None
-    from simulation.plans import play
-
+    histories = import_module(_DECLARATIVE if mutation.plan.startswith("declarative-") else _CLASSIC)
     for seed in range(mutation.seed, mutation.seed + SEEDS):
-        told = play(mutation.plan, seed)
+        told = histories.play(seed, histories.PLANS[mutation.plan])
         if told.failure is not None:
             return f"{told.kind}\nseed {seed}: {told.failure.failure}"
     return None

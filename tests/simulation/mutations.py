@@ -31,7 +31,6 @@ _GROW = "epochs_only_grow"
 _OWN_EPOCH = "each_round_has_an_epoch_of_its_own"
 _HIGHER = "a_task_goes_to_another_worker_with_a_higher_epoch"
 _STALE = "a_stale_epoch_never_wins"
-_SURPLUS = "only_the_surplus_moves"
 _SPREAD = "the_spread_is_at_most_one"
 _TOLD = "the_status_topic_tells_what_runs"
 _REST = "everything_converges"
@@ -93,6 +92,7 @@ MUTATIONS = (
         ),
         plan="troubled",
         broken=(_STARTED, _TWO_RUN, _UNTOUCHED),
+        seed=2,
     ),
     Mutation(
         name="starts under a lease that is nearly over",
@@ -138,6 +138,7 @@ MUTATIONS = (
         edits=(("    if rejoin or member.state.stopping:\n", "    if False:\n"),),
         plan="calm",
         broken=(_REST,),
+        seed=4,
     ),
     Mutation(
         name="does not join again when the delay is over",
@@ -145,6 +146,7 @@ MUTATIONS = (
         edits=(("    if member.state.told_delay_ms:\n", "    if False:\n"),),
         plan="calm",
         broken=(_REST, _WAIT),
+        seed=4,
     ),
     Mutation(
         name="stops everything whenever the group rebalances",
@@ -243,6 +245,7 @@ MUTATIONS = (
         ),
         plan="calm",
         broken=(_NO_BALANCE,),
+        seed=2,
     ),
     Mutation(
         name="moves what runs for its cost",
@@ -300,6 +303,7 @@ MUTATIONS = (
         edits=(("min(memory.deadline_ms - now_ms, max_delay_ms) if runs else max_delay_ms", "max_delay_ms"),),
         plan="calm",
         broken=(_WAIT, _DEADLINE),
+        seed=4,
     ),
     Mutation(
         name="loses what was lost when the delay is over",
@@ -312,6 +316,7 @@ MUTATIONS = (
         ),
         plan="calm",
         broken=(_COMPLETE,),
+        seed=3,
     ),
     Mutation(
         name="waits for who never comes back",
@@ -319,6 +324,7 @@ MUTATIONS = (
         edits=(("    if at_most_ms == 0:\n", "    if False:\n"), ("if at_most_ms is None or", "if not at_most_ms or")),
         plan="calm",
         broken=(_NEVER, _WAIT),
+        seed=2,
     ),
     Mutation(
         name="waits as long for who has said when it is back as for others",
@@ -391,6 +397,7 @@ MUTATIONS = (
         edits=(("deal(plus(tasks, self._spare), loads", "deal(tasks, loads"),),
         plan="calm",
         broken=(_COMPLETE,),
+        seed=5,
     ),
     # ---- around them
     Mutation(

@@ -33,6 +33,7 @@ from airflow_provider.topics.rights import WORKER
 from demo.airflow import LocalAirflow
 from demo.airflow_api import AirflowApi, TaskInstance
 
+_BY: Final = "ann@laptop"
 EXAMPLE_GROUP: Final = f"example-{uuid.uuid4().hex[:8]}"
 """How the names of groups begin that DAG files name themselves."""
 
@@ -121,13 +122,25 @@ class Group:
     def submit(self, job: str, *, tasks: int, entry_point: str, kind: TaskKind, **config: object) -> None:
         """Without Airflow, of which parts may be away."""
         definition = JobDefinition(
-            name=job, entry_point=entry_point, max_tasks=tasks, kind=kind, config=config, submitted_at_ms=_now_ms()
+            name=job,
+            entry_point=entry_point,
+            max_tasks=tasks,
+            kind=kind,
+            config=config,
+            submitted_at_ms=_now_ms(),
+            submitted_by=_BY,
         )
         submit_job(self._settings, self.name, definition)
 
     def submit_planned(self, job: str, configs: Sequence[Mapping[str, object]]) -> None:
         """A job for the noop runner, whose plan is there already: its own planner would give all tasks one config."""
-        definition = JobDefinition(name=job, entry_point="jobs:Nap", max_tasks=len(configs), submitted_at_ms=_now_ms())
+        definition = JobDefinition(
+            name=job,
+            entry_point="jobs:Nap",
+            max_tasks=len(configs),
+            submitted_at_ms=_now_ms(),
+            submitted_by=_BY,
+        )
         plan = PlanRecord.of(definition, configs, planned_by=WorkerId("test"), at_ms=_now_ms())
 
         async def publish() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -46,6 +47,12 @@ _IS_DRAWN: Final = """
     look(document);
     return found.some((each) => each.width && each.getContext("2d")?.getImageData(0, 0, each.width, each.height)
         .data.some((part) => part));
+"""
+_NOTE_WHEN_SHOWN: Final = """
+    (function look() {
+        if (!document.querySelector(%s)) return setTimeout(look, 4);
+        requestAnimationFrame(() => requestAnimationFrame(() => { window.shownMs = performance.now(); }));
+    })();
 """
 
 
@@ -127,6 +134,15 @@ class Browser:
     def see_drawn(self, *words: str) -> None:
         """Wait until all of this is to be seen in what the drawing library shows."""
         self._wait(lambda: all(each in str(self.run(_DRAWN_WORDS)) for each in words), f"{words}")
+
+    def note_when_shown(self, *css: str) -> None:
+        """From now on each document notes when the first of such elements was painted, by its own clock."""
+        script = _NOTE_WHEN_SHOWN % json.dumps(", ".join(css))
+        self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
+
+    def shown_after_ms(self) -> float:
+        """How long after its navigation began; see :meth:`note_when_shown`."""
+        return float(self._wait(lambda: self.run("return window.shownMs"), "what was to be shown"))
 
     def as_phone(self) -> None:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", _PHONE)

@@ -56,7 +56,7 @@ _JOBS = """
             return [{}] * job.max_tasks
 
         def run(self, spark, task):
-            while not task.wait(0.2):
+            while not task.wait(1):
                 spark.range(10).collect()
 """
 

@@ -27,13 +27,12 @@ GROUP = "example"
 CHECKS: Mapping[str, Callable[[LocalAirflow, Path], None]] = {
     "batch": examples.test_a_batch_group,
     "streaming": lambda airflow, _folder: examples.test_a_streaming_query_moves_and_loses_or_doubles_nothing(airflow),
-    "rebalance": lambda airflow, _folder: examples.test_a_dag_reacts_to_a_rebalance(airflow),
 }
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of all examples, which began together."""
+    """The runs of examples, which began together."""
 
     airflow: LocalAirflow
     checks: Mapping[str, Future[None]]
@@ -63,7 +62,17 @@ def runs(
 @pytest.mark.parametrize("name", CHECKS)
 def test_an_example_runs_as_it_is(runs: Runs, broker: LocalBroker, name: str) -> None:
     runs.checks[name].result()
-    group = Group(runs.airflow, broker.bootstrap_servers, name=f"{GROUP}.{name}")
+    check_declarative(Group(runs.airflow, broker.bootstrap_servers, name=f"{GROUP}.{name}"))
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(700)
+def test_a_dag_reacts_to_a_rebalance(runs: Runs, broker: LocalBroker) -> None:
+    examples.test_a_dag_reacts_to_a_rebalance(runs.airflow)
+    check_declarative(Group(runs.airflow, broker.bootstrap_servers, name=f"{GROUP}.rebalance"))
+
+
+def check_declarative(group: Group) -> None:
     assert isinstance(group.record, DeclarativeRecord)
     assert group.described().state == "Dead", "no broker knows it"
     epochs = [each.epoch for each in group.rounds()]

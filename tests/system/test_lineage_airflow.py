@@ -14,7 +14,7 @@ from airflow_group import Group
 from airflow_provider.broker.local_broker import LocalBroker
 from demo.airflow import LocalAirflow
 
-pytest.importorskip("airflow.providers.openlineage", reason="Airflow's provider supports no Python 3.10")
+pytest.importorskip("airflow.providers.openlineage", reason="it goes with newer versions of Airflow")
 pytestmark = pytest.mark.thorough  # it has an Airflow of its own: in all others each task would take a second longer
 
 DAGS = Path(__file__).parent / "lineage_dags"

@@ -27,14 +27,36 @@ time.sleep(600)
 """
 
 
-def test_all_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+OWNER_OF_ONE = """
+import os, sys, time
+from pathlib import Path
+from demo.processes import KeptProcess
+
+folder = Path(sys.argv[1])
+FORKS = "import os, time; os.fork() or os.setsid(); time.sleep(600)"
+process = KeptProcess(
+    "program", [sys.executable, "-c", FORKS], env=os.environ, folder=folder, log_file=folder / "program.log"
+)
+while len(process.tree()) < 2:
+    time.sleep(0.05)
+print(*(each.pid for each in process.tree()), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "least"),
+    [
+        pytest.param(OWNER_OF_ONE, 2, id="one command"),
+        pytest.param(OWNER, 13, id="Airflow, its components and the executor's processes", marks=pytest.mark.thorough),
+    ],
+)
+def test_all_processes_end_with_the_one_that_started_them(tmp_path: Path, program: str, least: int) -> None:
     """It is killed and can clean up nothing."""
-    with subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(tmp_path / "airflow")], stdout=subprocess.PIPE, text=True
-    ) as owner:
+    with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         pids = [int(pid) for pid in owner.stdout.readline().split()]
-        assert len(pids) > 12, "the components and the executor's processes"
+        assert len(pids) >= least
         owner.kill()
         owner.wait(timeout=60)
         wait_until(
@@ -44,6 +66,7 @@ def test_all_processes_end_with_the_one_that_started_them(tmp_path: Path) -> Non
         )
 
 
+@pytest.mark.thorough
 def test_a_component_that_ends_too_early_is_reported_with_its_log(tmp_path: Path) -> None:
     broken = LocalAirflow(tmp_path, dag_folders=[], env={"AIRFLOW__CORE__EXECUTOR": "NoSuchExecutor"})
     with pytest.raises(ProcessFailedError, match="NoSuchExecutor"):

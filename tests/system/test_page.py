@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from urllib.parse import quote
@@ -96,6 +95,7 @@ def test_each_view_of_a_group_and_what_jobs_write_stays_text(
 def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
     airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
 ) -> None:
+    group.name = "accounts"
     group.submit_planned("billing", [{"seconds": 0.1}, {"seconds": 0.1, "fail": "no such table"}])
     group.submit_planned("ledger", [{"seconds": 600}, {"seconds": 600}])
     fleet = outside(group)
@@ -105,7 +105,7 @@ def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
     with without_complaint(airflow) as browser:
         browser.open(address(group, view="jobs"))
         browser.click("tr button", "Retry failed")
-        browser.see("Try the failed tasks of billing again?")
+        browser.see("Retry the failed tasks of billing?")
         browser.click("dialog .primary")
         browser.see("1 failed task of job billing is tried again: billing:1")
         browser.click("dialog button", "Close")
@@ -126,7 +126,7 @@ def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
         browser.click("dialog button", "Close")
         browser.find("td .badge[data-state=running]")
         browser.click("[data-view=epochs]")
-        browser.see("Who asked for what", airflow.username, "pause ledger", "resume ledger", "remove billing")
+        browser.see("Actions", airflow.username, "pause ledger", "resume ledger", "remove billing")
         browser.click("[data-view=workers]")
         browser.click("tr:last-child button", "Stop")
         browser.picture("page-question")
@@ -145,6 +145,7 @@ def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
 def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_stopped(
     airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
 ) -> None:
+    group.name = "books"
     group.submit_planned("ledger", [{"seconds": 600}, {"seconds": 601}])
     fleet = outside(group)
     fleet.start("w1")
@@ -153,16 +154,21 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.open(address(group, view="jobs"))
         browser.click("button", "Submit a job")
         browser.write("dialog [name=job]", "reports")
+        attack = f"{ATTACK.replace(' ', '/')}:Reports"
+        browser.write("dialog [name=entry_point]", attack)
+        browser.see(f"entry point '{attack}': is not of the form module:Class")
         browser.write("dialog [name=entry_point]", "cospark_system_jobs:Reports")
         browser.write("dialog [name=table]", "orders")
         browser.see("default: 100")
         browser.write("dialog [name=max_tasks]", "3")
+        browser.write("dialog [name=retries]", "2")
         browser.picture("page-submit")
-        browser.click("dialog .primary", "Submit a job")
+        browser.click("dialog .primary", "Submit")
         browser.see("job reports: submitted")
         browser.click("dialog button", "Close")
         browser.click("tr:last-child button", "Alter")
         browser.write("dialog [name=rows]", "250")
+        browser.picture("page-alter")
         browser.click("dialog .primary", "Alter")
         browser.see("job reports: altered")
         browser.click("dialog button", "Close")
@@ -170,33 +176,38 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.click("td", "ledger:1")
         browser.click("dialog .danger", "Stop")
         browser.see("Stop ledger:1?")
+        browser.picture("page-stop-task")
         browser.click("dialog.question .danger", "Stop")
         browser.see("job ledger: stopped: ledger:1")
         browser.click("dialog.question button", "Close")
         browser.find("dialog.task .badge[data-state=stopped]")
         browser.see(f"stopped by {airflow.username}", "until it is restarted")
         group.wait_for_running("ledger", 1)
-        browser.click("dialog.task button", "Run again")
-        browser.click("dialog.question .primary", "Run again")
-        browser.see("job ledger: 1 run again: ledger:1")
+        browser.click("dialog.task button", "Restart")
+        browser.click("dialog.question .primary", "Restart")
+        browser.see("job ledger: 1 resumed: ledger:1")
         browser.click("dialog.question button", "Close")
         browser.find("dialog.task .badge[data-state=running]")
         browser.click("dialog.task .close button")
         browser.click("[data-view=workers]")
         browser.click("button", "Rebalance now")
+        browser.see("Have the group rebalance now?")
+        browser.picture("page-rebalance")
         browser.click("dialog .primary", "Rebalance now")
-        browser.see("the group rebalances")
+        browser.see("the group is asked to rebalance")
         browser.click("dialog button", "Close")
         browser.see(f"last rebalance: {airflow.username} asked for it")
         browser.click("tr button", "Log level")
         browser.write("dialog [name=logger]", "jobs.ledger")
         browser.choose("dialog [name=worker]", "w1")
-        browser.click("dialog .primary", "Log level")
+        browser.picture("page-log-level")
+        browser.click("dialog .primary", "Set")
         browser.see("logger jobs.ledger: DEBUG, in w1")
         browser.click("dialog button", "Close")
-        browser.see("What the jobs' code logs", "jobs.ledger")
+        browser.see("Log levels of the jobs' code", "jobs.ledger")
         browser.click("[data-view=epochs]")
         browser.see("submit reports", "alter reports", "stop tasks ledger", "set level jobs.ledger", "rebalance group")
+        assert browser.run("return document.images.length") == 0, "what somebody wrote has become markup"
     seen = group.read()
     assert seen is not None
     job = seen.jobs.jobs["reports"]
@@ -210,6 +221,7 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
 
 @pytest.mark.side_by_side
 def test_beside_a_dag_run_and_a_task_is_their_own_group_dark_as_airflow_is(airflow: LocalAirflow, group: Group) -> None:
+    group.name = "nightly"
     run_id = group.start("two_workers")
     group.wait_for_members("two_workers.w1", "two_workers.w2")
     run = f"/dags/two_workers/runs/{quote(run_id, safe='')}"
@@ -220,7 +232,7 @@ def test_beside_a_dag_run_and_a_task_is_their_own_group_dark_as_airflow_is(airfl
         browser.driver.switch_to.default_content()
         browser.open(f"{run}/tasks/w1/plugin/spark_group_of_task")
         browser.in_frame()
-        browser.see("two_workers.w2")
+        browser.see("two_workers.w2", "triggerer")
         assert browser.find(".mine").text == "two_workers.w1"
         assert browser.run("return document.documentElement.dataset.theme") == "dark"
         assert browser.run("return getComputedStyle(document.body).backgroundColor") == browser.run(
@@ -237,6 +249,7 @@ def test_beside_a_dag_run_and_a_task_is_their_own_group_dark_as_airflow_is(airfl
 def test_on_a_phone_nothing_is_wider_than_the_screen(
     airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
 ) -> None:
+    group.name = "night-shift"
     group.submit_planned("ledger", [{"seconds": 600, "name": "a-name-that-has-no-end-" * 4}])
     fleet = outside(group)
     fleet.start("a-worker-whose-name-is-as-long-as-airflow-makes-them")
@@ -258,36 +271,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(
 
 def test_without_a_login_there_is_nothing(airflow: LocalAirflow) -> None:
     """The routes are tried one by one in a unit test; this is about how Airflow mounts them."""
-    for path in ("", "static/main.js", "api/groups", "api/me"):
+    for path in ("", "static/main.js", "api/groups", "api/definition", "api/declared"):
         assert httpx.get(f"{airflow.url}/cospark/{path}").status_code == 401, path
-    assert httpx.post(f"{airflow.url}/cospark/api/act/remove", json={}).status_code == 401
-
-
-@pytest.mark.thorough
-def test_a_group_of_10_000_tasks_is_there_within_a_second_and_a_change_within_two(
-    airflow: LocalAirflow, groups: Callable[[], Group], outside: Callable[..., Fleet]
-) -> None:
-    group = groups()
-    group.submit_planned("many", [{"seconds": 600, "name": f"part-{number}"} for number in range(10_000)])
-    fleet = outside(group)
-    fleet.start("w1")
-    group.wait_for_running("many", 10)
-    with without_complaint(airflow) as browser:
-        began = time.monotonic()
-        browser.open("/dags")
-        browser.see("two_workers")
-        airflows_own_s = time.monotonic() - began
-        began = time.monotonic()
-        browser.open(address(group, view="tasks"))
-        browser.see("many:0 (part-0)", "of 10,000 tasks")
-        first_s = time.monotonic() - began
-        browser.click("[data-view=jobs]")
-        browser.see("10 running")
-        group.submit_planned("one-more", [{"seconds": 600}])
-        began = time.monotonic()
-        browser.see("one-more")
-        change_s = time.monotonic() - began
-    print(f"10,000 tasks: first view {first_s:.2f} s, change {change_s:.2f} s; Airflow's own {airflows_own_s:.2f} s")
-    # On a machine that does something else, too, all takes longer.
-    assert first_s < max(1.0, airflows_own_s)
-    assert change_s < max(2.0, airflows_own_s)
+    for act in ("remove", "submit", "alter", "stop", "rebalance", "level"):
+        assert httpx.post(f"{airflow.url}/cospark/api/act/{act}", json={}).status_code == 401, act

@@ -10,12 +10,15 @@ import secrets
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
+import psutil
 import pytest
 from certificates import Certificates
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -71,7 +74,12 @@ def new_password() -> str:
 
 
 class ProcessWatch(threading.Thread):
-    """Sees the arguments of every process on this machine."""
+    """Sees the arguments of every process on this machine.
+
+    Those of a young one it reads again and again, for it may yet become another program; those of all now and then.
+    """
+
+    YOUNG_S = 2.0
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -79,12 +87,20 @@ class ProcessWatch(threading.Thread):
         self._end = threading.Event()
 
     def run(self) -> None:
+        young_until: dict[int, float] = {}
+        all_at = 0.0
         while not self._end.wait(0.02):
-            for process in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    self.seen.add(process.read_bytes())
-                except OSError:
-                    continue  # it has ended
+            now = time.monotonic()
+            young_until = {pid: young_until.get(pid, now + self.YOUNG_S) for pid in psutil.pids()}
+            if every := now >= all_at:
+                all_at = now + self.YOUNG_S
+            for pid, until in young_until.items():
+                if every or now < until:
+                    self._read(Path(f"/proc/{pid}/cmdline"))
+
+    def _read(self, arguments: Path) -> None:
+        with suppress(OSError):  # it has ended
+            self.seen.add(arguments.read_bytes())
 
     def end(self) -> None:
         self._end.set()

@@ -104,7 +104,7 @@ def test_a_worker_joins_and_is_cut_off_and_killed_and_killed_for_good(group: Gro
     assert {group.api.task_instance("two_workers", run, name).try_number for name in ("w1", "w2")} == {1}
 
 
-@pytest.mark.shows("it leaves in order: its task is marked failed or success, it is drained or stopped")
+@pytest.mark.shows("it leaves in an orderly way: its task is marked failed or success, it is drained or stopped")
 def test_who_leaves_in_order_is_not_waited_for(group: Group, outside: Callable[..., Fleet]) -> None:
     """Marked success, drained, stopped: all together."""
     others = outside(group, "--slots", "1")
@@ -137,7 +137,7 @@ def test_who_leaves_in_order_is_not_waited_for(group: Group, outside: Callable[.
     assert stopped <= {W1, LATE}, "what ran at the drained one came to its end"
 
 
-@pytest.mark.shows("a worker has a slot free while tasks wait elsewhere")
+@pytest.mark.shows("a worker has a free slot while tasks wait elsewhere")
 def test_a_free_slot_is_given_what_waits_elsewhere(group: Group) -> None:
     run = group.start("two_workers", slots=1)
     group.wait_for_members(W1, W2)

@@ -63,7 +63,7 @@ def test_a_group_that_is_drained_ends_its_deferred_workers_by_itself(group: Grou
     assert (report["state"], report["changed"], report["run_key"]) == ("finished", True, submitted)
 
 
-@pytest.mark.shows("it leaves in order: its task is marked failed or success, it is drained or stopped")
+@pytest.mark.shows("it leaves in an orderly way: its task is marked failed or success, it is drained or stopped")
 @pytest.mark.parametrize("deferred", [True, False], ids=["deferred", "running"])
 def test_a_worker_that_a_user_ends_leaves_at_once(group: Group, deferred: bool) -> None:
     if not deferred:
@@ -200,7 +200,7 @@ def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(
     wait_for_failure(group, TaskId("stream", 0), attempt=3, failures=1)
 
 
-@pytest.mark.shows("the worker's Spark ends: its JVM is killed, or out of memory")
+@pytest.mark.shows("the worker's Spark ends: its JVM is killed, or runs out of memory")
 def test_a_worker_whose_spark_ends_runs_its_tasks_in_another_one(group: Group) -> None:
     run = group.start("spark_worker")
     group.submit("endless", tasks=2, entry_point="cospark_system_jobs:Endless", kind=TaskKind.BATCH)

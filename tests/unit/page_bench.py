@@ -46,15 +46,20 @@ class StillTopics:
 
 
 class StillCluster:
-    """A cluster with these groups, all of which are read."""
+    """A cluster with these groups, all of which are read.
+
+    :ivar looked: the groups that were looked at
+    """
 
     def __init__(self, *groups: StillTopics) -> None:
         self.now = 0.0
+        self.looked: list[str] = []
         self.groups = {
             topics.group: WatchedGroup(cast("FollowedTopics", topics), 0.0, clock=lambda: self.now) for topics in groups
         }
 
     def look(self, group: str) -> WatchedGroup | None:
+        self.looked.append(group)
         return self.groups.get(group)
 
     def look_at_all(self) -> tuple[Listing, list[WatchedGroup]]:

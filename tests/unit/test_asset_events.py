@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import structlog
 from airflow.sdk import Asset, AssetAlias
-from airflow.sdk.exceptions import TaskDeferred
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow_values import context, job, jobs_snapshot, status_snapshot
 from operator_bench import FakeGroup, job_operator
 
+from airflow_provider.common.airflow_names import TaskDeferred
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.records import TaskState, WrittenAsset
 from airflow_provider.sensors.job import JobSensor
@@ -157,4 +157,4 @@ def test_what_airflow_refuses_or_nobody_has_declared_is_said(group: FakeGroup) -
     assert told(values) == {}
     said = "\n".join(line["event"] for line in lines)
     assert "No asset event for 'reserved' (airflow://x/y): Airflow refuses it" in said
-    assert "No asset event for 'items' (items): it is none of the outlets" in said
+    assert "No asset event for 'items' (items): it is not among the outlets" in said

@@ -85,7 +85,7 @@ def test_a_task_tells_of_no_more_assets_than_its_record_has_room_for() -> None:
     for number in range(MOST_ASSETS):
         task.wrote(f"table_{number}", 1)
     task.wrote("table_0", 1)
-    with pytest.raises(ValueError, match="asset 'one more': the task has written 100 others"):
+    with pytest.raises(ValueError, match="asset 'one more': the task has named 100 others already"):
         task.wrote("one more")
 
 

@@ -78,7 +78,7 @@ def test_a_job_is_paused_stopped_and_resumed_and_it_is_said_who_did_it(cli: Cli)
 
 
 def test_a_job_starts_anew_as_a_whole_or_by_tasks(cli: Cli) -> None:
-    assert cli("restart", "g", "etl", "--task", "0") == (0, "job etl: 1 started anew: etl:0\n", "")
+    assert cli("restart", "g", "etl", "--task", "0") == (0, "job etl: 1 restarted: etl:0\n", "")
     status, told, _ = cli("restart", "g", "etl", "--only-failed", "--json")
     assert status == 0
     assert json.loads(told) == {
@@ -100,7 +100,7 @@ def test_a_job_starts_anew_as_a_whole_or_by_tasks(cli: Cli) -> None:
 def test_one_task_is_stopped_and_goes_on_when_it_is_restarted(cli: Cli) -> None:
     assert cli("stop", "g", "etl", "--task", "0") == (0, "job etl: stopped: etl:0\n", "")
     assert cli("stop", "g", "etl", "--task", "0") == (0, "job etl: stopped already\n", "")
-    assert cli("restart", "g", "etl", "--task", "0") == (0, "job etl: 1 run again: etl:0\n", "")
+    assert cli("restart", "g", "etl", "--task", "0") == (0, "job etl: 1 resumed: etl:0\n", "")
 
 
 def test_a_job_that_is_not_there_is_named(cli: Cli) -> None:

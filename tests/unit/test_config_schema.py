@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict
@@ -124,3 +124,13 @@ def test_who_submits_it_refuses_it_where_the_job_is_there() -> None:
     unchecked = check_config_here("etl", "nowhere_to_be_found:Job", {})
     assert unchecked is not None
     assert "there is no module nowhere_to_be_found" in unchecked
+
+
+def test_a_value_that_is_none_of_a_choice_is_not_repeated() -> None:
+    @dataclass
+    class Chosen:
+        mode: Literal["fast", "slow"] = "fast"
+
+    with pytest.raises(ConfigError) as refused:
+        check_config("load", job(Chosen), {"mode": "secret"})
+    assert refused.value.problems == (("mode", "is none of the values that it can have"),)

@@ -15,6 +15,7 @@ from airflow.sdk import Asset, AssetWatcher
 from airflow.triggers.base import TriggerEvent
 from watched_group import WatchedGroup, failed
 
+from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers.group_event import GroupEventTrigger
 
@@ -198,6 +199,58 @@ async def test_a_topic_that_is_made_anew_is_read_from_its_beginning(group: Watch
         await later.fires(6)
 
 
+async def test_what_is_stored_of_another_topic_moves_no_bookmark_in_this_one(group: WatchedGroup) -> None:
+    group.write(*map(failed, range(5)))
+    async with triggerer(trigger()) as airflow:
+        await until(lambda: group.mark() == 5)
+        group.write(failed(5))
+        await airflow.fires(5)
+        group.feeds.clear()
+        group.records = [failed(6)]
+        group.settings = KafkaSettings.from_extra({"bootstrap.servers": "elsewhere:9092"}, conn_id="c")
+        await until(lambda: group.mark() == 0)
+        airflow.stores()
+        await airflow.fires(5, 6)
+        airflow.stores()
+        await until(lambda: group.mark() == 1)
+
+
+async def test_a_topic_that_was_made_anew_once_is_told_once(group: WatchedGroup) -> None:
+    group.write(failed(0), failed(1))
+    feed = group.share_a_feed()
+    async with triggerer(trigger()) as airflow:
+        await until(lambda: group.mark() == 2)
+        group.delete_topic()
+        group.write(failed(2), failed(3))
+        await airflow.fires(2, 3)
+        airflow.stores()
+        await until(lambda: group.mark() == 2)
+        async with triggerer(trigger(name="new")) as new:
+            await asyncio.sleep(30)
+            assert new.tasks() == []
+        group.feeds.remove(feed)
+        group.share_a_feed()
+        feed.fail(TopicError("it can't be read for a moment"))
+        group.write(failed(4))
+        await airflow.fires(2, 3, 4)
+
+
+async def test_a_topic_that_is_made_anew_while_nobody_can_read_it_is_read_from_its_beginning(
+    group: WatchedGroup,
+) -> None:
+    group.write(failed(0), failed(1))
+    feed = group.share_a_feed()
+    async with triggerer(trigger()) as airflow:
+        await until(lambda: group.mark() == 2)
+        group.feeds.remove(feed)
+        group.records = [failed(2)]
+        group.share_a_feed()
+        feed.fail(TopicError("it can't be read for a moment"))
+        await airflow.fires(2)
+        airflow.stores()
+        await until(lambda: group.mark() == 1)
+
+
 async def test_many_events_at_once_are_told_together_and_the_next_ones_later(group: WatchedGroup) -> None:
     group.write(failed(0))
     async with triggerer(trigger()) as airflow:
@@ -255,6 +308,24 @@ async def test_an_airflow_without_shared_streams_has_it_marked_some_seconds_late
     await asyncio.wait([coming])
 
 
+async def test_an_airflow_without_shared_streams_goes_on_after_a_broker_that_was_away_for_long(
+    group: WatchedGroup,
+) -> None:
+    running = trigger().run()
+    coming = asyncio.ensure_future(anext(running))
+    await until(lambda: group.mark() == 0)
+    group.write(failed(1))
+    assert [event["task"] for event in (await coming).payload["events"]] == [1]
+    coming = asyncio.ensure_future(anext(running))
+    group.away = TopicError("no broker")
+    await asyncio.sleep(600)
+    group.away = None
+    group.write(failed(2))
+    await until(coming.done)
+    assert [event["task"] for event in (await coming).payload["events"]] == [2]
+    await running.aclose()
+
+
 def test_what_is_stored_of_it_makes_it_again() -> None:
     watcher = trigger(events=("worker_lost", "rebalanced"), job="count", name="mine")
     path, arguments = watcher.serialize()
@@ -264,9 +335,10 @@ def test_what_is_stored_of_it_makes_it_again() -> None:
     assert again.watched == watcher.watched
     assert again.shared_stream_key() == watcher.shared_stream_key()
     before_3_2 = find_spec("airflow.serialization.encoders") is None
-    module = import_module(f"airflow.serialization.{'serialized_objects' if before_3_2 else 'encoders'}")
+    module, encode = ("serialized_objects", "_encode_trigger") if before_3_2 else ("encoders", "encode_trigger")
     asset = Asset("a", watchers=[AssetWatcher(name="w", trigger=watcher)])
-    assert module.encode_trigger(asset.watchers[0].trigger)["classpath"] == path
+    encoded = getattr(import_module(f"airflow.serialization.{module}"), encode)(asset.watchers[0].trigger)
+    assert encoded["classpath"] == path
 
 
 def test_a_bookmark_is_named_for_what_is_watched_or_as_the_author_says() -> None:

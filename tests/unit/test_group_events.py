@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from group_records import record_of
 
 from airflow_provider.assignors.model import Move, MoveReason
+from airflow_provider.ledger import group_events
 from airflow_provider.ledger.group_events import EventFold, EventKind, GroupEvent
 from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, MemberId, TaskId, WorkerId
 from airflow_provider.records import Event, RebalanceEvent, TaskEvent, TaskFailure, TaskKind, TaskState, TaskStatus
@@ -37,6 +39,10 @@ def task(index: int, state: TaskState, *, attempt: int = 1, **more: Any) -> Task
 
 def planned(tasks: int, **more: Any) -> TaskEvent:
     return task(PLANNER_INDEX, FINISHED, result={"tasks": tasks, "bounded": True}, **more)
+
+
+def of_job(event: TaskEvent, job: str) -> TaskEvent:
+    return replace(event, status=replace(event.status, task=TaskId(job, event.status.task.index)))
 
 
 def unbounded(tasks: int) -> TaskEvent:
@@ -131,6 +137,24 @@ def test_of_many_runs_only_the_last_ones_are_kept() -> None:
     assert fold.take(task(0, FINISHED, run_key="r0")) == ()
     assert fold.take(task(1, FINISHED, run_key="r0")) == (), "how many there were is forgotten"
     assert len(fold._runs["job"]) == 4
+
+
+def test_of_many_jobs_only_those_that_were_heard_of_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_events, "_MOST_JOBS", 3)
+    fold = EventFold()
+    for number in range(3):
+        fold.take(of_job(planned(2), f"day-{number}"))
+    fold.take(of_job(task(0, FINISHED), "day-0"))
+    fold.take(of_job(planned(2), "day-3"))
+    assert list(fold._runs) == ["day-2", "day-0", "day-3"]
+    assert [event.kind for event in fold.take(of_job(task(1, FINISHED), "day-0"))] == [EventKind.JOB_FINISHED]
+
+
+@pytest.mark.parametrize("tasks", ["2", [], {}, None, 1.5])
+def test_a_plan_that_says_no_number_of_tasks_is_no_plan(tasks: object) -> None:
+    fold = EventFold()
+    fold.take(task(0, FINISHED))
+    assert fold.take(task(PLANNER_INDEX, FINISHED, result={"tasks": tasks})) == ()
 
 
 def test_a_job_without_an_end_fails_with_its_first_failure_and_never_finishes() -> None:

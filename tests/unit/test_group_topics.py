@@ -13,6 +13,7 @@ from waiting import eventually
 
 from airflow_provider.group.leader_records import LeaderRecords
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.progress import configured
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.records import (
@@ -24,6 +25,8 @@ from airflow_provider.records import (
     WorkerStatus,
     task_key,
 )
+from airflow_provider.topics.errors import NoTopicError
+from airflow_provider.topics.followed import FollowedTopics
 
 TASK = TaskId("a", 0)
 RUNNING = TaskStatus(
@@ -182,3 +185,13 @@ async def test_the_record_of_a_worker_that_is_gone_for_long_is_deleted() -> None
     assert await topics.sweep(leading) == 1
     assert set(topics.status.workers) == {here.worker, left.worker}
     assert await topics.sweep(leading) == 0
+
+
+@pytest.mark.parametrize("group", ["", "a\x00b", "\ud800", "a b", "x" * 243])
+async def test_a_group_whose_name_no_topic_can_have_is_not_given_to_the_reader_of_all_groups(group: str) -> None:
+    topics = FollowedTopics(KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="c"), group)
+    with pytest.raises(NoTopicError):
+        topics.attach()
+    with pytest.raises(NoTopicError):
+        await topics.start()
+    await topics.aclose()

@@ -54,7 +54,7 @@ def test_a_level_for_one_worker_comes_before_that_for_all() -> None:
 
 @pytest.mark.parametrize("name", ["", "root", "a b", "x" * 201, "7"])
 def test_what_is_no_name_of_a_logger_is_refused(name: str) -> None:
-    with pytest.raises(OperationError, match="must be named as in logging"):
+    with pytest.raises(OperationError, match="give its name as in logging"):
         ask(MemoryTopics(), name, DEBUG)
 
 
@@ -112,6 +112,6 @@ def test_they_are_set_and_shown_on_a_terminal(
     assert cli("set", "g", "pkg.jobs", "INFO", "--worker", "w1") == (0, "logger pkg.jobs: INFO, in w1\n", "")
     assert cli("list", "g")[1] == "pkg.jobs: DEBUG, in all workers\npkg.jobs: INFO, in w1\n"
     assert cli("list", "g", "--json")[1] == '{"*": {"pkg.jobs": "DEBUG"}, "w1": {"pkg.jobs": "INFO"}}\n'
-    assert cli("reset", "g", "pkg.jobs") == (0, "logger pkg.jobs: as before, in all workers\n", "")
-    assert cli("reset", "g", "pkg.jobs")[1] == "logger pkg.jobs: as before, in all workers: it is so already\n"
+    assert cli("reset", "g", "pkg.jobs") == (0, "logger pkg.jobs: reset, in all workers\n", "")
+    assert cli("reset", "g", "pkg.jobs")[1] == "logger pkg.jobs: reset, in all workers: nothing changed\n"
     assert cli("set", "g", "root", "DEBUG")[0] == 1

@@ -163,7 +163,7 @@ def test_a_pause_that_a_removal_has_left_behind_is_not_of_the_next_job_of_that_n
 
 def test_what_has_nothing_left_to_run_cannot_be_paused() -> None:
     topics = group_with(FINISHED, job=dataclasses.replace(JOB, kind=TaskKind.BATCH))
-    with pytest.raises(OperationError, match="job 'etl' has nothing left to run: there is nothing to pause"):
+    with pytest.raises(OperationError, match="job 'etl' has nothing left to run, so there is nothing to pause"):
         ask(topics, PAUSE)
 
 
@@ -281,7 +281,7 @@ def test_who_waits_for_a_job_goes_on_waiting_for_it_altered() -> None:
         (
             RestartJob(job="etl"),
             Outcome(subject="etl", changed=True, restarted=(E0, E1), retried=(E2,)),
-            "job etl: 2 started anew: etl:0, etl:1; 1 tried again: etl:2",
+            "job etl: 2 restarted: etl:0, etl:1; 1 tried again: etl:2",
         ),
     ],
 )

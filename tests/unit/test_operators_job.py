@@ -180,7 +180,7 @@ class TestJobOperator:
             assert retry().execute(context()) == {"job": "job", "retried": ["job:1"]}
         assert "Group g: 1 failed task of job job is tried again: job:1" in [line["event"] for line in lines]
         retry(tasks=[1, "2", -1]).execute(context())
-        assert group.retried == [("job", None), ("job", [1, 2, -1])]
+        assert group.retried == [("job", None), ("job", {1, 2, -1})]
         for wrong in ("1", [-2], ["one"], 3):
             with pytest.raises(ValueError, match=r"^tasks: "):
                 retry(tasks=wrong)

@@ -130,7 +130,7 @@ def test_when_its_time_is_over_it_fails_for_good_and_leaves_who_has_left(
     with pytest.raises(AirflowFailException if not deferrable else TaskDeferred):
         scale.execute(around)
     if deferrable:
-        with pytest.raises(AirflowFailException, match=r"not known that all have \(timeout: 5\): Trigger timeout"):
+        with pytest.raises(AirflowFailException, match=r"not known whether all have left \(timeout: 5\): Trigger"):
             scale.resume_execution("__fail__", {"error": "Trigger timeout"}, around)
     assert around["ti"].pushed["return_value"] == {**ASKED, "left": [], "still_there": ["w1"], "drained": []}
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
+from fastapi.testclient import TestClient
 from group_records import record_of
 from page_bench import Page, StillTopics, make_page
 
@@ -21,6 +24,7 @@ from airflow_provider.records import ActionEvent, TaskState, WorkerPhase, Worker
 from airflow_provider.topics import one_shot
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.ui.rights import ACTING_HEADER
+from airflow_provider.ui.world import MOST_ACTS
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
 JOB = {**GROUP, "job": "job"}
@@ -82,8 +86,8 @@ def do(page: Page, act: str, **body: Any) -> tuple[int, str]:
     [
         ("pause", {}, "job job: paused", "pause"),
         ("stop", {}, "job job: stopped", "stop"),
-        ("restart", {}, "job job: 1 started anew: job:0; 1 tried again: job:1", "restart"),
-        ("restart", {"tasks": [0]}, "job job: 1 started anew: job:0", "restart"),
+        ("restart", {}, "job job: 1 restarted: job:0; 1 tried again: job:1", "restart"),
+        ("restart", {"tasks": [0]}, "job job: 1 restarted: job:0", "restart"),
         ("stop", {"tasks": [0]}, "job job: stopped: job:0", "stop tasks"),
         ("alter", {"config": {"table": "b"}, "retries": 2}, "job job: altered", "alter"),
     ],
@@ -134,7 +138,7 @@ def test_a_group_that_can_not_get_so_small(page: Page, broker: Broker, workers: 
 
 
 def test_a_group_rebalances_when_it_is_asked_to(page: Page, broker: Broker) -> None:
-    assert do(page, "rebalance", **GROUP) == (200, "the group rebalances")
+    assert do(page, "rebalance", **GROUP) == (200, "the group is asked to rebalance")
     assert [(event.action, event.by) for event in broker.events] == [("rebalance", "ann")]
 
 
@@ -142,7 +146,7 @@ def test_the_level_of_a_logger_is_set_in_one_worker_and_taken_back(page: Page, b
     level = {**GROUP, "logger": "my_jobs", "level": "DEBUG", "worker": "w1"}
     assert do(page, "level", **level) == (200, "logger my_jobs: DEBUG, in w1")
     assert [(event.action, event.by) for event in broker.events] == [("set level", "ann")]
-    as_before = "logger my_jobs: as before, in all workers: it is so already"
+    as_before = "logger my_jobs: reset, in all workers: nothing changed"
     assert do(page, "level", **GROUP, logger="my_jobs") == (200, as_before)
     assert do(page, "level", **GROUP, logger="root", level="DEBUG")[0] == 409
 
@@ -181,3 +185,37 @@ def test_no_act_is_done_for_another_site_or_for_who_may_only_see(page: Page, bro
     with page.browser("VIEWER") as browser:
         assert {browser.post(path, json=body, headers=OURS).status_code for path in acts} == {403}
     assert (page.noted, broker.events, broker.left) == ([], [], [])
+
+
+@pytest.mark.parametrize("worker", ["w" * 250, "a b", "*"])
+def test_no_level_is_set_in_a_worker_that_nobody_can_be(page: Page, broker: Broker, worker: str) -> None:
+    assert do(page, "level", **GROUP, logger="jobs", level="DEBUG", worker=worker)[0] == 409
+    assert broker.events == []
+
+
+def test_what_is_done_takes_few_of_the_threads_that_airflow_answers_in(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that is away is waited for."""
+    is_back, waiting = threading.Event(), threading.Semaphore(0)
+
+    def carry_out(settings: KafkaSettings, group: str, operation: Operation, *, by: str) -> Outcome:
+        waiting.release()
+        assert is_back.wait(60)
+        return Outcome(subject="job", changed=True)
+
+    monkeypatch.setattr(one_shot, "carry_out", carry_out)
+    with page.browser("USER"), TestClient(page.app) as browser, ThreadPoolExecutor(MOST_ACTS) as threads:
+
+        def pause() -> int:
+            return int(browser.post("/api/act/pause", json=JOB, headers=OURS).status_code)
+
+        try:
+            pausing = [threads.submit(pause) for _ in range(MOST_ACTS)]
+            assert all(waiting.acquire(timeout=60) for _ in pausing)
+            refused = browser.post("/api/act/pause", json=JOB, headers=OURS)
+            assert (refused.status_code, browser.get("/api/jobs", params=GROUP).status_code) == (503, 200)
+        finally:
+            is_back.set()
+        assert {done.result() for done in pausing} == {200}
+        assert pause() == 200

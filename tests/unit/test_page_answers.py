@@ -9,13 +9,18 @@ from typing import Any
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 from demo_history import rebalance
+from group_records import record_of
 from page_bench import Page, StillTopics, make_page
 
 import airflow_provider.ui
+from airflow_provider.assignors.model import Memory
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.records import ActionEvent, TaskState, encode
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.reader import Record
-from airflow_provider.ui import drawing
+from airflow_provider.ui import drawing, watching
+from airflow_provider.ui.views.groups import GroupInShort, group_in_short
 from airflow_provider.ui.watching import WatchedGroup
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
@@ -40,7 +45,7 @@ def test_all_groups() -> None:
     (head,) = cluster["groups"]
     assert (cluster["conn"], head["group"], head["reading"]) == ("kafka_default", "etl", False)
     assert head["short"]["jobs"] == [
-        {"job": "job", "state": "failed", "tasks": 3, "finished": 1, "running": 0, "failed": 1}
+        {"job": "job", "state": "failed", "bounded": True, "tasks": 3, "finished": 1, "running": 0, "failed": 1}
     ]
     assert head["short"]["wrong"] == ["job job: 1 task has failed", "no worker has joined yet"]
 
@@ -87,6 +92,33 @@ def test_what_has_not_changed_is_not_sent_twice() -> None:
         assert browser.get("/api/jobs", params=GROUP, headers=known).status_code == 200
 
 
+def test_the_head_is_made_once_for_all_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def counted(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, now_ms: int) -> GroupInShort:
+        made.append(group)
+        return group_in_short(group, jobs, status, now_ms=now_ms)
+
+    monkeypatch.setattr(watching, "group_in_short", counted)
+    page = page_of()
+    for path in ("/api/workers", "/api/jobs", "/api/tasks", "/api/groups"):
+        get(page, path)
+    assert made == ["etl"]
+
+
+def test_that_a_delay_is_over_is_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000]
+    monkeypatch.setattr(watching, "wall_ms", lambda: now[0])
+    record = record_of(delay_ms=60_000, memory=Memory(deadline_ms=61_000))
+    page = make_page(StillTopics(status=StatusSnapshot(group=record)))
+    group = page.cluster.groups["etl"]
+    versions = []
+    for now[0] in (1_000, 60_999, 61_001, 90_000):
+        page.some_time_passes()
+        versions.append(group.seen().version)
+    assert versions[0] == versions[1] != versions[2] == versions[3]
+
+
 def test_a_page_of_tasks() -> None:
     page = get(page_of(), "/api/tasks", state="failed", order="took", size=2)["body"]
     assert [line["label"] for line in page["lines"]] == ["job:1"]
@@ -109,9 +141,11 @@ def test_one_task() -> None:
 
 def test_the_timeline_is_sent_from_where_the_browser_is() -> None:
     topics = StillTopics()
-    topics.events.take([Record(b"", encode(rebalance(1).to_json()), 0)])
-    topics.events.reached(1)
     page = make_page(topics)
+    topics.events.take([Record(b"", encode(rebalance(1).to_json()), 0)])
+    assert [get(page, f"/api/{view}")["body"]["reading"] for view in ("timeline", "epochs")] == [True, True]
+    topics.events.reached(1)
+    assert [get(page, f"/api/{view}")["body"]["reading"] for view in ("timeline", "epochs")] == [False, False]
     first = get(page, "/api/timeline")["body"]
     assert [mark["epoch"] for mark in first["marks"]] == [1]
     assert get(page, "/api/timeline", since=first["changed"])["body"]["origin"] == first["origin"]
@@ -139,8 +173,9 @@ def test_the_files_of_the_page() -> None:
         page = browser.get("/")
         assert page.headers["Content-Type"].startswith("text/html")
         for name in re.findall(r'(?:src|href)="(static/[^"]+)"', page.text):
-            assert browser.get(f"/{name}").status_code == 200
-        assert browser.get("/static/..%2Fapp.py").status_code == 404
+            assert "immutable" in browser.get(f"/{name}").headers["Cache-Control"]
+        assert browser.get("/static/before/main.js").headers["Cache-Control"] == "private, no-cache"
+        assert browser.get("/static/before/..%2Fapp.py").status_code == 404
         known = {"If-None-Match": page.headers["ETag"]}
         assert browser.get("/", headers=known).status_code == 304
 
@@ -165,12 +200,12 @@ def test_what_draws_comes_from_its_wheel_and_the_page_says_what_is_missing(monke
     with page_of().browser("VIEWER") as browser:
         assert browser.get(f"/drawing/{drawing.SCRIPTS[0]}").status_code == 200
         assert browser.get("/drawing/other.js").status_code == 404
-        assert browser.get("/api/me").json()["drawing"] == ""
+        assert 'data-drawing=""' in browser.get("/").text
 
         def find_spec(name: str, package: str | None = None) -> None: ...
 
         monkeypatch.setattr(drawing, "find_spec", find_spec)
-        assert "cooperative-spark[page]" in browser.get("/api/me").json()["drawing"]
+        assert re.search(r'data-drawing="[^"]*cooperative-spark\[page\]', browser.get("/").text)
         assert browser.get(f"/drawing/{drawing.SCRIPTS[0]}").status_code == 404
 
 

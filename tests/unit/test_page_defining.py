@@ -147,10 +147,14 @@ def test_the_form_has_the_fields_that_the_job_declares() -> None:
     assert declared_by(f"{HERE}:Open", [HERE]).fields == ()
 
 
-@pytest.mark.parametrize(("entry_point", "allowed"), [("os:system", ["my_jobs"]), (f"{HERE}:Declares", [])])
-def test_nothing_is_imported_that_nobody_has_allowed(entry_point: str, allowed: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("entry_point", "allowed", "named"),
+    [("os:system", ["my_jobs", "a.b"], "allows only my_jobs, a.b"), (f"{HERE}:Declares", [], "allows no jobs")],
+)
+def test_nothing_is_imported_that_nobody_has_allowed(entry_point: str, allowed: list[str], named: str) -> None:
     found = declared_by(entry_point, allowed)
-    assert (found.fields, bool(found.unknown)) == ((), True)
+    assert found.fields == ()
+    assert found.unknown.endswith(f"in [cooperative_spark] {named}")
 
 
 def test_of_a_schema_what_no_field_can_hold_is_written_as_json() -> None:

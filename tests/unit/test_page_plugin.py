@@ -25,7 +25,7 @@ def test_it_stands_in_the_navigation_beside_runs_and_beside_tasks() -> None:
         assert view.href.startswith(f"{app['url_prefix']}/")
         for icon in (view.icon, view.icon_dark_mode):
             assert icon is not None
-            assert (STATIC / icon.rpartition("/")[2]).is_file()
+            assert (STATIC / icon.removeprefix(f"{app['url_prefix']}/static/")).is_file()
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_a_leader_knows_that_it_was_asked_for() -> None:
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        (group_record(5, members={}), "no worker is in the group"),
+        (group_record(5, members={}), "the group has no workers"),
         (declarative(), "this is a declarative group"),
     ],
 )

@@ -120,9 +120,9 @@ def test_what_has_not_begun_is_shown_as_stopped_though_nobody_says_so() -> None:
 @pytest.mark.parametrize(
     ("tasks", "refusal"),
     [
-        ({0, 1}, "etl:1 has finished already: there is nothing to stop"),
-        ({2}, "etl:2 has failed already: there is nothing to stop"),
-        ({-1}, "job 'etl': its planner can't be stopped alone; stop the job"),
+        ({0, 1}, "task etl:1 has finished already, so it can't be stopped"),
+        ({2}, "task etl:2 has failed already, so it can't be stopped"),
+        ({-1}, "job 'etl': a planner can't be stopped alone; stop the job"),
         ({9}, "job 'etl' has 3 tasks, from 0 on; there is none of index 9"),
     ],
 )

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.protocol.model import LARGEST_NUMBER, Epoch, TaskId, WorkerId
 from airflow_provider.records import SparkWork, StreamProgress, TaskState, TaskStatus
+from airflow_provider.records.times import time_in_words
 from airflow_provider.reports.report import JobReport
 from airflow_provider.reports.task_runs import run_to_json
 
@@ -59,3 +60,10 @@ def test_of_a_bounded_task_is_told_what_its_spark_jobs_have_done() -> None:
     assert (told["stages"], told["stages_done"], told["tasks"], told["tasks_done"]) == (2, 1, 9, 8)
     assert told["progress"] == "1 of 2 stages, 8 of 9 Spark tasks"
     assert "at_ms" not in told
+
+
+def test_a_time_that_is_in_no_calendar_is_shown_as_the_last_one() -> None:
+    """Records with such times can be read: nothing but what is shown is made of them."""
+    told = said(RUNNING, started_at_ms=LARGEST_NUMBER)
+    assert run_to_json(told, 10_000)["started_at"] == "9999-12-31T23:59:59+00:00"
+    assert time_in_words(LARGEST_NUMBER) == "9999-12-31 23:59:59 UTC"

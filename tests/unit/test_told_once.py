@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from airflow.sdk import Asset
 
 from airflow_provider.common.told_once import told_once
 
-ASSET, OTHER = Asset("one"), Asset("other")
+ASSET: Any = "one"
+OTHER: Any = "other"
+"""Airflow's own mappings find assets in their own way; in Python's, those of Airflow 3.1 can't be keys."""
 BEGAN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
@@ -57,11 +59,17 @@ def test_they_come_in_the_order_in_which_they_were_stored_each_once() -> None:
     assert ids(told_once(came)) == ["a", "b", "c"]
 
 
-def test_what_an_earlier_run_was_started_for_is_left_out() -> None:
+def listed(*events: Stored) -> list[Stored]:
+    """As Airflow 3.1 answers."""
+    return list(events)
+
+
+@pytest.mark.parametrize("inlet", [Inlet, listed])
+def test_what_an_earlier_run_was_started_for_is_left_out(inlet: Callable[..., Any]) -> None:
     before = [stored(0, "a"), stored(1, "b")]
     came = [stored(5, "b", perhaps_again=True), stored(6, "c", perhaps_again=True), stored(6, "d")]
-    assert ids(told_once({ASSET: came}, {ASSET: Inlet(*before, *came)})) == ["c", "d"]
-    assert ids(told_once({ASSET: came[:1]}, {ASSET: Inlet(*before, *came)})) == []
+    assert ids(told_once({ASSET: came}, {ASSET: inlet(*before, *came)})) == ["c", "d"]
+    assert ids(told_once({ASSET: came[:1]}, {ASSET: inlet(*before, *came)})) == []
 
 
 def test_what_somebody_else_says_of_the_asset_is_nothing_of_ours() -> None:

@@ -173,7 +173,8 @@ class Triggerer:
         return running
 
     def run(self, trigger: WorkerTrigger) -> asyncio.Task[list[TriggerEvent]]:
-        trigger._task_instance = SimpleNamespace(dag_id="d", task_id="w", run_id="r", map_index=-1)
+        task_instance: Any = SimpleNamespace(dag_id="d", task_id="w", run_id="r", map_index=-1)
+        trigger.task_instance = task_instance
         return asyncio.ensure_future(events_of(trigger))
 
 

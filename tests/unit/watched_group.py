@@ -38,6 +38,7 @@ class WatchedGroup:
 
     :ivar records: in the topic; None: there is no topic
     :ivar marks: the bookmarks
+    :ivar settings: of the connection
     :ivar away: what the broker says to whoever asks about bookmarks, instead of an answer
     """
 
@@ -47,7 +48,9 @@ class WatchedGroup:
         self.marks: dict[tuple[str, str], int] = {}
         self.puts: list[int] = []
         self.away: TopicError | None = None
+        self.settings = SETTINGS
         self.feeds: list[EventFeed] = []
+        self._shared: EventFeed | None = None
         self.bookmarks = self
         group = self
 
@@ -71,7 +74,7 @@ class WatchedGroup:
             yield Topics(settings, group_id)
 
         async def aget_settings(_hook: SparkGroupHook) -> KafkaSettings:
-            return SETTINGS
+            return group.settings
 
         async def reach(settings: KafkaSettings) -> None: ...
 
@@ -80,7 +83,15 @@ class WatchedGroup:
         monkeypatch.setattr(shared, "reach", reach)
         monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
 
+    def share_a_feed(self) -> EventFeed:
+        """Whoever follows from now on shares this one, as all of a process do as long as one of them reads."""
+        self._shared = None
+        self._shared = self.new_feed()
+        return self._shared
+
     def new_feed(self) -> EventFeed:
+        if self._shared is not None:
+            return self._shared
         feed = EventFeed(self.names.events)
         self.feeds.append(feed)
         if self.records is not None:

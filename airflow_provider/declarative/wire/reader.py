@@ -88,7 +88,8 @@ class Reader:
         start = self.at
         found = self.int16()
         if found not in known:
-            raise MalformedMessageError(start, " or ".join(map(str, known)), f"found {found}")
+            numbers = " or ".join(f"{number:d}" for number in known)  # Python 3.10 would name an enum's
+            raise MalformedMessageError(start, numbers, f"found {found}")
         return found
 
     def end(self) -> None:

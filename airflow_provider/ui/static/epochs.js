@@ -1,5 +1,5 @@
 import { el, muted, table } from "./dom.js";
-import { clock, count, span } from "./words.js";
+import { clock, count, number, span } from "./words.js";
 
 const moved = ({ starts, stops }) =>
   [starts && `${count(starts, "task starts", "tasks start")}`, stops && `${count(stops, "task stops", "tasks stop")}`].filter(Boolean).join(", ") || "nothing moves";
@@ -22,17 +22,17 @@ export function epochsView({ about }) {
       el("p", { class: "muted" }, `decided by ${epoch.leader}; in it: ${epoch.members.slice(0, 20).join(", ")}${epoch.members.length > 20 ? ` and ${epoch.members.length - 20} more` : ""}`),
       epoch.delay_ms > 0 && el("p", {}, `The next round waits ${span(epoch.delay_ms)}.`),
       el("ul", { class: "moves" }, epoch.explained.map((words) => el("li", {}, words))),
-      epoch.more > 0 && muted(`and ${count(epoch.more, "more")}`),
+      epoch.more > 0 && muted(`and ${number(epoch.more)} more`),
     );
     return details;
   };
   return {
     element,
     path: () => `api/epochs${about()}`,
-    show: ({ actions, epochs }) =>
+    show: ({ reading, actions, epochs }) =>
       element.replaceChildren(
-        ...(actions.length ? [el("h3", {}, "Who asked for what"), table(ACTIONS, actions), el("h3", {}, "Rebalances")] : []),
-        ...(epochs.length ? epochs.map((epoch, place) => one(epoch, place === 0)) : [muted("no rebalance has been completed yet, or its record is kept no more")]),
+        ...(actions.length ? [el("h3", {}, "Actions"), table(ACTIONS, actions), el("h3", {}, "Rebalances")] : []),
+        ...(epochs.length ? epochs.map((epoch, place) => one(epoch, place === 0)) : [muted(reading ? "Reading the events …" : "no rebalance has been completed yet, or its record has expired")]),
       ),
   };
 }

@@ -1,4 +1,4 @@
-// What is asked for with a question: fields, and what has been written into them.
+// The forms of the page's questions, and their values.
 
 import { ask } from "./ask.js";
 import { el } from "./dom.js";
@@ -10,7 +10,7 @@ const select = (name, choices, chosen = "") => el("select", { name }, choices.ma
 
 const number = (name, { min, max, value }) => el("input", { type: "number", name, min, max, value, required: true });
 
-// A form of such parts: each has an element, and gives what it asks for.
+// Each part has an element, and reads its values.
 function formOf(...parts) {
   return { element: el("form", { class: "fields" }, parts.map((part) => part.element)), body: () => Object.assign({}, ...parts.map((part) => part.read())) };
 }
@@ -25,12 +25,12 @@ export const howMany = (words, name, values) => {
 export function levelForm(workers, levels, worker) {
   const known = el("datalist", { id: "loggers" }, [...new Set(levels.map(({ logger }) => logger))].map((value) => el("option", { value })));
   const logger = el("input", { name: "logger", required: true, pattern: "[A-Za-z_][A-Za-z0-9_.\\-]*", list: "loggers", placeholder: "my_jobs.ingest", autocomplete: "off" });
-  const level = select("level", [...["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"].map((each) => [each, each]), ["", "as before it was set"]], "DEBUG");
+  const level = select("level", [...["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"].map((each) => [each, each]), ["", "reset"]], "DEBUG");
   const where = select("worker", [["", "all workers"], ...workers.map((each) => [each.worker, each.worker])], worker);
   return formOf(
-    part([labelled("Logger", logger, "as in logging.getLogger(…)"), known], () => ({ logger: logger.value })),
-    part(labelled("Writes from", level), () => ({ level: level.value || null })),
-    part(labelled("In", where), () => ({ worker: where.value })),
+    part([labelled("Logger *", logger, "as in logging.getLogger(…)"), known], () => ({ logger: logger.value })),
+    part(labelled("Level", level), () => ({ level: level.value || null })),
+    part(labelled("Worker", where), () => ({ worker: where.value })),
   );
 }
 
@@ -40,12 +40,12 @@ export async function alterForm(job) {
   const tasks = number("max_tasks", { min: 1, value: most }), again = number("retries", { min: 0, value: retries });
   return formOf(
     part(fields.element, () => ({ config: changes(config, fields.read()) })),
-    part(labelled("At most so many tasks", tasks), () => (tasks.valueAsNumber === most ? {} : { max_tasks: tasks.valueAsNumber })),
-    part(labelled("Retries of a task", again), () => (again.valueAsNumber === retries ? {} : { retries: again.valueAsNumber })),
+    part(labelled("Maximum tasks", tasks), () => (tasks.valueAsNumber === most ? {} : { max_tasks: tasks.valueAsNumber })),
+    part(labelled("Retries per task", again), () => (again.valueAsNumber === retries ? {} : { retries: again.valueAsNumber })),
   );
 }
 
-// By key; null takes one away.
+// Changes by key; null removes a key.
 function changes(before, after) {
   const found = {};
   for (const key of Object.keys(before)) if (!(key in after)) found[key] = null;
@@ -56,12 +56,12 @@ function changes(before, after) {
 export function submitForm() {
   const job = el("input", { name: "job", required: true, pattern: "[A-Za-z0-9._\\-]{1,200}", autocomplete: "off" });
   const entryPoint = el("input", { name: "entry_point", required: true, pattern: "[^\\s:]+:[^\\s:]+", placeholder: "package.module:Class", autocomplete: "off", onchange: declare });
-  const kind = select("kind", [["batch", "its tasks end by themselves"], ["streaming", "its tasks run until it is removed"]]);
+  const kind = select("kind", [["batch", "batch: its tasks end by themselves"], ["streaming", "streaming: its tasks run until it is removed"]]);
   const tasks = number("max_tasks", { min: 1, value: 1 }), again = number("retries", { min: 0, value: 0 });
   const runKey = el("input", { name: "run_key", maxLength: 1000, autocomplete: "off" });
   const place = el("div", { class: "fields" });
   let fields;
-  show({ fields: [], unknown: "" });
+  show({ fields: [], unknown: "if the job declares its config, there is a field for each key when the entry point is written" });
   function show(declared) {
     fields = configPart(declared, {});
     place.replaceChildren(...[fields.element].flat());
@@ -75,17 +75,17 @@ export function submitForm() {
     }
   }
   return formOf(
-    part(labelled("Job", job, "letters, digits, . _ -"), () => ({ job: job.value })),
-    part(labelled("Entry point", entryPoint), () => ({ entry_point: entryPoint.value })),
+    part(labelled("Job *", job, "letters, digits, . _ -"), () => ({ job: job.value })),
+    part(labelled("Entry point *", entryPoint), () => ({ entry_point: entryPoint.value })),
     part(place, () => ({ config: fields.read() })),
     part(labelled("Kind", kind), () => ({ kind: kind.value })),
-    part(labelled("At most so many tasks", tasks), () => ({ max_tasks: tasks.valueAsNumber })),
-    part(labelled("Retries of a task", again), () => ({ retries: again.valueAsNumber })),
-    part(labelled("Run key", runKey, "under another one the same job runs again"), () => ({ run_key: runKey.value })),
+    part(labelled("Maximum tasks", tasks), () => ({ max_tasks: tasks.valueAsNumber })),
+    part(labelled("Retries per task", again), () => ({ retries: again.valueAsNumber })),
+    part(labelled("Run key", runKey, "a new key runs the same batch job again"), () => ({ run_key: runKey.value })),
   );
 }
 
-// The fields that a job declares; the whole config as JSON, if it declares none or that is not known here.
+// A field for each key that a job declares, or the whole config as JSON if it declares none or can't be imported here.
 function configPart({ fields, unknown }, config) {
   if (!fields.length) {
     const whole = jsonInput("config", config, true);
@@ -101,7 +101,7 @@ function configPart({ fields, unknown }, config) {
 
 const hint = (field) => [field.about, field.default === null ? "" : `default: ${JSON.stringify(field.default)}`].filter(Boolean).join("; ");
 
-// What nobody has written is not sent: then the job's own default holds.
+// Empty fields are not sent, so that the job's own defaults apply.
 function inputOf({ name, kind, required, choices }, value) {
   const text = value === undefined || value === null ? "" : String(value);
   const some = (read) => (input) => part(input, () => (input.value === "" ? undefined : read(input)));
@@ -135,6 +135,6 @@ function problem(text, isObject) {
     const value = JSON.parse(text);
     return isObject && (value === null || typeof value !== "object" || Array.isArray(value)) ? "This must be a JSON object." : "";
   } catch (wrong) {
-    return `This is no JSON: ${wrong.message}`;
+    return `This is not JSON: ${wrong.message}`;
   }
 }

@@ -50,9 +50,9 @@ export function showGroup(page, me) {
         banners.replaceChildren(...headBanners(answer.head));
         if (answer.body !== null) view.show(answer.body, answer.head);
         else content.dataset.empty = "1";
-        return answer.head.reading;
+        return answer.head.reading || answer.body?.reading;
       },
-      (failed) => trouble.replaceChildren(...(failed ? [banner("bad", failed.status === 401 ? "Your login has ended: reload the page." : failed.message)] : [])),
+      (failed) => trouble.replaceChildren(...(failed ? [banner("bad", failed.status === 401 ? "Your login has expired: reload the page." : failed.message)] : [])),
     );
   }
 
@@ -63,7 +63,7 @@ export function showGroup(page, me) {
 }
 
 function headLine({ short, reading }) {
-  if (!short) return el("p", { class: "muted" }, reading ? "Its topics are being read …" : "Nothing is known of it.");
+  if (!short) return el("p", { class: "muted" }, reading ? "Reading its topics …" : "No information.");
   return el(
     "p",
     { class: "headline" },

@@ -21,7 +21,7 @@ export function showGroups(page) {
 }
 
 const nowhere = () =>
-  banner("", "Airflow has no connection of type kafka yet: make one, and the groups of its cluster are shown here.");
+  banner("", "Airflow has no connection of type kafka yet. Create one to see the groups of its cluster here.");
 
 function clusterOf({ conn, listing, problem, groups, more }, named) {
   const away = groups.find((head) => head.away)?.away;
@@ -29,12 +29,12 @@ function clusterOf({ conn, listing, problem, groups, more }, named) {
     "section",
     { class: "cluster" },
     named && el("h2", {}, conn),
-    (problem || away) && banner("bad", problem || away, groups.length ? "What is shown here is the last that was known." : ""),
+    (problem || away) && banner("bad", problem || away, groups.length ? "The page shows what was last known." : ""),
     listing
       ? muted("Looking for groups …")
       : problem && !groups.length
         ? null
-        : table(COLUMNS, groups, { empty: "no group yet: submit a job, or start a worker", onrow: open }),
+        : table(COLUMNS, groups, { empty: "no groups yet: submit a job, or start a worker", onrow: open }),
     more > 0 && muted(`and ${count(more, "more group")}`),
   );
 }

@@ -9,15 +9,18 @@ import { followTheme } from "./theme.js";
 
 const page = document.getElementById("page");
 
+// What this user may do, and what is missing where this is served: the document has it.
+const { acts, drawing } = document.documentElement.dataset;
+const me = { acts: acts === "1", drawing };
+
 async function start() {
   followTheme();
-  const me = (await ask("api/me")).body;
   if (address.get("group")) showGroup(page, me);
-  else if (address.get("run_id")) await showFound(me);
+  else if (address.get("run_id")) await showFound();
   else showGroups(page);
 }
 
-async function showFound(me) {
+async function showFound() {
   const map = address.get("map_index");
   const asked = address.only({
     dag_id: address.get("dag_id"),
@@ -41,6 +44,6 @@ async function showFound(me) {
 }
 
 start().catch((failed) => {
-  const again = failed.status === 401 ? "Your login has ended: reload the page." : failed.message;
+  const again = failed.status === 401 ? "Your login has expired: reload the page." : failed.message;
   page.replaceChildren(el("p", { class: "banner bad", role: "alert" }, again));
 });

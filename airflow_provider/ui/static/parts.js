@@ -2,7 +2,7 @@
 
 import { badge, el } from "./dom.js";
 import * as address from "./address.js";
-import { counting } from "./words.js";
+import { count, counting, number } from "./words.js";
 
 export const banner = (kind, ...words) =>
   el("p", { class: `banner ${kind}`, role: "status" }, words.filter(Boolean).map((text) => el("span", {}, text, " ")));
@@ -13,7 +13,7 @@ export const stateBadge = (short) => [
 ];
 
 // How far a job is: a bar with finished, running and failed parts, and the numbers.
-export function jobBar({ job, state, tasks, finished, running, failed }) {
+export function jobBar({ job, state, bounded, tasks, finished, running, failed }) {
   const part = (kind, number) => number > 0 && el("i", { class: kind, style: `flex-grow: ${number}` });
   const left = tasks === null ? 1 : tasks - finished - running - failed;
   return el(
@@ -22,14 +22,14 @@ export function jobBar({ job, state, tasks, finished, running, failed }) {
     el("span", { class: "name", title: job }, job),
     el("span", { class: "bar", title: `${finished} finished, ${running} running, ${failed} failed of ${tasks ?? "?"}` },
       part("finished", finished), part("running", running), part("failed", failed), part("left", left)),
-    el("span", { class: "muted" }, tasks === null ? state : `${finished} / ${tasks}`, failed ? el("span", { class: "wrong" }, ` · ${failed} failed`) : null),
+    el("span", { class: "muted" }, tasks === null ? state : bounded ? `${number(finished)} / ${number(tasks)}` : count(tasks, "task"), failed ? el("span", { class: "wrong" }, ` · ${number(failed)} failed`) : null),
   );
 }
 
 export function headBanners(head) {
   const banners = [];
-  if (head.away) banners.push(banner("bad", head.away + ".", head.short ? "What is shown here is the last that was known." : ""));
-  else if (head.problem) banners.push(banner("bad", head.problem, head.short ? "What is shown here is the last that was known." : ""));
+  if (head.away) banners.push(banner("bad", head.away + ".", head.short ? "The page shows what was last known." : ""));
+  else if (head.problem) banners.push(banner("bad", head.problem, head.short ? "The page shows what was last known." : ""));
   if (head.short?.wrong.length) banners.push(el("ul", { class: "banner warn" }, head.short.wrong.map((words) => el("li", {}, words))));
   return banners;
 }

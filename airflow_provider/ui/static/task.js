@@ -29,7 +29,7 @@ export function openTask({ job, index }, { about, me, again }) {
     () => `api/task${about({ job, index })}`,
     ({ head, body: task }) => {
       if (task) body.replaceChildren(...content(task));
-      else if (!head.reading) body.replaceChildren(muted("There is no such task any more."));
+      else if (!head.reading) body.replaceChildren(muted("This task no longer exists."));
       title.replaceChildren(task?.line.label ?? `${job}:${index}`);
       return head.reading;
     },

@@ -38,7 +38,7 @@ export function tasksView({ about, me, again }) {
   ];
 
   function show({ lines, page, size, found, tasks, counts }) {
-    rows.replaceChildren(table(columns(), lines, { empty: tasks ? "no task is like that" : "no job has a plan yet", onrow: (task) => openTask(task, { about, me, again }) }));
+    rows.replaceChildren(table(columns(), lines, { empty: tasks ? "no matching tasks" : "no job has a plan yet", onrow: (task) => openTask(task, { about, me, again }) }));
     chips.replaceChildren(
       ...STATES.filter((state) => counts[state] || state === address.get("state")).map((state) =>
         el("button", { class: "chip", data: { state }, ariaPressed: String(state === address.get("state")), onclick: () => change({ state: state === address.get("state") ? "" : state }) }, `${(counts[state] ?? 0).toLocaleString("en")} ${state}`),

@@ -61,7 +61,7 @@ export function timelineView({ about, me }) {
       }
       for (const bar of answer.bars) bars.set(bar.key, bar);
       [marks, changed] = [answer.marks, answer.changed];
-      note.replaceChildren(answer.dropped ? `${answer.dropped.toLocaleString("en")} older attempts are not shown` : bars.size ? "" : "nothing has run yet, or what has is kept no more");
+      note.replaceChildren(answer.dropped ? `${answer.dropped.toLocaleString("en")} older attempts are not shown` : bars.size ? "" : answer.reading ? "Reading the events …" : "nothing has run yet, or its records have expired");
       draw().catch((failed) => canvas.replaceChildren(banner("bad", failed.message)));
     },
     close() {

@@ -26,7 +26,9 @@ export function clock(ms) {
   return at.toDateString() === today.toDateString() ? time : `${at.toLocaleDateString("sv")} ${time}`;
 }
 
-export const count = (number, one, many = `${one}s`) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+export const number = (value) => value.toLocaleString("en");
+
+export const count = (many, one, more = `${one}s`) => `${number(many)} ${many === 1 ? one : more}`;
 
 // An element that counts on from, or down to, a time.
 export function counting(ms, { down = false } = {}) {

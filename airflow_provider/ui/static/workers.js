@@ -2,7 +2,7 @@ import * as address from "./address.js";
 import { badge, el, muted, table } from "./dom.js";
 import { taskLink } from "./parts.js";
 import { actions } from "./actions.js";
-import { clock, count, counting } from "./words.js";
+import { clock, count, counting, number } from "./words.js";
 
 // Whether it is the task beside which this page stands.
 function isMine({ url }) {
@@ -14,8 +14,8 @@ function isMine({ url }) {
 
 const LEVELS = [
   { name: "Logger", cell: ({ logger }) => el("span", { class: "strong" }, logger) },
-  { name: "Writes from", cell: ({ level }) => level },
-  { name: "In", cell: ({ worker }) => worker || "all workers" },
+  { name: "Level", cell: ({ level }) => level },
+  { name: "Worker", cell: ({ worker }) => worker || "all workers" },
   { name: "Set by", class: "wide", cell: ({ by }) => by || muted("somebody") },
 ];
 
@@ -25,13 +25,13 @@ export function workersView({ about, open, me, again }) {
   const columns = [
     {
       name: "Worker",
-      cell: (worker) => [el("span", { class: isMine(worker) ? "strong mine" : "strong" }, taskLink(worker.worker, worker)), worker.leader && el("span", { class: "chip", title: "it decides who gets what" }, "leads")],
+      cell: (worker) => [el("span", { class: isMine(worker) ? "strong mine" : "strong" }, taskLink(worker.worker, worker)), worker.leader && el("span", { class: "chip", title: "the leader decides which worker gets which task" }, "leads")],
     },
     { name: "State", cell: (worker) => [badge(worker.state, worker.words.length > 30 ? worker.state : worker.words), worker.words.length > 30 && el("div", { class: "muted" }, worker.words), worker.asked && el("div", { class: "muted" }, `asked to ${worker.asked}`)] },
-    { name: "Where", cell: (worker) => [worker.where, worker.spark_ui && el("div", {}, el("a", { href: worker.spark_ui, target: "_blank", rel: "noopener", onclick: address.leadOut, title: "Spark's own page of what this worker runs" }, "Spark UI"))] },
+    { name: "Where", cell: (worker) => [worker.where, worker.spark_ui && el("div", {}, el("a", { href: worker.spark_ui, target: "_blank", rel: "noopener", onclick: address.leadOut, title: "Spark's own UI for this worker" }, "Spark UI"))] },
     { name: "Slots", class: "number", cell: (worker) => worker.slots },
     { name: "Runs", class: "wide", cell: runs },
-    { name: "Waits", class: "number", cell: (worker) => (worker.pending ? el("span", { title: "has been given to it, and waits for a slot" }, worker.pending) : "") },
+    { name: "Waits", class: "number", cell: (worker) => (worker.pending ? el("span", { title: "assigned to it, waits for a slot" }, number(worker.pending)) : "") },
     { name: "Epoch", class: "number", cell: (worker) => worker.epoch },
     { name: "Heard", cell: (worker) => clock(worker.heard_ms) },
     ...(me.acts ? [{ name: "", head: el("span", { class: "unseen" }, "Actions"), cell: (worker) => worker.may_be_asked && actions.worker(worker, { again, ...shown }) }] : []),
@@ -40,7 +40,7 @@ export function workersView({ about, open, me, again }) {
   function runs(worker) {
     return [
       worker.running.map((task) => el("div", { class: "task" }, task.label, " ", muted(task.since_ms ? counting(task.since_ms) : "", task.progress && ` · ${task.progress}`))),
-      worker.more_running > 0 && el("button", { class: "link", onclick: () => runs_(worker) }, `and ${count(worker.more_running, "more")}`),
+      worker.more_running > 0 && el("button", { class: "link", onclick: () => runs_(worker) }, `and ${number(worker.more_running)} more`),
       worker.waiting > 0 && el("div", { class: "wrong" }, `${count(worker.waiting, "task")} ${worker.waiting === 1 ? "waits" : "wait"} for it to come back`),
       worker.learning > 0 && el("div", { class: "muted" }, `makes ${count(worker.learning, "task")} ready`),
     ];
@@ -52,8 +52,8 @@ export function workersView({ about, open, me, again }) {
       shown = { workers: workers.filter((worker) => worker.may_be_asked), levels };
       const hear = shown.workers.length;
       const below = me.acts && hear ? [el("div", { class: "actions below" }, actions.group({ hear, inRounds: short?.in_rounds, ...shown }, { again }))] : [];
-      const set = levels.length ? [el("h3", {}, "What the jobs' code logs"), table(LEVELS, levels)] : [];
-      element.replaceChildren(table(columns, workers, { empty: "nobody is in this group" }), ...below, ...set);
+      const set = levels.length ? [el("h3", {}, "Log levels of the jobs' code"), table(LEVELS, levels)] : [];
+      element.replaceChildren(table(columns, workers, { empty: "this group has no workers" }), ...below, ...set);
     },
   };
 }

@@ -1,4 +1,4 @@
-"""A job's declared config as the fields of a form. What no field can hold is written as JSON."""
+"""A job's declared config as the fields of a form. Values that no other field can hold are written as JSON."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Final
 
 _LOCAL: Final = "#/"
 _DEEPEST: Final = 10
-"""So many references lead to others, at most: they may lead to themselves."""
+"""The longest chain of references that is followed: they may form a circle."""
 
 
 class FieldKind(str, Enum):
-    """By what a value is given."""
+    """The kind of input."""
 
     TEXT = "text"
     INTEGER = "integer"
@@ -36,9 +36,9 @@ class ConfigField:
     """A key of a config.
 
     :param required: it must have a value
-    :param default: what holds if it has none; None: nothing is said
-    :param choices: the values that it can have, where these are few
-    :param about: what it is, in the words of who declared it
+    :param default: the declared default; None: there is none
+    :param choices: the values that it may have, if they are listed
+    :param about: its declared description
     """
 
     name: str
@@ -50,7 +50,7 @@ class ConfigField:
 
 
 def form_fields(schema: Mapping[str, Any]) -> tuple[ConfigField, ...]:
-    """The fields of an object that is declared by a JSON schema; none, if it does not say what they are."""
+    """The fields of an object that a JSON schema declares; none if the schema has no properties."""
     whole = _resolved(schema, schema)
     properties, required = whole.get("properties"), whole.get("required")
     if not isinstance(properties, Mapping):
@@ -79,7 +79,7 @@ def _field(name: str, declared: Mapping[str, Any], schema: Mapping[str, Any], *,
 
 
 def _one_of_two(declared: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What may be null is what else it may be, and need not be given."""
+    """Of a value that may be null, the other schema; an empty one if there are several."""
     for word in ("anyOf", "oneOf"):
         ways = declared.get(word)
         if isinstance(ways, list):
@@ -93,7 +93,7 @@ def _not_null(ways: Iterable[Any]) -> Iterable[Mapping[str, Any]]:
 
 
 def _resolved(value: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a reference within the schema leads to; what leads elsewhere says nothing."""
+    """Follows references within the schema; one that leads elsewhere gives an empty schema."""
     for _ in range(_DEEPEST):
         reference = value.get("$ref")
         if reference is None:

@@ -42,6 +42,7 @@ class JobInShort:
 
     job: str
     state: str
+    bounded: bool
     tasks: int | None
     finished: int
     running: int
@@ -106,6 +107,7 @@ def job_in_short(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobInS
     return JobInShort(
         job=job,
         state=progress.state.value,
+        bounded=jobs.jobs[job].bounded,
         tasks=progress.planned,
         finished=progress.counts.get(TaskState.FINISHED, 0),
         running=progress.counts.get(TaskState.RUNNING, 0),

@@ -96,9 +96,9 @@ class TaskPage:
 
 
 class KnownPlan:
-    """What of the tasks of a plan need not be made anew at each look.
+    """What is kept of a plan's tasks from one look to the next.
 
-    :ivar labels: what they are called
+    :ivar labels: their names for people
     :ivar waiting: see :func:`~airflow_provider.ledger.task_places.effective_statuses`
     """
 
@@ -111,7 +111,7 @@ class KnownPlan:
         self._record = record
 
     def again(self, job: str, plan: PlanRecord, record: GroupRecord | None) -> KnownPlan:
-        """What is known of it now; another one, for another plan."""
+        """This one if the plan is the same, else a new one."""
         if plan is not self._plan:
             return KnownPlan(job, plan, record)
         if record is not self._record:
@@ -120,7 +120,7 @@ class KnownPlan:
 
 
 Known = Callable[[str, PlanRecord, "GroupRecord | None"], KnownPlan]
-"""Gives what is known of a job's plan."""
+"""Gives what is kept of a job's plan."""
 
 
 def found_tasks(jobs: JobsSnapshot, status: StatusSnapshot, known: Known = KnownPlan) -> tuple[FoundTask, ...]:
@@ -229,7 +229,7 @@ class TaskDetail:
 
     :param message: of its last error
     :param result: what it returned, as JSON text
-    :param halt: by whom it was stopped by itself, and when
+    :param halt: who stopped it singly, and when; None: nobody
     """
 
     line: TaskLine

@@ -48,21 +48,24 @@ class Picture:
 
     :param origin: in whose numbers the changes are counted; who knows another one has to forget what it has
     :param changed: to be named by who asks for what changes later
+    :param reading: it is being read for the first time; there may be more
     :param dropped: how many older attempts are not shown
     """
 
     origin: str
     changed: int
+    reading: bool
     bars: tuple[Bar, ...]
     marks: tuple[Mark, ...]
     dropped: int
 
 
-def picture(origin: str, timeline: Timeline, jobs: JobsSnapshot, status: StatusSnapshot) -> Picture:
+def picture(origin: str, timeline: Timeline, jobs: JobsSnapshot, status: StatusSnapshot, *, reading: bool) -> Picture:
     there = present(status)
     return Picture(
         origin=origin,
         changed=timeline.changed,
+        reading=reading,
         bars=tuple(
             _bar(_as_it_is(attempt, status, there), jobs)
             for attempt in timeline.attempts
@@ -127,16 +130,20 @@ class EpochLine:
 class History:
     """What has happened to a group; the newest first.
 
+    :param reading: it is being read for the first time; there may be more
     :param actions: who asked for what
     """
 
+    reading: bool
     actions: tuple[ActionEvent, ...]
     epochs: tuple[EpochLine, ...]
 
 
-def history(timeline: Timeline) -> History:
+def history(timeline: Timeline, *, reading: bool) -> History:
     return History(
-        actions=tuple(reversed(timeline.actions)), epochs=tuple(_epoch(past) for past in reversed(timeline.rounds))
+        reading=reading,
+        actions=tuple(reversed(timeline.actions)),
+        epochs=tuple(_epoch(past) for past in reversed(timeline.rounds)),
     )
 
 

@@ -46,7 +46,7 @@ class WorkerLine:
     :param words: its state in words
     :param where: which process holds its membership
     :param url: the page of its task instance, or empty
-    :param spark_ui: Spark's own page, or empty
+    :param spark_ui: the address of its Spark UI, or empty
     :param more_running: how many tasks it runs beside these
     :param asked: what it was asked to do, and has not done yet
     :param may_be_asked: whether it hears of a wish that it leaves
@@ -74,9 +74,9 @@ class WorkerLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelLine:
-    """From which level on a logger writes.
+    """The level of a logger.
 
-    :param worker: where; empty: in all workers
+    :param worker: only in this one; empty: in all
     """
 
     logger: str
@@ -87,7 +87,7 @@ class LevelLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersView:
-    """The workers, and what was set for the code that they run."""
+    """The workers, and the log levels of the code that they run."""
 
     workers: tuple[WorkerLine, ...]
     levels: tuple[LevelLine, ...]
@@ -161,7 +161,7 @@ def _line(
 
 
 def _may_run(last: TaskStatus | None) -> bool:
-    """Most of thousands wait, and nothing was said of them."""
+    """Whether it may run by its last record: most of thousands of tasks wait, and have none."""
     return last is not None and last.state is TaskState.RUNNING
 
 

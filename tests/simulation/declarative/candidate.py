@@ -73,10 +73,6 @@ class Candidate:
     def now(self) -> int:
         return self.clock.now if self._frozen is None else self._frozen
 
-    @property
-    def is_serving(self) -> bool:
-        return self._serving is not None
-
     # ---- what befalls it
 
     def kill(self) -> None:

@@ -1,0 +1,27 @@
+"""What an operation writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider.operations.operations import Outcome
+from airflow_provider.records import ActionEvent, TaskStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The records to write, all of them or none, and the outcome.
+
+    :param about: the event's key
+    :param jobs: for the jobs topic: a record's JSON form by its key; None deletes it
+    :param tasks: new statuses of tasks
+    :param event: for the timeline; None: nothing is done
+    """
+
+    outcome: Outcome
+    about: str = ""
+    jobs: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    tasks: Sequence[TaskStatus] = ()
+    event: ActionEvent | None = None

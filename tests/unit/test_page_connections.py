@@ -1,0 +1,74 @@
+"""Which clusters the page shows, while Airflow is asked again and again what its connections say."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.ui.connections import Connections
+
+
+def settings(servers: str) -> KafkaSettings:
+    return KafkaSettings.from_extra({"bootstrap.servers": servers}, conn_id="c")
+
+
+class Airflow:
+    """A secrets backend may take long, and a clock is turned."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.servers = "first:9092"
+        self.answers = threading.Event()
+        self.asked = threading.Semaphore(0)
+        self.connections = Connections(lambda: ["c"], self._settings_of, lambda: self.now)
+        self.answers.set()
+
+    def _settings_of(self, name: str) -> KafkaSettings:
+        self.asked.release()
+        assert self.answers.wait(60)
+        return settings(self.servers)
+
+
+def test_who_asks_while_another_looks_is_told_what_was_known_before() -> None:
+    airflow = Airflow()
+    assert airflow.connections.all() == {"c": settings("first:9092")}
+    assert airflow.asked.acquire(timeout=60)
+    airflow.now, airflow.servers = 31.0, "second:9092"
+    airflow.answers.clear()
+    with ThreadPoolExecutor(2) as threads:
+        looking = threads.submit(airflow.connections.all)
+        try:
+            assert airflow.asked.acquire(timeout=60)
+            meanwhile = threads.submit(airflow.connections.all)
+            assert meanwhile.result(60) == {"c": settings("first:9092")}
+        finally:
+            airflow.answers.set()
+        assert looking.result(60) == airflow.connections.all() == {"c": settings("second:9092")}
+
+
+def test_after_a_fault_they_are_looked_up_again() -> None:
+    names = [["c"], None, ["d"]]
+
+    def looked_up() -> list[str]:
+        found = names.pop(0)
+        if found is None:
+            raise OSError("the database is away")
+        return found
+
+    now = [0.0]
+    connections = Connections(looked_up, settings, lambda: now[0])
+    assert list(connections.all()) == ["c"]
+    now[0] = 31.0
+    with pytest.raises(OSError, match="away"):
+        connections.all()
+    assert list(connections.all()) == ["d"]
+
+
+def test_one_that_can_not_be_used_is_shown_with_the_reason() -> None:
+    def settings_of(name: str) -> KafkaSettings:
+        raise SettingsError(name, "bootstrap.servers", "is missing")
+
+    assert Connections(lambda: ["c"], settings_of).all() == {"c": "connection 'c': bootstrap.servers: is missing"}
