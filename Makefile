@@ -35,14 +35,14 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/check-prerequisites
 	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt --no-build-isolation -e '.[dev,openlineage]'
 	@touch $@
 
-demo: install  ## The main job: Spark work on real data over several Airflow workers (KEEP=1 leaves Airflow up; GROUP_PROTOCOL=connect: a declarative group)
-	$(BIN)/python -m demo --output build/demo $(if $(KEEP),--keep) $(if $(GROUP_PROTOCOL),--group-protocol $(GROUP_PROTOCOL))
+demo: install  ## The main job: Spark work on real data over several Airflow workers (KEEP=1 leaves Airflow up; DAGS=folder: with DAGs of your own; GROUP_PROTOCOL=connect: a declarative group; SPARK=connect: on a Spark Connect server)
+	$(BIN)/python -m demo --output build/demo $(if $(KEEP),--keep) $(if $(DAGS),--dags '$(DAGS)') $(if $(GROUP_PROTOCOL),--group-protocol $(GROUP_PROTOCOL)) $(if $(SPARK),--spark $(SPARK))
 
 test: install  ## Everything that CI runs
 	@$(BIN)/python scripts/run-tests
 
 thorough: install coverage  ## What takes too long for each run of CI: a broker, Airflow, a browser and Spark under more load and faults
-	$(PYTEST) -m thorough tests/integration tests/system
+	$(PYTEST) -m thorough tests/simulation tests/integration tests/system
 	COSPARK_EXAMPLES=4 $(PYTEST) tests/peers
 
 compat:  ## On each combination of Airflow, PySpark and Python in the README; goes on where it stopped (ONLY=3.10, AGAIN=1, LEAVE_OUT="3.13 constraints")

@@ -23,7 +23,7 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["apache"],
             }
         ],
-        "hooks": [_modules("airflow_provider.hooks.spark_group")],
+        "hooks": [_modules("airflow_provider.hooks.spark_connect", "airflow_provider.hooks.spark_group")],
         "operators": [
             _modules(
                 "airflow_provider.operators.retry_spark_job",
@@ -80,7 +80,20 @@ def get_provider_info() -> dict[str, Any]:
                         "schema": _TEXT,
                     },
                 },
-            }
+            },
+            # As Airflow's provider for Apache Spark has it, which need not be installed.
+            {
+                "connection-type": "spark_connect",
+                "hook-class-name": "airflow_provider.hooks.spark_connect.SparkConnectHook",
+                "hook-name": "Spark Connect",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema"],
+                    "relabeling": {"password": "Token", "login": "User ID"},
+                },
+                "conn-fields": {
+                    "use_ssl": {"label": "Use SSL", "schema": {"type": ["boolean", "null"], "default": False}}
+                },
+            },
         ],
         "extra-links": ["airflow_provider.common.links.SparkGroupLink"],
         "config": {

@@ -54,7 +54,7 @@ def run(_folder: Path) -> dict[str, Any]:
 def _measure(size: int) -> dict[str, float]:
     jobs, status = _group(size)
     kept = KeptTasks()
-    tasks = kept.of("first", jobs, status).tasks
+    tasks = kept.of("first", jobs, status)
 
     def looked_through(number: int) -> object:
         return kept.of(str(number), replace(jobs), replace(status))

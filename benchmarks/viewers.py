@@ -79,6 +79,9 @@ class Viewer:
             began = time.monotonic()
             more = f"&since={since}" if "/timeline" in self.path else ""
             answer = await self.http.get(self.path + more, headers={"If-None-Match": tag})
+            if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE and "Retry-After" in answer.headers:
+                await asyncio.sleep(int(answer.headers["Retry-After"]))
+                continue
             self.waited_ms.append((time.monotonic() - began) * 1000)
             if answer.status_code != httpx.codes.NOT_MODIFIED:
                 answer.raise_for_status()
@@ -184,8 +187,9 @@ async def _submit(servers: str, group: str, size: int) -> None:
 
 @contextmanager
 def _worker(servers: str, group: str, folder: Path) -> Iterator[None]:
+    patient = ("--session-timeout-ms", "300000")  # it is not what is measured, and may get little of the machine
     options = ("--runner", "noop", "--slots", str(_RUNNING), "--allow", "jobs", "--bootstrap-servers", servers)
-    command = [sys.executable, "-m", "airflow_provider.cli.main", "worker", group, "--worker", "w1", *options]
+    command = [sys.executable, "-m", "airflow_provider.cli.main", "worker", group, "--worker", "w1", *options, *patient]
     env = {**os.environ, "PYTHONPATH": str(_ROOT)}
     process = KeptProcess(group, command, env=env, folder=folder, log_file=folder / f"{group}.log")
     try:

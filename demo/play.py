@@ -28,7 +28,7 @@ JOB: Final = "monthly-delays"
 _DAG: Final = "flights"
 _LATE_DAG: Final = "flights_late_worker"
 _VICTIM: Final = 2
-_LIMIT_S: Final = 240.0
+_LIMIT_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +140,7 @@ class Play:
             f"  {told.task} {told.state.value} at {told.worker}"
             + (f", attempt {told.attempt}" if told.attempt > 1 else "")
             + (f" ({done} of 12 done)" if told.state is TaskState.FINISHED else "")
+            + (f", {told.work.in_words()}" if told.work and told.state is TaskState.RUNNING else "")
             + (f": {told.error.message}" if told.error else "")
         )
 

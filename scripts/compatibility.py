@@ -216,7 +216,7 @@ class Workshop:
 
     def _tests(self, name: str, limit_s: float, gently: Sequence[str], *tests: str) -> Part:
         cache = f"cache_dir={self._file('pytest')}"
-        pytest = (self._bin, "-m", "pytest", "-q", "-m", "not thorough", "-o", cache, *tests)
+        pytest = (self._bin, "-m", "pytest", "-q", "-p", "no:anyio", "-m", "not thorough", "-o", cache, *tests)
         return replace(self._part(name, limit_s, *gently, *pytest), tests=True)
 
     def _part(self, name: str, limit_s: float, *command: str) -> Part:

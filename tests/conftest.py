@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from airflow_provider.broker.local_broker import LocalBroker
 
@@ -26,6 +27,10 @@ if "AIRFLOW_HOME" not in os.environ:
 sys.path.insert(0, str(_HERE))
 
 from certificates import Certificates, make_certificates  # noqa: E402
+
+# How long an example takes says nothing on a machine that has other work: a test's own limit is the only one.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 # Compares with kio, which needs Python 3.11.
 collect_ignore = ["unit/test_requests.py"] if sys.version_info < (3, 11) else []

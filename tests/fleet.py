@@ -240,8 +240,8 @@ class Fleet:
             record = status.group
             if record is None or set(record.members) != set(workers) or not converged(record, status.workers):
                 return False
-            counts = [len(tasks) for tasks in record.assignment.values()]
             wanted = configured(jobs, status.tasks)
+            counts = [len(tasks & wanted) for tasks in record.assignment.values()]
             return (
                 bool(wanted)
                 and not any(task.is_planner for task in wanted)

@@ -49,7 +49,7 @@ def fetch_jars(*coordinates: str, cache: Path, report: Report | None = None) -> 
     :raises MissingPrerequisiteError: PySpark or Java is not there
     :raises JarsUnavailableError: the jars could not be fetched
     """
-    pyspark = _pyspark_home()
+    pyspark = pyspark_home()
     target = cache / "jars" / hashlib.sha256("\n".join(sorted(coordinates)).encode()).hexdigest()[:16]
     if not target.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
@@ -121,11 +121,15 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _pyspark_home() -> Path:
+def pyspark_home() -> Path:
+    """The folder of a PySpark that has a Spark in it.
+
+    :raises MissingPrerequisiteError: there is none
+    """
     # Asked of the import system rather than imported: importing PySpark takes longer than starting the broker.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise MissingPrerequisiteError("PySpark is needed to fetch Kafka's jars: pip install 'pyspark>=4,<5'")
+        raise MissingPrerequisiteError("PySpark with Spark in it is needed: pip install 'pyspark>=4,<5'")
     home = Path(spec.origin).parent
     if not (home / "bin" / "spark-submit").is_file():
         raise MissingPrerequisiteError(

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import atexit
 import base64
-import contextlib
 import json
 import os
-import random
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -24,6 +21,7 @@ from typing import Final
 
 from airflow_provider.broker.jars import JarsUnavailableError, default_cache, fetch_jars
 from airflow_provider.broker.java import ClassArchive, MissingPrerequisiteError, find_java
+from airflow_provider.broker.own_process import HOST, PortError, free_ports, require_free, tail, watch_over
 from airflow_provider.broker.security import BrokerSecurity
 
 __all__ = [
@@ -40,13 +38,8 @@ KAFKA_VERSION: Final = "4.3.1"
 # Kafka logs through SLF4J and its jars bring no place for the log to go.
 COORDINATES: Final = (f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}", "org.slf4j:slf4j-simple:1.7.36")
 
-_HOST: Final = "127.0.0.1"
-# Below the range from which the kernel takes ports for outgoing connections: nobody gets one of these by accident
-# between our look and the broker's bind.
-_PORTS: Final = range(20_000, 32_000)
 _STARTED: Final = "Kafka Server started"
 _POLL_S: Final = 0.02
-_LOG_LINES_SHOWN: Final = 30
 _JVM: Final = (
     "-Xmx384m",
     "-XX:+UseSerialGC",
@@ -126,14 +119,14 @@ class LocalBroker:
         self._owner = os.getpid()
         self._keep_folder = data is not None
         self._folder = data.absolute() if data else Path(tempfile.mkdtemp(prefix="cospark-broker-"))
-        internal, controller, *free = _free_ports(2 if port else 3)
+        internal, controller, *free = free_ports(2 if port else 3)
         self._client_port, self._internal_port, self._controller_port = port or free[0], internal, controller
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
-        return f"{_HOST}:{self._client_port}"
+        return f"{HOST}:{self._client_port}"
 
     @property
     def log_path(self) -> Path:
@@ -141,7 +134,7 @@ class LocalBroker:
 
     def log_tail(self) -> str:
         """The end of its log, which goes with the folder."""
-        return _tail(self.log_path.read_text(errors="replace"))
+        return tail(self.log_path.read_text(errors="replace"))
 
     @property
     def pid(self) -> int | None:
@@ -158,7 +151,10 @@ class LocalBroker:
         if self.pid is not None:
             return
         self.kill()  # if it ended by itself, its watcher still runs
-        _require_free(self._client_port)
+        try:
+            require_free(self._client_port)
+        except PortError as taken:
+            raise BrokerStartError(str(taken)) from taken
         java, class_path = self._prepare()
         self._folder.mkdir(parents=True, exist_ok=True)
         atexit.register(self.close)
@@ -175,7 +171,7 @@ class LocalBroker:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # a Ctrl-C in our terminal is ours to handle
             )
-        self._watchdog = _watch_over(self._process.pid)
+        self._watchdog = watch_over(self._process.pid)
         try:
             self._wait_until_started(self._process, log_from=before)
         except BaseException:
@@ -245,14 +241,14 @@ class LocalBroker:
         listeners = {"CLIENT": self._client_port, "INTERNAL": self._internal_port, "CONTROLLER": self._controller_port}
         own = "SSL" if self._security else "PLAINTEXT"
         protocols = {"CLIENT": self._security_protocol, "INTERNAL": own, "CONTROLLER": own}
-        addresses = {name: f"{name}://{_HOST}:{port}" for name, port in listeners.items()}
+        addresses = {name: f"{name}://{HOST}:{port}" for name, port in listeners.items()}
         properties = {
             **_PROPERTIES,
             "log.dirs": self._folder / "data",
             "listeners": ",".join(addresses.values()),
             "advertised.listeners": f"{addresses['CLIENT']},{addresses['INTERNAL']}",
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
-            "controller.quorum.voters": f"1@{_HOST}:{self._controller_port}",
+            "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
             **self._properties,
         }
         lines = (f"{name}={_escaped(value)}\n" for name, value in properties.items())
@@ -277,51 +273,17 @@ class LocalBroker:
         finally:
             arguments.unlink()
         if done.returncode != 0:
-            raise BrokerStartError(f"could not format {self._folder}:\n{_tail(done.stdout + done.stderr)}")
+            raise BrokerStartError(f"could not format {self._folder}:\n{tail(done.stdout + done.stderr)}")
 
     def _wait_until_started(self, process: subprocess.Popen[bytes], *, log_from: int) -> None:
         deadline = time.monotonic() + self._start_timeout_s
         while _STARTED not in (log := self.log_path.read_bytes()[log_from:].decode(errors="replace")):
             status = process.poll()
             if status is not None:
-                raise BrokerStartError(f"the broker ended with status {status} instead of starting:\n{_tail(log)}")
+                raise BrokerStartError(f"the broker ended with status {status} instead of starting:\n{tail(log)}")
             if time.monotonic() > deadline:
-                raise BrokerStartError(f"the broker did not start within {self._start_timeout_s:g} s:\n{_tail(log)}")
+                raise BrokerStartError(f"the broker did not start within {self._start_timeout_s:g} s:\n{tail(log)}")
             time.sleep(_POLL_S)
-
-
-def _watch_over(pid: int) -> subprocess.Popen[bytes]:
-    """A process that ends ``pid`` when this process is gone, even if it was killed: its standard input ends then."""
-    return subprocess.Popen(  # noqa: S603
-        ["/bin/sh", "-c", 'read -r _; kill -9 "$1"', "sh", str(pid)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def _free_ports(count: int) -> list[int]:
-    ports: list[int] = []
-    with contextlib.ExitStack() as held:
-        for port in random.sample(_PORTS, len(_PORTS)):
-            listener = held.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                listener.bind((_HOST, port))
-                ports.append(port)
-            if len(ports) == count:
-                return ports
-    raise BrokerStartError(f"there is no free port between {_PORTS.start} and {_PORTS.stop}")
-
-
-def _require_free(port: int) -> None:
-    with socket.socket() as listener:
-        # As the broker does: connections of one that was killed just now may still be there.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((_HOST, port))
-        except OSError as taken:
-            raise BrokerStartError(f"cannot listen on {_HOST}:{port}: {taken.strerror}") from taken
 
 
 def _cluster_id() -> str:
@@ -340,7 +302,3 @@ def _escaped(value: object) -> str:
     """As Java reads it from such a file, which is Latin-1 to it: it knows JSON's escapes."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return json.dumps(text)[1:-1]
-
-
-def _tail(text: str) -> str:
-    return "\n".join(text.splitlines()[-_LOG_LINES_SHOWN:]) or "(it printed nothing)"

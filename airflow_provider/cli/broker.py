@@ -17,6 +17,7 @@ from airflow_provider.broker.local_broker import (
     LocalBroker,
     MissingPrerequisiteError,
 )
+from airflow_provider.broker.own_process import PortError
 from airflow_provider.cli.connection import BOOTSTRAP_ENV
 from airflow_provider.cli.terminal import complain, say
 
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
                 time.sleep(_LOOK_S)
             complain(f"cospark broker: the broker has ended:\n{broker.log_tail()}")
             return 1
-    except (MissingPrerequisiteError, JarsUnavailableError, BrokerStartError, OSError) as problem:
+    except (MissingPrerequisiteError, JarsUnavailableError, BrokerStartError, PortError, OSError) as problem:
         complain(f"cospark broker: {problem}")
         return 2
     except KeyboardInterrupt:

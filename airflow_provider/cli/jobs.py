@@ -190,9 +190,10 @@ async def _list_expanded(args: argparse.Namespace, settings: KafkaSettings) -> i
 
 async def _describe(args: argparse.Namespace, settings: KafkaSettings) -> int:
     async with group_read(settings, args.group) as topics:
-        found = JobDescription.of(args.name, topics.jobs, topics.status)
+        jobs = topics.jobs
+        found = JobDescription.of(args.name, jobs, topics.status)
     if found is None:
-        return _refuse(args, NoJobError(args.name), 1)
+        return _refuse(args, NoJobError(args.name, jobs.jobs), 1)
     _show(args, found)
     return 0
 

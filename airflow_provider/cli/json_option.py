@@ -19,7 +19,9 @@ def json_object_of(option: str, text: str) -> dict[str, Any]:
     except RecursionError as deep:
         raise ValueError(f"{option} is not JSON that can be read: too deeply nested") from deep
     except ValueError as wrong:
-        raise ValueError(f"{option} is not JSON: {wrong}") from wrong
+        raise ValueError(
+            f'{option} is not JSON: {wrong}; write it as \'{{"key": "value"}}\', or @FILE for what is in a file'
+        ) from wrong
     if not isinstance(value, dict):
         raise ValueError(f"{option} must be a JSON object, not {text}")
     return value

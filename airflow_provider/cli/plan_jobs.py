@@ -78,7 +78,7 @@ def _definition(args: argparse.Namespace, jobs: JobsSnapshot) -> JobDefinition:
         )
     known = jobs.jobs.get(args.name)
     if known is None:
-        raise NoJobError(args.name)
+        raise NoJobError(args.name, jobs.jobs)
     settings = {} if args.max_tasks is None else {"max_tasks": args.max_tasks}
     return altered(AlterJob(job=args.name, config=config, settings=settings), known)
 

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from airflow_provider.assignors.model import one_by_one
+from airflow_provider.assignors.model import Move, one_by_one
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
@@ -239,10 +239,16 @@ def _given_up(jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
     return [_text(line, style="yellow") for line in lines]
 
 
+def _way(move: Move) -> str:
+    if move.source is not None and move.source == move.target:
+        return f"again at {move.target}"
+    return f"{move.source or 'nowhere'} → {move.target or 'nowhere'}"
+
+
 def _moves(jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
     moves = status.group.moves if status.group else ()
     lines = [
-        _text(f"  {jobs.label(task)}: {move.source or 'nowhere'} → {move.target or 'nowhere'} ({move.reason.value})")
+        _text(f"  {jobs.label(task)}: {_way(move)} ({move.reason.value})")
         for task, move in islice(one_by_one(moves), _MOST_MOVES)
     ]
     moved = sum(len(move.tasks) for move in moves)

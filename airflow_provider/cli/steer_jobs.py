@@ -12,7 +12,7 @@ from airflow_provider.cli.connection import add_connection_arguments
 from airflow_provider.cli.json_option import json_object_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened
-from airflow_provider.cli.terminal import say
+from airflow_provider.cli.terminal import complain, say
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -110,11 +110,20 @@ def _operation(args: argparse.Namespace) -> Operation:
 
 
 def _check(operation: AlterJob, jobs: JobsSnapshot, allowed: Sequence[str]) -> None:
-    """:raises ValueError: if the job would have a config that it does not accept"""
+    """Says so if it can't be checked here.
+
+    :raises ValueError: if the job would have a config that it does not accept
+    """
     definition = jobs.jobs.get(operation.job)
     if definition is not None and operation.config:
         then = altered(operation, definition)
-        check_config_here(then.name, then.entry_point, then.config, allowed=allowed)
+        unchecked = check_config_here(then.name, then.entry_point, then.config, allowed=allowed)
+        if unchecked and not allowed:
+            module = then.entry_point.partition(":")[0]
+            complain(
+                "cospark jobs alter: the config is not checked here, but by the worker that plans the job;"
+                f" --allow {module} has it checked here, too, if {module} is there to import"
+            )
 
 
 async def _carry_out(args: argparse.Namespace, settings: KafkaSettings) -> int:

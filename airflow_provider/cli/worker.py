@@ -31,9 +31,16 @@ from airflow_provider.learners.model import LearnedRule
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.records import WorkerPhase
+from airflow_provider.spark_connect.server import ConnectServer, ConnectUrlError, is_connect
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.worker.ending import WORK_IS_OVER, Outcome
-from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, DEFAULT_PROGRESS_S, NEVER_S, Equipment
+from airflow_provider.worker.equipment import (
+    DEFAULT_MAX_SPARK_DEATHS,
+    DEFAULT_PROGRESS_S,
+    DEFAULT_SPARK_MASTER,
+    NEVER_S,
+    Equipment,
+)
 from airflow_provider.worker.holding import Holding, held
 from airflow_provider.worker.in_process import InThisProcess
 from airflow_provider.worker.reins import Reins
@@ -41,6 +48,8 @@ from airflow_provider.worker.settings import Until
 
 _SESSION_MS: Final = {GroupProtocolName.CLASSIC: 30_000, GroupProtocolName.CONNECT: DEFAULT_SESSION_MS}
 """A broker takes about 10 s to restart. In Connect's session of 10 s all tasks would have stopped by then."""
+TOKEN_ENV: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of one
+"""As PySpark names it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +96,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder or URI of the streaming checkpoints, the same for all workers; without it tasks of streaming jobs"
         " fail. 'temporary', for trials, is a folder among this machine's temporary files",
     )
-    parser.add_argument("--spark-master", default="local[2]", metavar="URL", help="default: %(default)s")
+    parser.add_argument(
+        "--spark-master",
+        default=DEFAULT_SPARK_MASTER,
+        metavar="URL",
+        help="where Spark is: a master of Spark's, or a Spark Connect server, sc://host:port, whose token, if it wants"
+        f" one, is in the environment: {TOKEN_ENV} (default: %(default)s)",
+    )
     parser.add_argument("--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
     parser.add_argument(
         "--max-spark-deaths",
@@ -241,11 +256,20 @@ def _equipment(args: argparse.Namespace) -> Equipment:
         runner=args.runner,
         allowed=tuple(args.allow),
         checkpoint_root=args.checkpoint_root,
-        spark_master=args.spark_master,
+        spark_master=_spark_master(args.spark_master),
+        spark_token=os.environ.get(TOKEN_ENV, ""),
         spark_conf=_spark_conf(args.spark_conf),
         max_spark_deaths=args.max_spark_deaths,
         progress_s=args.progress_interval,
     )
+
+
+def _spark_master(master: str) -> str:
+    """:raises ValueError: if it is a Spark Connect server that can't be used"""
+    try:
+        return ConnectServer.parse(master).url if is_connect(master) else master
+    except ConnectUrlError as wrong:
+        raise ValueError(f"--spark-master: {wrong}") from None
 
 
 def _spark_conf(pairs: Iterable[str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from airflow_provider.learners.model import Limits, LimitsError
 from airflow_provider.ledger.scaling import Goal, ScaleError, all_but, count, share
 from airflow_provider.protocol.model import PLANNER_INDEX, ConnectProtocol
 from airflow_provider.records.checks import JobError, check_job_name
+from airflow_provider.spark_connect.server import ConnectServer, ConnectUrlError, is_connect
 
 TimeSpan = timedelta | float
 """A timedelta, or seconds."""
@@ -84,6 +85,20 @@ def choice(parameter: str, value: object, kind: type[E]) -> E:
         return kind(value)
     except ValueError:
         raise ValueError(f"{parameter}: {value!r} must be one of {', '.join(str(one.value) for one in kind)}") from None
+
+
+def spark_master(value: object) -> str:
+    """A master URL of Spark, or that of a Spark Connect server.
+
+    :raises ValueError: for anything else, without what may be secret in it
+    """
+    master = text("spark_master", value)
+    if not is_connect(master):
+        return master
+    try:
+        return ConnectServer.parse(master).url
+    except ConnectUrlError as wrong:
+        raise ValueError(f"spark_master: {wrong}") from None
 
 
 def resolution_policy(

@@ -7,6 +7,7 @@ process and ends when that is closed (``PythonGatewayServer`` in Spark; :mod:`ai
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import re
@@ -20,6 +21,7 @@ from subprocess import Popen
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.driver.cluster import is_local, warn_of_unlimited_cores
+from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.driver.jvm import jvm_started, mark_next_jvm
 from airflow_provider.driver.pyspark_internals import (
     forget_application,
@@ -72,21 +74,6 @@ _EXITS: Final[Mapping[int, str]] = {
 _OURS: Final = frozenset({"spark.master", "spark.app.name", "spark.driver.defaultJavaOptions"})
 """What ``spark-defaults.conf`` does not change: two are parameters; without the third a stop can overflow a stack."""
 _SETTING: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)")
-
-
-class SparkStartError(Exception):
-    """Spark could not be started; the message says what is missing."""
-
-
-class SparkGoneError(Exception):
-    """This worker's Spark application ended under its tasks.
-
-    :param spark: its number in this process
-    """
-
-    def __init__(self, message: str, *, spark: int) -> None:
-        super().__init__(message)
-        self.spark = spark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +164,7 @@ class SparkApplication:
             self._clean_up()
 
     def _start(self, settings: LocalSparkSettings) -> RunningSpark:
+        _require_pyspark()
         _require_java()
         _require_master(settings)
         from py4j.protocol import Py4JError
@@ -190,6 +178,7 @@ class SparkApplication:
         mark_next_jvm()
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        log.info("Spark starts with master %s", settings.master)
         try:
             start_jvm(conf)
             root = SparkSession.builder.config(map={**conf}).getOrCreate()
@@ -231,6 +220,14 @@ class SparkApplication:
 
 
 APPLICATION: Final = SparkApplication()
+
+
+def _require_pyspark() -> None:
+    if importlib.util.find_spec("py4j") is None or importlib.util.find_spec("pyspark") is None:
+        raise SparkStartError(
+            "there is no PySpark here that has a Spark in it: pip install 'airflow-provider-cooperative-spark[spark]',"
+            " or let the worker use a Spark Connect server (spark_conn_id)"
+        )
 
 
 def _require_java() -> None:

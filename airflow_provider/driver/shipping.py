@@ -53,18 +53,24 @@ class Shipment:
             self._jobs.add(module)
 
     def _send(self, context: SparkContext, source: Source) -> None:
-        try:
-            obstacle = source.obstacle
-            archive = None if obstacle else _archive(source, self._folder)
-        except OSError as error:  # a job may have no use for it there
-            obstacle, archive = str(error), None
-        if archive is None:
-            log.warning("%s is not sent to the executors: %s. %s", source.name, obstacle, _advice(source.name))
-            return
-        add_python_archive(context, archive)
-        log.info(
-            "Sent %s to the executors (%d files, %d bytes)", source.name, len(source.files), archive.stat().st_size
-        )
+        archive = packed(source, self._folder)
+        if archive is not None:
+            add_python_archive(context, archive)
+            log.info(
+                "Sent %s to the executors (%d files, %d bytes)", source.name, len(source.files), archive.stat().st_size
+            )
+
+
+def packed(source: Source, folder: Path) -> Path | None:
+    """An archive of it in ``folder``; None, with a warning, if there can't be one."""
+    try:
+        obstacle = source.obstacle
+        archive = None if obstacle else _archive(source, folder)
+    except OSError as error:  # a job may have no use for it there
+        obstacle, archive = str(error), None
+    if archive is None:
+        log.warning("%s is not sent to the executors: %s. %s", source.name, obstacle, _advice(source.name))
+    return archive
 
 
 def explain_missing(error: BaseException, master: str) -> BaseException:

@@ -6,30 +6,18 @@ A task hears of neither: it waits in a call for an answer that never comes, or c
 from __future__ import annotations
 
 import logging
-from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from airflow_provider.driver.application import RunningSpark
 from airflow_provider.driver.cluster import is_local
 from airflow_provider.driver.pyspark_internals import ends_soon
+from airflow_provider.driver.sight import Sight
 from airflow_provider.driver.standalone import is_forgotten
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 log = logging.getLogger(__name__)
-
-LOOK_S: Final = 2.0
-"""How long from one look to the next."""
-
-
-class Sight(str, Enum):
-    """What there is to be seen of a Spark application."""
-
-    FINE = "fine"
-    WAITING = "waiting for executors"
-    """Spark jobs wait, and there is not one executor."""
-    ENDED = "ended"
 
 
 def look_at(spark: RunningSpark) -> Sight:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from airflow_provider.execution.commands import GiveUpWriting, StartAttempt
-from airflow_provider.execution.events import EpochAdvanced, SlotFree, TasksGiven, TasksRevoked, TopicsRead
+from airflow_provider.execution.events import EpochAdvanced, FailedLetGo, SlotFree, TasksGiven, TasksRevoked, TopicsRead
 from airflow_provider.execution.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
 from airflow_provider.execution.state import Execution
 from airflow_provider.protocol.model import TaskId
@@ -203,6 +203,34 @@ def _go_on_under(x: Execution, run: TaskRun) -> None:
     if run.task.is_planner and (plan is None or not plan.is_of(work.definition)):
         run = replaced(run, not_before_ms=0, retry_at_ms=None)
     x.runs[run.task] = run
+
+
+# ---- what has failed for good
+
+
+def on_revoked_failed(x: Execution, task: TaskId, _event: TasksRevoked | FailedLetGo) -> None:
+    x.release_stopped(task)
+
+
+def on_topics_failed(x: Execution, task: TaskId, _event: TopicsRead) -> None:
+    """What somebody wants to be tried again starts here, and is said to: its leader need not look for a place for it.
+
+    By the number of the attempt, for the topic may still say what was true before the task failed.
+    """
+    run = x.runs[task]
+    work = x.jobs.work_of(task)
+    if work is not None and run.is_of(work):
+        last = x.status.tasks.get(task)
+        if last is None or not last.is_of(work.definition.run_key, work.fingerprint) or last.attempt <= run.attempt:
+            x.runs[task] = replaced(run, work=work)
+            return
+    del x.runs[task]
+    if not x.admit(task, run.epoch):
+        x.release_stopped(task)
+        return
+    again = x.runs[task]
+    if again.state is RunState.WAITING and not again.wait_written and again.is_of(run.work):
+        x.say_that_it_waits(task)
 
 
 # ---- its turn

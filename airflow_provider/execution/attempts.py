@@ -177,7 +177,12 @@ def _planned(x: Execution, run: TaskRun) -> None:
 
 
 def on_end_written(x: Execution, task: TaskId, event: EndWritten) -> None:
-    if event.number == x.runs[task].number:
+    run = x.runs[task]
+    if event.number != run.number:
+        return
+    if x.keeps(run):
+        x.rest(run)
+    else:
         x.release_finished(task)
 
 

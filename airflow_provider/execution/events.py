@@ -74,6 +74,11 @@ class Drained(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FailedLetGo(Event):
+    """The worker is to leave: nothing that has failed for good keeps its place here any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Closed(Event):
     """The worker ends in this process: nothing is started any more."""
 

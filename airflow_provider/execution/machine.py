@@ -33,6 +33,10 @@ leader never takes it for lost; that record is of the epoch in which the task is
 released without waiting, because somebody may be waiting for it. If the membership waits for a task whose last record
 can't be written, the record is given up after a while, and the task runs again elsewhere.
 
+What has failed for good is not released. It keeps its place, and takes no slot: so somebody may have it tried again
+here, and no round is needed for that. It goes when it is revoked, or is no longer configured; and nothing keeps a place
+in a worker that is to leave.
+
 A planner's result is the plan. It is published before the planner is closed; or, where the job is planned again and
 again, before the planner waits for its next time.
 
@@ -63,6 +67,7 @@ from airflow_provider.execution.events import (
     EndWritten,
     EpochAdvanced,
     Event,
+    FailedLetGo,
     GroupJoined,
     PlanRefused,
     PlanWritten,
@@ -78,6 +83,7 @@ from airflow_provider.execution.events import (
 from airflow_provider.execution.rules import Table, all_late, apply, late, to
 from airflow_provider.execution.runs import RunState
 from airflow_provider.execution.state import Execution
+from airflow_provider.ledger.status_view import said_since
 from airflow_provider.protocol.model import TaskId
 
 _GONE: Final = None
@@ -89,6 +95,7 @@ _TIMED_OUT = RunState.TIMED_OUT
 _RESTARTING = RunState.RESTARTING
 _PUBLISHING = RunState.PUBLISHING
 _CLOSING = RunState.CLOSING
+_FAILED = RunState.FAILED
 
 _WRITTEN = (PlanWritten, PlanRefused, EndWritten, EndRefused)
 _LAST = (AttemptFinished, AttemptFailed, AttemptStopped, SparkLost, SparkAbsent)
@@ -97,7 +104,7 @@ _OF_ATTEMPT = (AttemptBegan, StreamBegan, AttemptProgressed, *_LAST)
 
 TRANSITIONS: Final[Table[RunState]] = {
     _GONE: {
-        TasksGiven: to(assigned.on_given, _WAITING, _PAUSED, _GONE),
+        TasksGiven: to(assigned.on_given, _WAITING, _PAUSED, _FAILED, _GONE),
         TasksRevoked: to(assigned.on_revoked_unknown, _GONE),
         **all_late(_GONE, _OF_ATTEMPT, _WRITTEN),
     },
@@ -105,7 +112,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksGiven: to(late, _WAITING),
         TasksRevoked: to(assigned.on_revoked_waiting, _GONE),
         EpochAdvanced: to(assigned.on_epoch_waiting, _WAITING),
-        TopicsRead: to(assigned.on_topics_waiting, _WAITING, _PAUSED, _GONE),
+        TopicsRead: to(assigned.on_topics_waiting, _WAITING, _PAUSED, _FAILED, _GONE),
         SlotFree: to(assigned.on_slot_free, _STARTED, _GONE),
         **all_late(_WAITING, _OF_ATTEMPT, _WRITTEN),
     },
@@ -113,7 +120,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksGiven: to(late, _PAUSED),
         TasksRevoked: to(assigned.on_revoked_waiting, _GONE),
         EpochAdvanced: to(assigned.on_epoch_waiting, _PAUSED),
-        TopicsRead: to(assigned.on_topics_paused, _PAUSED, _WAITING, _GONE),
+        TopicsRead: to(assigned.on_topics_paused, _PAUSED, _WAITING, _FAILED, _GONE),
         **all_late(_PAUSED, _OF_ATTEMPT, _WRITTEN),
     },
     _STARTED: {
@@ -170,7 +177,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         AttemptBegan: to(attempts.on_began, _RESTARTING),
         StreamBegan: to(attempts.on_stream_began, _RESTARTING),
         AttemptProgressed: to(late, _RESTARTING),
-        **{last: to(attempts.on_stopped_to_restart, _WAITING, _PAUSED, _GONE) for last in _LAST},
+        **{last: to(attempts.on_stopped_to_restart, _WAITING, _PAUSED, _FAILED, _GONE) for last in _LAST},
         **all_late(_RESTARTING, _WRITTEN),
     },
     _PUBLISHING: {
@@ -189,9 +196,17 @@ TRANSITIONS: Final[Table[RunState]] = {
         EpochAdvanced: to(assigned.on_epoch_closing, _CLOSING),
         TopicsRead: to(late, _CLOSING),
         TimerFired: to(attempts.on_given_up, _GONE),
-        EndWritten: to(attempts.on_end_written, _GONE, _CLOSING),
+        EndWritten: to(attempts.on_end_written, _GONE, _CLOSING, _FAILED),
         EndRefused: to(attempts.on_end_refused, _CLOSING),
         **all_late(_CLOSING, _OF_ATTEMPT, (PlanWritten, PlanRefused)),
+    },
+    _FAILED: {
+        TasksGiven: to(late, _FAILED),
+        TasksRevoked: to(assigned.on_revoked_failed, _GONE),
+        FailedLetGo: to(assigned.on_revoked_failed, _GONE),
+        EpochAdvanced: to(assigned.on_epoch, _FAILED),
+        TopicsRead: to(assigned.on_topics_failed, _FAILED, _WAITING, _PAUSED, _GONE),
+        **all_late(_FAILED, _OF_ATTEMPT, _WRITTEN),
     },
 }
 
@@ -229,19 +244,30 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
             return x.runs.overdue(now_ms=x.now)
         case GroupJoined():
             x.idle_since_ms = x.now
-        case Drained():
-            x.slots = 0  # planners need none
-        case Closed():
-            x.slots, x.closed = 0, True
+        case Drained() | FailedLetGo() | Closed():
+            return _going(x, event)
+    return ()
+
+
+def _going(x: Execution, event: Drained | FailedLetGo | Closed) -> Iterable[TaskId]:
+    """The worker is to leave, or this process to end."""
+    if isinstance(event, FailedLetGo):
+        x.keeps_failed = False
+        return sorted(x.runs.failed)
+    x.slots = 0  # planners need none
+    x.closed = x.closed or isinstance(event, Closed)
     return ()
 
 
 def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
-    """What is to run is compared when the jobs topic has changed only: there may be thousands of tasks."""
-    changed = event.jobs is not x.jobs
+    """What is to run is compared when the jobs topic has changed only: there may be thousands of tasks. Otherwise of
+    those only that have failed, and of which something else is said: they may be tried again.
+    """
+    changed, before = event.jobs is not x.jobs, x.status
     x.jobs, x.status = event.jobs, event.status
     if not changed:
-        return ()
+        failed = x.runs.failed
+        return sorted(failed & said_since(before, x.status, failed)) if failed else ()
     x.forget_removed_jobs()
     return list(x.runs)
 

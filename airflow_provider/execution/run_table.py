@@ -17,14 +17,15 @@ _Turn = tuple[bool, int, float, TaskId]
 class RunTable(MutableMapping[TaskId, TaskRun]):
     """Runs by task. A change costs the same, however many there are."""
 
-    __slots__ = ("_active", "_busy", "_claiming", "_later", "_overdue", "_paused", "_runs", "_startable")
+    __slots__ = ("_active", "_busy", "_claiming", "_failed", "_later", "_overdue", "_resting", "_runs", "_startable")
 
     def __init__(self) -> None:
         self._runs: dict[TaskId, TaskRun] = {}
         self._active: set[TaskId] = set()
         self._claiming: set[TaskId] = set()
+        self._failed: set[TaskId] = set()
         self._busy = 0
-        self._paused = 0
+        self._resting = 0
         # What has changed since it was put there is left there, and passed over when its turn comes.
         self._startable: list[_Turn] = []
         self._later: list[tuple[int, TaskId]] = []
@@ -32,13 +33,18 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
     @property
     def active(self) -> Tasks:
-        """Those that neither wait nor are paused."""
+        """Those that neither wait nor rest."""
         return frozenset(self._active)
 
     @property
-    def all_paused(self) -> bool:
-        """Whether there is nothing but what is paused."""
-        return self._paused == len(self._runs)
+    def all_rest(self) -> bool:
+        """Whether there is nothing but what is paused or has failed."""
+        return self._resting == len(self._runs)
+
+    @property
+    def failed(self) -> Tasks:
+        """Those that have failed for good, and keep their places."""
+        return frozenset(self._failed)
 
     @property
     def claiming(self) -> list[TaskRun]:
@@ -113,16 +119,20 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         before = self._runs.get(task)
         self._runs[task] = run
         self._busy += run.takes_slot - (before is not None and before.takes_slot)
-        self._paused += _is_paused(run) - (before is not None and _is_paused(before))
+        self._resting += run.state.rests - (before is not None and before.state.rests)
         waits, due_ms = _waits(run), run.due_ms
         if waits and run.claim is not None:
             self._claiming.add(task)
         else:
             self._claiming.discard(task)
-        if waits or _is_paused(run):
+        if waits or run.state.rests:
             self._active.discard(task)
         else:
             self._active.add(task)
+        if run.state is RunState.FAILED:
+            self._failed.add(task)
+        else:
+            self._failed.discard(task)
         if before is not None and _waits(before) is waits and _has_its_place(before, run):
             return
         if due_ms is not None:
@@ -133,9 +143,10 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
     def __delitem__(self, task: TaskId) -> None:
         run = self._runs.pop(task)
         self._busy -= run.takes_slot
-        self._paused -= _is_paused(run)
+        self._resting -= run.state.rests
         self._active.discard(task)
         self._claiming.discard(task)
+        self._failed.discard(task)
 
     def validate(self) -> None:
         """Check what must hold after every change.
@@ -145,15 +156,17 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         turns, times = {turn[-1] for turn in self._startable}, set(self._later)
         for task, run in self._runs.items():
             assert run.task == task, f"{task} has the run of {run.task}"
-            rests = _waits(run) or _is_paused(run)
-            assert (task in self._active) is not rests, f"{task} is active, waits, or is paused"
+            idle = _waits(run) or run.state.rests
+            assert (task in self._active) is not idle, f"{task} is active, waits, or rests"
+            assert (task in self._failed) is (run.state is RunState.FAILED), f"{task} has failed as it is known"
             assert (task in self._claiming) is (_waits(run) and run.claim is not None), f"{task} claims as it waits"
             due_ms = run.due_ms
             known = due_ms is not None and ((due_ms, task) in times or task in self._overdue)
             assert due_ms is None or known or task in turns, f"{task} is not forgotten at {due_ms}"
             assert due_ms is not None or not _waits(run) or task in turns, f"{task} has its turn"
-        assert self._active | self._claiming <= self._runs.keys(), "what is gone is neither active nor claims"
-        assert self._paused == sum(map(_is_paused, self._runs.values())), "each that is paused is counted"
+        there = self._active | self._claiming | self._failed
+        assert there <= self._runs.keys(), "what is gone is not active, does not claim, and has not failed"
+        assert self._resting == sum(run.state.rests for run in self._runs.values()), "each that rests is counted"
         assert self._busy == sum(run.takes_slot for run in self._runs.values()), "each slot is counted"
 
     def __iter__(self) -> Iterator[TaskId]:
@@ -165,10 +178,6 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
 def _waits(run: TaskRun) -> bool:
     return run.state is RunState.WAITING
-
-
-def _is_paused(run: TaskRun) -> bool:
-    return run.state is RunState.PAUSED
 
 
 def _turn(run: TaskRun) -> _Turn:

@@ -44,6 +44,13 @@ class RunState(str, Enum):
     """A planner that has made its plan, which is being written."""
     CLOSING = "closing"
     """Has ended; its last record is being written."""
+    FAILED = "failed"
+    """Has failed for good, and its record says so: it keeps its place here, until somebody has it tried again."""
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing becomes of the task here until people want it to."""
+        return self in _RESTS
 
     @property
     def runs(self) -> bool:
@@ -51,6 +58,7 @@ class RunState(str, Enum):
         return self in _WITH_RUNNER
 
 
+_RESTS = frozenset({RunState.PAUSED, RunState.FAILED})
 _WITH_RUNNER = frozenset({RunState.STARTED, RunState.STOPPING, RunState.TIMED_OUT, RunState.RESTARTING})
 
 

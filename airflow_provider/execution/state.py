@@ -32,11 +32,11 @@ from airflow_provider.execution.runs import End, RunState, TaskRun, first_run, i
 from airflow_provider.execution.spark_restarts import SparkRestarts
 from airflow_provider.execution.warm_up_deaths import deaths_after
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import needs_running
+from airflow_provider.ledger.progress import has_failed, needs_running
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.protocol.replacing import replaced
-from airflow_provider.records import TaskFailure, TaskState, TaskStatus, WrittenAsset
+from airflow_provider.records import TaskFailure, TaskState, TaskStatus, TaskWork, WrittenAsset
 
 WAITS_ITS_TURN: Final = (RunState.WAITING, RunState.PAUSED, RunState.RESTARTING)
 """A task in one of these will start, if nothing comes between."""
@@ -78,6 +78,7 @@ class Execution:
     :ivar runs: the tasks that it has
     :ivar learners: the tasks that it learns
     :ivar idle_since_ms: where there is nothing to do: when the last task went, or when the worker joined since
+    :ivar keeps_failed: whether what fails for good keeps its place here
     :ivar unable: why no task can be started here, though perhaps elsewhere; mostly nothing
     :ivar stopped_running: how many tasks, planners apart, were running here when they were revoked
     """
@@ -89,6 +90,7 @@ class Execution:
         self.slots = settings.slots
         self.closed = False
         self.unable = ""
+        self.keeps_failed = True
         self.stopped_running = 0
         self.runs = RunTable()
         self.learners = Learners(deaths=deaths_after(status.workers.get(settings.worker), settings.process))
@@ -112,7 +114,7 @@ class Execution:
 
     @property
     def _idle(self) -> bool:
-        return self.runs.all_paused and not self.learners.tasks
+        return self.runs.all_rest and not self.learners.tasks
 
     def state_of(self, task: TaskId) -> RunState | None:
         """None: it is not here."""
@@ -172,8 +174,10 @@ class Execution:
     def admit(self, task: TaskId, epoch: Epoch) -> bool:
         """Take a task in, unless it is already over."""
         work = self.jobs.work_of(task)
-        if work is None or not needs_running(task, self.jobs, self.status.tasks):
+        if work is None:
             return False
+        if not needs_running(task, self.jobs, self.status.tasks):
+            return self._admit_failed(work, epoch)
         last = last_word(self.status.tasks.get(task), self.stops.pop(task, None))
         run = first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall)
         run = replaced(run, read_to=self.jobs.offset)
@@ -188,6 +192,18 @@ class Execution:
         if claim is not None or is_said_to_run(last):
             self.say_that_it_waits(task)
         return True
+
+    def _admit_failed(self, work: TaskWork, epoch: Epoch) -> bool:
+        """What has failed for good has a place here, as where it failed."""
+        if not self.keeps_failed or not has_failed(work.task, self.jobs, self.status.tasks):
+            return False
+        self.rest(TaskRun(work=work, epoch=epoch, attempt=self.status.tasks[work.task].attempt))
+        return True
+
+    def rest(self, run: TaskRun) -> None:
+        """It has failed for good, and is not given up. Of the run that has ended nothing else is needed here."""
+        self.runs[run.task] = TaskRun(work=run.work, epoch=run.epoch, attempt=run.attempt, state=RunState.FAILED)
+        self.idle_since_ms = self.now
 
     def _admit_paused(self, run: TaskRun, last: TaskStatus | None) -> None:
         """It does not claim its checkpoint: what is not about to start must not keep another from it."""
@@ -243,9 +259,19 @@ class Execution:
         )
         end = run.end
         status = run.status(
-            end.state, self.settings.worker, finished_at_ms=end.at_ms, result=end.result, wrote=end.wrote
+            end.state,
+            self.settings.worker,
+            finished_at_ms=end.at_ms,
+            result=end.result,
+            wrote=end.wrote,
+            kept=self.keeps(closing),
         )
         self.do(WriteEnd(number=closing.number, status=status))
+
+    def keeps(self, ended: TaskRun) -> bool:
+        """Whether the task stays here after its end: it has failed for good, and nobody wants it to go."""
+        assert ended.end is not None
+        return ended.end.state is TaskState.FAILED and self.keeps_failed and not ended.revoked
 
     def give_up_ms(self, run: TaskRun) -> int | None:
         """Until when the membership waits for its record, if it does."""
@@ -343,6 +369,7 @@ class Execution:
                 for run in runs
                 if run.revoked and run.state in (RunState.CLOSING, RunState.PUBLISHING)
             ),
+            "what has failed keeps its place only as long as it may": self.keeps_failed or not self.runs.failed,
             "what was released is not here": not any(task in self.runs for task in self._stopped | self._finished),
             "what is made ready is configured": all(
                 learner.work is not None for learner in learners if learner.state.with_runner

@@ -23,7 +23,7 @@ from airflow_provider.learners.model import DEFAULT_LIMITS, Limits
 from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.free_slots import drained, nobody_stays
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import configured, revocation_rank, spoken_epoch
+from airflow_provider.ledger.progress import configured, has_failed, revocation_rank, spoken_epoch
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import AssignmentComputed, JoinedMember, PerformAssignment
 from airflow_provider.membership.record import ClassicRecord, newer
@@ -51,6 +51,8 @@ def gather_call(
     of them than is in these snapshots.
     """
     wanted = configured(jobs, status.tasks)
+    ended = frozenset(task for task, word in status.tasks.items() if word.state.final) - wanted
+    failed = [task for task in ended if status.tasks[task].state is TaskState.FAILED]  # few, where many finished
     last = newer(command.last_record, last_round(status))
     return Call(
         generation=command.generation,
@@ -65,7 +67,8 @@ def gather_call(
         now_ms=at_ms,
         reason=command.reason,
         revocation_rank=revocation_rank(status.tasks),
-        ended=frozenset(task for task, word in status.tasks.items() if word.state.final) - wanted,
+        ended=ended,
+        failed=frozenset(task for task in failed if has_failed(task, jobs, status.tasks)),
         spoken_epoch=spoken_epoch(status),
         jobs_end=jobs.offset,
         named=frozenset(WorkerId(member.instance_id) for member in command.members if member.instance_id is not None),
@@ -218,14 +221,15 @@ def covered(record: ClassicRecord, released: AbstractSet[TaskId]) -> set[TaskId]
 def released_since(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
     """What its worker has released since this round, or before it had the round's assignment.
 
-    A worker's own record says what it has left; a task's record, that it ended, or had failed and shall be tried again.
+    A worker's own record says what it has left; a task's record, that it ended, or had failed and shall be tried again:
+    unless its worker keeps what fails, and has said so.
     That a task was stopped says nothing: who was told to stop it joins again, or is not in the group any more, or
     was fenced by another process under the same name, which speaks for the task.
     """
     ended = {
         task
         for task, word in status.tasks.items()
-        if word.state.final or word.state is TaskState.UNASSIGNED
+        if (word.state.final or word.state is TaskState.UNASSIGNED) and not word.kept
         if word.epoch >= record.epoch and task in record.owned_by(word.worker)
     }
     for worker, tasks in record.assignment.items():

@@ -175,7 +175,8 @@ class SparkGroupHook(BaseHook):
         by: str | None = None,
     ) -> Outcome:
         """Restart the running tasks of a job where they are, try failed ones again, and run tasks again that were
-        stopped singly. Finished tasks stay finished.
+        stopped singly. Finished tasks stay finished. Restarting running tasks needs no rebalance; nor does a failed
+        task of a classic group, if the worker where it failed still has it.
 
         :param tasks: the indexes of some tasks, -1 for the planner; by default all, and the planner
         :param only_failed: leave tasks alone that have not failed

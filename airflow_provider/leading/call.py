@@ -35,6 +35,7 @@ class Call:
     :param revocation_rank: what to revoke first when something must be, the lowest rank first
     :param ended: tasks that came to their own end. A member that had not heard so when it joined still reports them;
         it lets go of them by itself, and needs no round of its own for it
+    :param failed: what of that has failed for good: whoever reports it keeps it
     :param spoken_epoch: the highest epoch in any record of a worker or a task; 0: there is none
     :param jobs_end: where the jobs topic ended after all had joined; None: not known, so everybody is believed
     :param named: members that keep their name when they come back: a static one does, one of Java Connect's does not
@@ -62,6 +63,7 @@ class Call:
     reason: str
     revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
     ended: Tasks = NO_TASKS
+    failed: Tasks = NO_TASKS
     spoken_epoch: Epoch = Epoch(0)
     jobs_end: ConfigOffset | None = None
     named: frozenset[WorkerId] = frozenset()

@@ -9,10 +9,11 @@ from typing import Any
 
 from airflow_provider.assignors import weights
 from airflow_provider.assignors.model import GroupAssignment, Memory, Move, MoveReason, Round
-from airflow_provider.assignors.shares import without
+from airflow_provider.assignors.shares import minus, without
 from airflow_provider.leading import extensible_round
 from airflow_provider.leading.call import Call
 from airflow_provider.leading.causes import FOR_WHAT_WAITS, Cause, cause_of, lost_since
+from airflow_provider.leading.kept import Kept, keeping, kept_of
 from airflow_provider.leading.unchanged_rounds import IN_A_ROW_MS
 from airflow_provider.learners.model import LearnerAssignment
 from airflow_provider.membership.events import JoinedMember
@@ -105,8 +106,10 @@ def _lead(
 ) -> tuple[Mapping[WorkerId, Assignment | ExtensibleAssignment], ClassicRecord]:
     """Everybody's answer, and what is remembered of the round."""
     if isinstance(header, ExtensibleAssignment):
-        known, memory = _known(call, {name: state.owned.tasks() for name, state in states.items()}, cause)
-        learners = extensible_round.decide(call, known, memory, states)
+        owned = {name: state.owned.tasks() for name, state in states.items()}
+        kept = kept_of(owned, call.failed)
+        known, memory = _known(call, owned, kept, cause)
+        learners = keeping(extensible_round.decide(call, known, memory, states), kept.shares)
         record = _record(call, names, leader, learners, learners.memory.cooperative, cause)
         targets = {
             name: extensible_round.answer(
@@ -200,25 +203,28 @@ def _name(member: JoinedMember) -> WorkerId:
 def _decide(call: Call, states: Mapping[WorkerId, WorkerState], cause: Cause) -> GroupAssignment:
     if call.protocol is SubProtocol.DEFAULT:
         return _decide_eagerly(call, frozenset(states), _weights(states))
-    known, memory = _known(call, {name: state.owned for name, state in states.items()}, cause)
-    return weights.assign(known, memory, policy=call.policy, weights=_weights(states))
+    owned = {name: state.owned for name, state in states.items()}
+    kept = kept_of(owned, call.failed)
+    known, memory = _known(call, owned, kept, cause)
+    return keeping(weights.assign(known, memory, policy=call.policy, weights=_weights(states)), kept.shares)
 
 
 def _weights(states: Mapping[WorkerId, WorkerState]) -> weights.Weights:
     return {BRIDGE: stands_for(states[BRIDGE].url)} if BRIDGE in states else {}
 
 
-def _known(call: Call, owned: Mapping[WorkerId, Tasks], cause: Cause) -> tuple[Round, Memory]:
+def _known(call: Call, owned: Mapping[WorkerId, Tasks], kept: Kept, cause: Cause) -> tuple[Round, Memory]:
     """The round, and what is remembered of the one before."""
     memory, last_completed = _memory(call)
     if call.asked_for:
         memory = memory.overdue(call.now_ms)
+    ended = minus(call.ended, kept.disputed)
     known = Round(
         now_ms=call.now_ms,
         generation=call.generation,
         last_completed=last_completed,
         configured=call.configured,
-        owned={name: without(tasks, call.ended) for name, tasks in owned.items()},
+        owned={name: without(tasks, ended) for name, tasks in owned.items()},
         revocation_rank=call.revocation_rank,
         named=call.named,
         absent=call.absent,

@@ -71,7 +71,8 @@ def settle(
     rest = {task: lesson for task, lesson in lessons.items() if task not in handed}
     half_warm = {task: lesson.worker for task, lesson in rest.items() if task in free and not lesson.failed}
     own, learned = merged((lost_work.own, again)), frozenset(rest)
-    its_own = frozenset(task for task, lesson in rest.items() if task in own.get(lesson.worker, NO_TASKS))
+    had = merged((own, handing.taken_back))
+    its_own = frozenset(task for task, lesson in rest.items() if task in had.get(lesson.worker, NO_TASKS))
     own_and_learned = {worker: tasks & learned for worker, tasks in own.items()}
     return Settled(
         difference=difference,

@@ -71,6 +71,7 @@ class _Run:
     :ivar bounded: whether it ends by itself
     :ivar ends: of each task that needs no worker any more: in which attempt, and how
     :ivar again: the attempt of each task that has begun again after an end
+    :ivar work: the fingerprint of what each task was heard to run last, and the epoch of that
     :ivar told: whether its end has been told, and nothing of it has begun again since
     """
 
@@ -80,6 +81,7 @@ class _Run:
     bounded: bool = True
     ends: dict[int, tuple[int, TaskState]] = field(default_factory=dict)
     again: dict[int, int] = field(default_factory=dict)
+    work: dict[int, tuple[str, int]] = field(default_factory=dict)
     told: bool = False
 
     def failed(self) -> list[int]:
@@ -97,7 +99,14 @@ class _Run:
 
     def take(self, status: TaskStatus) -> bool:
         """:returns: whether it is the end of a task that had not ended before"""
-        index, known = status.task.index, self.ends.get(status.task.index)
+        index = status.task.index
+        work, epoch = self.work.get(index, (status.fingerprint, status.epoch))
+        if status.fingerprint and work and status.fingerprint != work:
+            if status.epoch < epoch or (status.task.is_planner and not status.state.final):
+                return False  # late; and what was planned before counts until it has planned anew
+            self._forget(status)
+        self.work[index] = status.fingerprint or work, max(status.epoch, epoch)
+        known = self.ends.get(index)
         if status.attempt < self.again.get(index, 0) or (known is not None and status.attempt <= known[0]):
             return False  # told before, or late
         if not status.state.final:
@@ -109,7 +118,17 @@ class _Run:
         self.ends[index] = status.attempt, status.state
         if status.task.is_planner and status.state is TaskState.FINISHED:
             self._planned(status.result)
+            self.told = self.told and self.over
         return True
+
+    def _forget(self, changed: TaskStatus) -> None:
+        """It runs something else than before, and its attempts are counted from the first again."""
+        self.again.pop(changed.task.index, None)
+        known = self.ends.pop(changed.task.index, None)
+        if not changed.task.is_planner:
+            self.told = self.told and self.over
+        elif changed.state is TaskState.FAILED or (known is not None and known[1] is TaskState.FAILED):
+            self.told = False
 
     def _planned(self, result: object) -> None:
         said = result if isinstance(result, dict) else {}

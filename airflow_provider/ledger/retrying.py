@@ -1,7 +1,8 @@
 """The records by which tasks that have failed for good are tried again. Pure.
 
 Within an epoch no record of an attempt replaces that of its end. So these records are about the next attempt, which has
-not begun. No worker has the task: it was released when it failed, and a leader has to assign it again.
+not begun. A worker that keeps the failed task begins it when it reads the record. If no worker has the task, a leader
+assigns it again.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.memo import Memo
 from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, read_value
-from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.records import (
     GROUP_KEY,
     Key,
@@ -131,6 +131,13 @@ def steps_since(before: StatusSnapshot, now: StatusSnapshot) -> Steps:
         return steps
 
     return now.steps.get(before.tasks, compare)
+
+
+def said_since(before: StatusSnapshot, now: StatusSnapshot, tasks: Tasks) -> Tasks:
+    """Of which of these tasks something may have been said since ``before``."""
+    if before.tasks is now.tasks:
+        return NO_TASKS
+    return tasks.intersection(before.point.changed_until(now.point, all_tasks=tasks))
 
 
 def ignore_stale(_key: str, _winner: StatusRecord) -> None:

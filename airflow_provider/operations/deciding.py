@@ -62,8 +62,20 @@ def decide(operation: Operation, jobs: JobsSnapshot, status: StatusSnapshot, *, 
         return decide_rebalance(status, by=by, at_ms=at_ms)
     definition = jobs.jobs.get(operation.job)
     if definition is None:
-        raise NoJobError(operation.job)
+        raise NoJobError(operation.job, jobs.jobs)
+    check_still_it(operation.job, operation.defined_at, jobs)
     return replace(_decide(operation, definition, jobs, status, by=by, at_ms=at_ms), about=job_key(operation.job))
+
+
+def check_still_it(job: str, defined_at: int | None, jobs: JobsSnapshot) -> None:
+    """:param defined_at: see :class:`~.operations.OnJob`
+    :raises OperationError: if the job is another by now
+    """
+    if defined_at is not None and defined_at != jobs.defined_at.get(job):
+        raise OperationError(
+            f"job {job!r} is another by now: it was submitted again or altered since you looked at it. Nothing was"
+            " done; look at it again first"
+        )
 
 
 def _decide(

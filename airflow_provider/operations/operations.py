@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import Halt, LogLevel
+
+_NAMED: Final = 10
 
 
 class OperationError(ValueError):
@@ -15,45 +17,58 @@ class OperationError(ValueError):
 
 
 class NoJobError(OperationError):
-    """The group has no such job."""
+    """The group has no such job.
 
-    def __init__(self, job: str) -> None:
-        super().__init__(f"the group has no job {job!r}")
+    :param jobs: what it has, if that is known: the name may be mistyped
+    """
+
+    def __init__(self, job: str, jobs: Iterable[str] = ()) -> None:
         self.job = job
+        self.jobs = tuple(sorted(jobs))
+        more = ", ..." if len(self.jobs) > _NAMED else ""
+        has = f"; it has {', '.join(map(repr, self.jobs[:_NAMED]))}{more}" if self.jobs else ""
+        super().__init__(f"the group has no job {job!r}{has}")
 
-    def __reduce__(self) -> tuple[type[NoJobError], tuple[str]]:
-        return type(self), (self.job,)
+    def __reduce__(self) -> tuple[type[NoJobError], tuple[str, tuple[str, ...]]]:
+        return type(self), (self.job, self.jobs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HaltJob:
-    """Pause or stop a job, and keep its progress: see :class:`~airflow_provider.records.Halt`."""
+class OnJob:
+    """What is done to a job.
+
+    :param defined_at: the offset of the definition that was looked at; None: to whatever the job is by now
+    """
 
     job: str
+    defined_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaltJob(OnJob):
+    """Pause or stop a job, and keep its progress: see :class:`~airflow_provider.records.Halt`."""
+
     halt: Halt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeJob:
+class ResumeJob(OnJob):
     """Run a job again after :class:`HaltJob`."""
-
-    job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopTasks:
+class StopTasks(OnJob):
     """Stop some tasks of a job until they are restarted: they stop and are released, and the rest of the job continues.
     See :class:`~airflow_provider.records.TaskHaltRecord`.
 
     :param tasks: their indexes
     """
 
-    job: str
     tasks: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RestartJob:
+class RestartJob(OnJob):
     """Restart the running tasks of a job where they are, try failed ones again, with all retries (KIP-745), and run
     tasks again that were stopped singly.
 
@@ -61,13 +76,12 @@ class RestartJob:
     :param only_failed: leave tasks alone that have not failed
     """
 
-    job: str
     tasks: frozenset[int] | None = None
     only_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterJob:
+class AlterJob(OnJob):
     """Change the definition of a running job. It is planned again, and only tasks whose own configs change are
     restarted.
 
@@ -75,7 +89,6 @@ class AlterJob:
     :param settings: new values of fields in :data:`ALTERABLE`, by name
     """
 
-    job: str
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     settings: Mapping[str, int | None] = field(default_factory=dict)
 

@@ -25,6 +25,7 @@ from airflow_provider.common.parameters import (
     milliseconds,
     prefixes,
     resolution_policy,
+    spark_master,
     text,
     text_mapping,
     whole_number,
@@ -32,6 +33,7 @@ from airflow_provider.common.parameters import (
 )
 from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, TaskPage
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
+from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.learners.model import DEFAULT_LIMITS, LearnedRule
@@ -42,10 +44,16 @@ from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.protocol.saved import check_saved
 from airflow_provider.records import WorkerPhase
 from airflow_provider.reports.narration import names_in_words
+from airflow_provider.spark_connect.server import is_connect
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import WORK_IS_OVER, Ending
-from airflow_provider.worker.equipment import DEFAULT_MAX_SPARK_DEATHS, DEFAULT_PROGRESS_S, Equipment
+from airflow_provider.worker.equipment import (
+    DEFAULT_MAX_SPARK_DEATHS,
+    DEFAULT_PROGRESS_S,
+    DEFAULT_SPARK_MASTER,
+    Equipment,
+)
 from airflow_provider.worker.settings import Until
 
 if TYPE_CHECKING:
@@ -81,10 +89,13 @@ class SparkWorkerOperator(BaseOperator):
     :param slots: how many Spark tasks it runs at the same time; what is assigned beyond that waits
     :param until: ``drained``: until every job of the group is bounded and complete; ``forever``: until told to end
     :param kafka_conn_id: a connection of type ``kafka``
-    :param runner: ``local``: a Spark session in this task's process, shared by its Spark tasks; ``noop``: runs nothing,
-        to try out groups
-    :param spark_master: Spark's master URL
-    :param spark_conf: Spark's settings
+    :param runner: ``local``: a Spark in this task's process, shared by its Spark tasks, or a session of a Spark Connect
+        server for each; ``noop``: runs nothing, to try out groups
+    :param spark_master: Spark's master URL, or that of a Spark Connect server:
+        ``sc://host:port``. Such a worker needs no Java; see ``docs/spark-connect.md``
+    :param spark_conn_id: in place of ``spark_master``: a connection of type ``spark_connect``, whose password is the
+        server's token
+    :param spark_conf: Spark's settings; with Spark Connect those of each session
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
         it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files
     :param max_spark_deaths: a Spark task under which Spark has ended so often fails, and is not tried again
@@ -140,6 +151,7 @@ class SparkWorkerOperator(BaseOperator):
         "slots",
         "kafka_conn_id",
         "spark_master",
+        "spark_conn_id",
         "spark_conf",
         "checkpoint_root",
     )
@@ -157,7 +169,8 @@ class SparkWorkerOperator(BaseOperator):
         until: str = Until.DRAINED.value,
         kafka_conn_id: str = SparkGroupHook.default_conn_name,
         runner: str = "local",
-        spark_master: str = "local[2]",
+        spark_master: str = DEFAULT_SPARK_MASTER,
+        spark_conn_id: str | None = None,
         spark_conf: Mapping[str, Any] | None = None,
         checkpoint_root: str | None = None,
         max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS,
@@ -190,6 +203,7 @@ class SparkWorkerOperator(BaseOperator):
         self.kafka_conn_id = kafka_conn_id
         self.runner = runner
         self.spark_master = spark_master
+        self.spark_conn_id = spark_conn_id
         self.spark_conf = spark_conf or {}
         self.checkpoint_root = checkpoint_root
         self.max_spark_deaths = max_spark_deaths
@@ -227,7 +241,8 @@ class SparkWorkerOperator(BaseOperator):
             (lambda value: prefixes("allowed_entry_points", value), self.allowed_entry_points),
             (lambda value: whole_number("slots", value, least=1), self.slots),
             (lambda value: text("kafka_conn_id", value), self.kafka_conn_id),
-            (lambda value: text("spark_master", value), self.spark_master),
+            (spark_master, self.spark_master),
+            (lambda value: text("spark_conn_id", value), self.spark_conn_id or SparkConnectHook.default_conn_name),
             (lambda value: text_mapping("spark_conf", value), self.spark_conf),
             (lambda value: text("checkpoint_root", value), self.checkpoint_root or "default"),
         ):
@@ -235,6 +250,8 @@ class SparkWorkerOperator(BaseOperator):
                 check(value)
         if self.runner not in RUNNERS:
             raise ValueError(f"runner: {self.runner!r} must be one of {', '.join(RUNNERS)}")
+        if self.spark_conn_id is not None and self.spark_master != DEFAULT_SPARK_MASTER:
+            raise ValueError("spark_conn_id: it names the server, so leave spark_master out")
         choice("until", self.until, Until)
         milliseconds("linger", self.linger)
         milliseconds("progress_interval", self.progress_interval, least_ms=1_000)
@@ -314,16 +331,24 @@ class SparkWorkerOperator(BaseOperator):
         )
 
     def _equipment(self, context: Context) -> Equipment:
+        spark = self._spark()
+        spark_conf = text_mapping("spark_conf", self.spark_conf)
         return Equipment(
             runner=self.runner,
             allowed=prefixes("allowed_entry_points", self.allowed_entry_points),
             checkpoint_root=None if not self.checkpoint_root else text("checkpoint_root", self.checkpoint_root),
-            spark_master=text("spark_master", self.spark_master),
-            spark_conf=with_lineage(text_mapping("spark_conf", self.spark_conf), context),
+            spark_master=spark.master,
+            spark_token=spark.token,
+            spark_conf=spark_conf if is_connect(spark.master) else with_lineage(spark_conf, context),
             max_spark_deaths=whole_number("max_spark_deaths", self.max_spark_deaths, least=1),
             progress_s=milliseconds("progress_interval", self.progress_interval, least_ms=1_000) / 1000,
             linger_s=milliseconds("linger", self.linger) / 1000,
         )
+
+    def _spark(self) -> SparkAddress:
+        if self.spark_conn_id is not None:
+            return SparkConnectHook(text("spark_conn_id", self.spark_conn_id)).get_address()
+        return SparkAddress(master=spark_master(self.spark_master))
 
     # ---- its life
 

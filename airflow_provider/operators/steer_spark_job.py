@@ -61,7 +61,8 @@ class ResumeSparkJobOperator(SteerSparkJob):
 
 class RestartSparkJobOperator(SteerSparkJob, SomeTasksOperator):
     """Restarts a job. Running tasks restart where they are, without a rebalance; failed tasks are tried again, with all
-    their retries; tasks that were stopped singly run again. Finished tasks stay finished.
+    their retries (in a classic group without a rebalance, if their worker still has them); tasks that were stopped
+    singly run again. Finished tasks stay finished.
 
     :param group: the group
     :param job: the job's name

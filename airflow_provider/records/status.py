@@ -42,7 +42,7 @@ class TaskState(str, Enum):
 
     UNASSIGNED = "unassigned"
     """Configured, but no worker has it or has reported it for this run. Written only of what had failed for good and
-    shall be tried again.
+    shall be tried again: by its worker, if that keeps it.
     """
     PENDING = "pending"
     """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one). Mostly it is
@@ -53,7 +53,9 @@ class TaskState(str, Enum):
     FINISHED = "finished"
     """Came to its end by itself. Not assigned again in this run."""
     FAILED = "failed"
-    """Failed for good: its retries are used up. Not assigned again in this run."""
+    """Failed for good: its retries are used up. Not run again in this run unless people want that; its worker may keep
+    it for them.
+    """
     STOPPED = "stopped"
     """Stopped by its worker, because it moves, the worker leaves or the lease ended, and will be assigned again; or
     because somebody has stopped it, and is assigned again when somebody has it go on.
@@ -151,6 +153,7 @@ class TaskStatus:
     :param wrote: the assets that a finished task says it has written
     :param work: the last reported progress of any other running task
     :param took_before_ms: how long the task took in the last runs of its job before this one, the newest at the end
+    :param kept: of a task that failed for good: its worker keeps it, and tries it again when somebody asks for that
     """
 
     task: TaskId
@@ -174,6 +177,7 @@ class TaskStatus:
     took_before_ms: tuple[Annotated[int, COUNT], ...] = ()
     wrote: tuple[WrittenAsset, ...] = ()
     work: SparkWork | None = None
+    kept: bool = False
 
     @property
     def how_far(self) -> str:
@@ -256,6 +260,7 @@ class TaskStatus:
             **({"wrote": [asset.to_json() for asset in self.wrote]} if self.wrote else {}),
             **({"work": self.work.to_json()} if self.work else {}),
             **({"took_before_ms": list(self.took_before_ms)} if self.took_before_ms else {}),
+            **({"kept": True} if self.kept else {}),
         }
 
     def encoded(self, **more: str | int) -> bytes:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from airflow_provider.driver.application import SparkGoneError, SparkStartError
+from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.records.json_value import NotJsonError, to_small_json_value
 from airflow_provider.spark.entry_point import load_job
 from airflow_provider.spark.failures import (

@@ -8,8 +8,8 @@ repeated: there may be secrets among them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any, Final, NamedTuple
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, Final, NamedTuple, get_type_hints
 
 import msgspec
 
@@ -142,16 +142,29 @@ def _by_schema(schema: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator
 
 
 def _by_dataclass(declared: type, config: Mapping[str, Any]) -> Iterator[FieldProblem]:
-    known = [field.name for field in fields(declared)]
-    for key in sorted(config.keys() - set(known)):
-        yield FieldProblem(key, f"is none of its fields, which are {', '.join(known)}")
+    known = {field.name: field for field in fields(declared) if field.init}
+    types = get_type_hints(declared, include_extras=True)
+    wrong = [
+        FieldProblem(key, f"is none of its fields, which are {', '.join(known)}")
+        for key in sorted(config.keys() - known.keys())
+    ]
+    # One by one, because of a whole only the first fault is told.
+    for name, field in known.items():
+        if name in config:
+            wrong += _by_type(types[name], config[name], within=name)
+        elif field.default is MISSING and field.default_factory is MISSING:
+            wrong.append(FieldProblem(name, "is missing"))
+    return iter(wrong or _by_type(declared, dict(config), within=""))
+
+
+def _by_type(declared: Any, value: Any, *, within: str) -> Iterator[FieldProblem]:
     try:
-        msgspec.convert(dict(config), declared)
+        msgspec.convert(value, declared)
     except msgspec.ValidationError as wrong:
         reason, _, path = str(wrong).partition(" - at `$")
         if reason.startswith(_HAS_THE_VALUE):
             reason = "is none of the values that it can have"
-        yield FieldProblem(path.strip(".`") or _WHOLE, reason)
+        yield FieldProblem((within + path).strip(".`") or _WHOLE, reason)
 
 
 def _by_model(declared: Any, config: Mapping[str, Any]) -> Iterator[FieldProblem]:

@@ -143,6 +143,28 @@ class JobContext:
         return self.spark_provider()
 
 
+class _FencedWrite:
+    """A function for ``foreachBatch``, behind a fence in this process."""
+
+    def __init__(self, write: Callable[[DataFrame, int], object], guard: TaskGuard) -> None:
+        functools.update_wrapper(self, write)
+        self._write = write
+        self._guard = guard
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        self._guard.check()
+        self._write(batch, batch_id)
+        self._guard.check_lease()
+
+    def __reduce__(self) -> Any:
+        """Elsewhere nothing is known of the lease."""
+        return _bare, (self._write,)
+
+
+def _bare(write: Callable[[DataFrame, int], object]) -> Callable[[DataFrame, int], object]:
+    return write
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext:
     """What a task knows about itself.
@@ -212,15 +234,11 @@ class TaskContext:
 
         Nothing is written if the attempt may not write. If the lease ended during the writing, the batch is not
         committed to the checkpoint, and the new owner writes it again: use the batch id to replace what is there.
+
+        On Spark Connect ``write`` runs beside the server, which knows of no lease: there the server is the fence. The
+        task's next attempt has it end the session of this one, with its query, before it begins.
         """
-
-        @functools.wraps(write)
-        def fenced(batch: DataFrame, batch_id: int) -> None:
-            self.guard.check()
-            write(batch, batch_id)
-            self.guard.check_lease()
-
-        return fenced
+        return _FencedWrite(write, self.guard)
 
     def wrote(self, asset: str, rows: SupportsIndex | None = None, *, uri: str | None = None) -> None:
         """Say that the task has written an Airflow asset. What earlier attempts have said no longer counts.

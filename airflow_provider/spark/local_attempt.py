@@ -8,13 +8,13 @@ import threading
 import time
 from typing import Final
 
-from airflow_provider.driver.application import SparkGoneError
+from airflow_provider.driver.errors import SparkGoneError
 from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.spark.attempt import spark_lost
 from airflow_provider.spark.failures import Mask
 from airflow_provider.spark.fencing import AttemptGuard
-from airflow_provider.spark.local_session import LocalSession
 from airflow_provider.spark.runner import LastEvent, TaskFailed, TaskOrder, TaskStopped
+from airflow_provider.spark.sessions import AttachedSession
 from airflow_provider.spark.threads import start_thread
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class LocalAttempt:
     """
 
     def __init__(
-        self, order: TaskOrder, guard: AttemptGuard, session: LocalSession, ended: asyncio.Future[None]
+        self, order: TaskOrder, guard: AttemptGuard, session: AttachedSession, ended: asyncio.Future[None]
     ) -> None:
         self.order = order
         self.guard = guard

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider.driver.application import SparkGoneError, SparkStartError
 from airflow_provider.driver.checkpoint_files import read_newest
+from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.spark.attempt import TaskSession, task_context
 from airflow_provider.spark.failures import Mask, describe, traceback_tail
 from airflow_provider.spark.job import SparkJob, TaskContext

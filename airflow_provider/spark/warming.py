@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from airflow_provider.spark.failures import Mask
 from airflow_provider.spark.job import SparkJob
 from airflow_provider.spark.local_attempt import CANCEL_INTERVAL_S, LocalAttempt
-from airflow_provider.spark.local_session import LocalSession
 from airflow_provider.spark.runner import TaskOrder, WarmUpEvent, WarmUpProgressed
+from airflow_provider.spark.sessions import AttachedSession
 from airflow_provider.spark.threads import start_thread
 from airflow_provider.spark.warm_up import WarmedUp, WarmUpGuard, warm_up
 
@@ -41,7 +41,7 @@ class Warming:
     :ivar ended: is done when its thread has no more use for it
     """
 
-    def __init__(self, order: TaskOrder, session: LocalSession, ended: asyncio.Future[None]) -> None:
+    def __init__(self, order: TaskOrder, session: AttachedSession, ended: asyncio.Future[None]) -> None:
         self.order = order
         self.session = session
         self.ended = ended

@@ -78,7 +78,8 @@ class NoTopicError(TopicError):
 
     def __init__(self, topic: str) -> None:
         super().__init__(
-            f"the topic {topic!r} does not exist: no job was submitted to this group and no worker started"
+            f"the topic {topic!r} does not exist: no job was submitted to this group and no worker started;"
+            " `cospark groups list` shows the groups that there are"
         )
         self.topic = topic
 

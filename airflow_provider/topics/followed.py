@@ -203,6 +203,11 @@ class FollowedTopics:
         return self._followed().fault
 
     @property
+    def cluster(self) -> str:
+        """Kafka's id of the cluster that the topics are in; empty if it is not known."""
+        return self._open().reader.cluster
+
+    @property
     def renewals(self) -> Mapping[str, int]:
         """How often each topic was found to have been deleted and made anew, since this process began to read it."""
         return self._followed().renewals

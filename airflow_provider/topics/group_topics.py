@@ -13,7 +13,7 @@ from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.leftovers import Leftovers, leftovers
 from airflow_provider.ledger.retrying import retried_in_words, to_try_again
 from airflow_provider.ledger.scaling import Goal, ScaleDown, scale_down
-from airflow_provider.operations.deciding import decide
+from airflow_provider.operations.deciding import check_still_it, decide
 from airflow_provider.operations.operations import Operation, Outcome, RestartJob
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import (
@@ -114,22 +114,25 @@ class GroupTopics(FollowedTopics):
             NewRecord(self.names.jobs, key, None if data is None else encode(data))
             for key, data in decision.jobs.items()
         ]
-        await asyncio.gather(
-            self._write_all(*steered, self._event(decision.about, decision.event)),
-            *map(self.publish_task, decision.tasks),
-        )
+        await self._write_all(*steered, self._event(decision.about, decision.event))
+        # After that: who tries a task again by its word at once need not hear then that its whole job is to start anew.
+        await asyncio.gather(*map(self.publish_task, decision.tasks))
         return decision.outcome
 
-    async def retry_failed(self, job: str, indexes: Collection[int] | None = None, *, by: str) -> tuple[TaskId, ...]:
+    async def retry_failed(
+        self, job: str, indexes: Collection[int] | None = None, *, by: str, defined_at: int | None = None
+    ) -> tuple[TaskId, ...]:
         """Have tasks of the job's present run tried again that failed for good.
 
         :param indexes: which tasks, -1 for the planner; None: all
+        :param defined_at: see :class:`~airflow_provider.operations.operations.OnJob`
         :returns: which of them had failed
         :raises OperationError: if there is no such job, or no such task
         :raises TopicError: if it can't be written
         """
         tasks = None if indexes is None else frozenset(indexes)
-        return (await self.carry_out(RestartJob(job=job, tasks=tasks, only_failed=True), by=by)).retried
+        again = RestartJob(job=job, defined_at=defined_at, tasks=tasks, only_failed=True)
+        return (await self.carry_out(again, by=by)).retried
 
     def _action(self, key: str, action: str, subject: str, *, by: str, details: str = "") -> NewRecord:
         event = ActionEvent(action=action, subject=subject, by=by, at_ms=wall_ms(), details=details)
@@ -143,17 +146,21 @@ class GroupTopics(FollowedTopics):
         await asyncio.gather(*map(self.publish_task, again))
         return tuple(status.task for status in again)
 
-    async def remove(self, job: str, *, by: str = "") -> bool:
+    async def remove(self, job: str, *, by: str = "", defined_at: int | None = None) -> bool:
         """Ask the group to run a job no more, and forget how far it was.
 
         The job goes first: should this end half-way, what is left is of no job, and a leader deletes it.
 
         :param by: who asks for it, for those who wait for the job
+        :param defined_at: see :class:`~airflow_provider.operations.operations.OnJob`
         :returns: whether there was such a job
+        :raises OperationError: if the job is another by now: nothing was written
         :raises TopicError: if it can't be written
         """
         await self.catch_up()
         known = self.jobs.jobs.get(job)
+        if known is not None:
+            check_still_it(job, defined_at, self.jobs)
         # What holds a checkpoint is forgotten by its worker when it has stopped; a job of the same name waits for it.
         words = self.status.tasks.items()
         statuses = [task_key(task) for task, word in words if task.job == job and word.standing_claim is None]

@@ -88,7 +88,7 @@ def submit_job(settings: KafkaSettings, group: str, definition: JobDefinition) -
     return run(submit)
 
 
-def remove_job(settings: KafkaSettings, group: str, job: str, *, by: str = "") -> bool:
+def remove_job(settings: KafkaSettings, group: str, job: str, *, by: str = "", defined_at: int | None = None) -> bool:
     """As :meth:`GroupTopics.remove`.
 
     :raises NoTopicError: if there is no such group
@@ -96,13 +96,19 @@ def remove_job(settings: KafkaSettings, group: str, job: str, *, by: str = "") -
 
     async def remove() -> bool:
         async with GroupTopics(settings, group, STEERER) as topics:
-            return await topics.remove(job, by=by)
+            return await topics.remove(job, by=by, defined_at=defined_at)
 
     return run(remove)
 
 
 def retry_failed(
-    settings: KafkaSettings, group: str, job: str, indexes: Collection[int] | None = None, *, by: str
+    settings: KafkaSettings,
+    group: str,
+    job: str,
+    indexes: Collection[int] | None = None,
+    *,
+    by: str,
+    defined_at: int | None = None,
 ) -> tuple[TaskId, ...]:
     """As :meth:`GroupTopics.retry_failed`.
 
@@ -112,7 +118,7 @@ def retry_failed(
     async def retry() -> tuple[TaskId, ...]:
         async with GroupTopics(settings, group, RETRIER) as topics:
             await topics.catch_up()
-            return await topics.retry_failed(job, indexes, by=by)
+            return await topics.retry_failed(job, indexes, by=by, defined_at=defined_at)
 
     return run(retry)
 

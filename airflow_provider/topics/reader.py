@@ -129,6 +129,11 @@ class TopicReader:
         self._thread = threading.Thread(target=self._run, name="cospark-topic-reader", daemon=True)
         self._starting = threading.Lock()
 
+    @property
+    def cluster(self) -> str:
+        """Kafka's id of the cluster; empty as long as nobody has said it."""
+        return self._cluster or ""
+
     def follow(self, sinks: Mapping[str, Sink]) -> None:
         """Read these topics from their beginning, and what is written to them from now on."""
 

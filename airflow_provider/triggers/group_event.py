@@ -38,7 +38,8 @@ class GroupEventTrigger(BaseEventTrigger):
         ``worker_lost``
     :param job: only events that are about this job
     :param name: names the watcher's bookmark. By default that goes by all other parameters: where one of them is
-        changed, a new watcher begins. Two Airflows that watch the same group of the same Kafka need different names
+        changed, a new watcher begins. Two watchers of a group with the same name miss events, whatever else differs;
+        and two Airflows that watch the same group of the same Kafka need different names
     :param kafka_conn_id: a connection of type ``kafka``
     """
 

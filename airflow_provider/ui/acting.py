@@ -46,7 +46,10 @@ class ToGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToJob(ToGroup):
+    """:param defined_at: the offset of the definition that the user looks at"""
+
     job: str
+    defined_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,30 +89,32 @@ class LevelOf(ToGroup):
 
 @router.post("/pause")
 def pause_job(act: ToJob, by: By, world: ItsWorld) -> Done:
-    return _steer("pause", act, by, world, HaltJob(job=act.job, halt=Halt.PAUSED))
+    return _steer("pause", act, by, world, HaltJob(job=act.job, defined_at=act.defined_at, halt=Halt.PAUSED))
 
 
 @router.post("/stop")
 def stop_job(act: ToTasks, by: By, world: ItsWorld) -> Done:
     some = act.indexes
-    stop = HaltJob(job=act.job, halt=Halt.STOPPED) if some is None else StopTasks(job=act.job, tasks=some)
-    return _steer("stop", act, by, world, stop)
+    if some is None:
+        return _steer("stop", act, by, world, HaltJob(job=act.job, defined_at=act.defined_at, halt=Halt.STOPPED))
+    return _steer("stop", act, by, world, StopTasks(job=act.job, defined_at=act.defined_at, tasks=some))
 
 
 @router.post("/resume")
 def resume_job(act: ToJob, by: By, world: ItsWorld) -> Done:
-    return _steer("resume", act, by, world, ResumeJob(job=act.job))
+    return _steer("resume", act, by, world, ResumeJob(job=act.job, defined_at=act.defined_at))
 
 
 @router.post("/restart")
 def restart_job(act: ToTasks, by: By, world: ItsWorld) -> Done:
-    return _steer("restart", act, by, world, RestartJob(job=act.job, tasks=act.indexes))
+    return _steer("restart", act, by, world, RestartJob(job=act.job, defined_at=act.defined_at, tasks=act.indexes))
 
 
 @router.post("/retry")
 def retry_failed(act: ToTasks, by: By, world: ItsWorld) -> Done:
     def retry(settings: KafkaSettings) -> str:
-        return retried_in_words(act.job, one_shot.retry_failed(settings, act.group, act.job, act.indexes, by=by))
+        retried = one_shot.retry_failed(settings, act.group, act.job, act.indexes, by=by, defined_at=act.defined_at)
+        return retried_in_words(act.job, retried)
 
     return done("retry", act, by, world, retry)
 
@@ -117,7 +122,7 @@ def retry_failed(act: ToTasks, by: By, world: ItsWorld) -> Done:
 @router.post("/remove")
 def remove_job(act: ToJob, by: By, world: ItsWorld) -> Done:
     def remove(settings: KafkaSettings) -> str:
-        known = one_shot.remove_job(settings, act.group, act.job, by=by)
+        known = one_shot.remove_job(settings, act.group, act.job, by=by, defined_at=act.defined_at)
         return f"job {act.job} is removed" if known else f"the group has no job {act.job} any more"
 
     return done("remove", act, by, world, remove)

@@ -6,53 +6,95 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
-from fastapi import Request, Response, status
+from fastapi import HTTPException, Request, Response, status
 
 from airflow_provider.kafka.clock import wall_ms
 
 _MOST: Final = 64
 _MOST_BYTES: Final = 32 * 1024 * 1024
 _NOW: Final = "X-Cospark-Now"
+_AGAIN_S: Final = 1
+
+
+class _Made(NamedTuple):
+    tag: str
+    body: bytes
 
 
 class Answers:
-    """The last answers, so that many who look at the same thing have it made once."""
+    """The last answer to each question, so that many who look at the same thing have it made once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._made: OrderedDict[str, bytes] = OrderedDict()
+        self._made: OrderedDict[str, _Made] = OrderedDict()
         self._bytes = 0
 
-    def answer(self, request: Request, version: str, make: Callable[[], object]) -> Response:
-        """:param version: of what is asked for; the same question with the same version has the same answer
-        :param make: makes it
+    def known(self, request: Request, version: str) -> Response | None:
+        """The answer, if it has been made or the browser has it.
+
+        :param version: of what is asked for; the same question with the same version has the same answer
         """
-        question = f"{request.url.path}?{request.url.query}#{version}"
-        tag = f'"{hashlib.sha256(question.encode()).hexdigest()[:24]}"'
-        headers = {"ETag": tag, "Cache-Control": "private, no-cache", _NOW: str(wall_ms())}
+        tag = _tag(request, version)
         if request.headers.get("if-none-match") == tag:
-            return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
-        body = self._get(tag)
-        if body is None:
-            body = msgspec.json.encode(make())
-            self._put(tag, body)
-        return Response(body, media_type="application/json", headers=headers)
+            return _response(request, _Made(tag, b""))
+        made = self._get(request)
+        return _response(request, made) if made is not None and made.tag == tag else None
 
-    def _get(self, tag: str) -> bytes | None:
-        with self._lock:
-            body = self._made.get(tag)
-            if body is not None:
-                self._made.move_to_end(tag)
-            return body
+    def answer(self, request: Request, version: str, make: Callable[[], object]) -> Response:
+        """:param make: makes it if it is not known"""
+        known = self.known(request, version)
+        if known is not None:
+            return known
+        made = _Made(_tag(request, version), msgspec.json.encode(make()))
+        self._put(request, made)
+        return _response(request, made)
 
-    def _put(self, tag: str, body: bytes) -> None:
+    def last(self, request: Request) -> Response:
+        """What was answered last, for whoever can't wait for the present answer.
+
+        :raises HTTPException: that it is to be asked again soon, if nothing was
+        """
+        made = self._get(request)
+        if made is None:
+            raise HTTPException(
+                status.HTTP_503_SERVICE_UNAVAILABLE,
+                "many look at this now, and it is being made for them: ask again",
+                headers={"Retry-After": str(_AGAIN_S), _NOW: str(wall_ms())},
+            )
+        return _response(request, made)
+
+    def _get(self, request: Request) -> _Made | None:
+        question = _question(request)
         with self._lock:
-            if tag not in self._made:
-                self._made[tag] = body
-                self._bytes += len(body)
+            made = self._made.get(question)
+            if made is not None:
+                self._made.move_to_end(question)
+            return made
+
+    def _put(self, request: Request, made: _Made) -> None:
+        question = _question(request)
+        with self._lock:
+            before = self._made.pop(question, None)
+            self._made[question] = made
+            self._bytes += len(made.body) - (0 if before is None else len(before.body))
             while len(self._made) > _MOST or self._bytes > _MOST_BYTES:
                 _, dropped = self._made.popitem(last=False)
-                self._bytes -= len(dropped)
+                self._bytes -= len(dropped.body)
+
+
+def _question(request: Request) -> str:
+    return f"{request.url.path}?{request.url.query}"
+
+
+def _tag(request: Request, version: str) -> str:
+    return f'"{hashlib.sha256(f"{_question(request)}#{version}".encode()).hexdigest()[:24]}"'
+
+
+def _response(request: Request, made: _Made) -> Response:
+    headers = {"ETag": made.tag, "Cache-Control": "private, no-cache", _NOW: str(wall_ms())}
+    if request.headers.get("if-none-match") == made.tag:
+        return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers=headers)
+    return Response(made.body, media_type="application/json", headers=headers)

@@ -1,4 +1,4 @@
-"""The application: every route asks first whether this user may see it."""
+"""The application: every route asks first whether this user may see it, and whether it can be read at all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from fastapi import Depends, FastAPI, Request, Response
 
 from airflow_provider.ui import acting, defining, files, finding, questions
+from airflow_provider.ui.bodies import is_json
 from airflow_provider.ui.rights import may_see
 from airflow_provider.ui.world import World
 
@@ -14,7 +15,7 @@ from airflow_provider.ui.world import World
 def make_app(world: World) -> FastAPI:
     app = FastAPI(
         title="Cooperative Spark",
-        dependencies=[Depends(may_see)],
+        dependencies=[Depends(may_see), Depends(is_json)],
         docs_url=None,
         redoc_url=None,
         openapi_url=None,

@@ -59,29 +59,37 @@ class SubmitJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeJob:
-    """:param config: changes, by key; None removes a key"""
+    """:param defined_at: the offset of the definition that the form was filled with
+    :param config: changes, by key; None removes a key
+    """
 
     conn: str
     group: str
     job: str
+    defined_at: int
     config: dict[str, Any] = field(default_factory=dict)
     max_tasks: int | None = None
     retries: int | None = None
 
     def noted(self) -> dict[str, object]:
-        return {**_named(self.conn, self.group, self.job, self.config), "max_tasks": self.max_tasks}
+        named = _named(self.conn, self.group, self.job, self.config)
+        return {**named, "defined_at": self.defined_at, "max_tasks": self.max_tasks}
 
     @property
     def operation(self) -> AlterJob:
         settings = {"max_tasks": self.max_tasks, "retries": self.retries}
         given = {name: value for name, value in settings.items() if value is not None}
-        return AlterJob(job=self.job, config=self.config, settings=given)
+        return AlterJob(job=self.job, defined_at=self.defined_at, config=self.config, settings=given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobForm:
-    """What the form to alter a job shows."""
+    """What the form to alter a job shows.
 
+    :param defined_at: the offset of the definition
+    """
+
+    defined_at: int
     config: Mapping[str, Any]
     max_tasks: int
     retries: int
@@ -98,10 +106,12 @@ def declared(world: ItsWorld, entry_point: Id) -> Declared:
 def definition(world: ItsWorld, conn: Id, group: Id, job: Id) -> JobForm:
     """The definition of a job. Only users who may act may see it: its config may contain secrets."""
     watched = world.group(conn, group)
-    known = watched.seen().jobs.jobs.get(job) if watched else None
-    if known is None:
+    jobs = watched.seen().jobs if watched else None
+    known = None if jobs is None else jobs.jobs.get(job)
+    if jobs is None or known is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"the group has no job {job!r} now")
     return JobForm(
+        defined_at=jobs.defined_at[job],
         config=known.config,
         max_tasks=known.max_tasks,
         retries=known.retries,
@@ -126,7 +136,7 @@ def alter_job(act: ChangeJob, by: By, world: ItsWorld) -> Done:
         watched = world.group(act.conn, act.group)
         known = watched.seen().jobs.jobs.get(act.job) if watched else None
         if known is None:
-            raise NoJobError(act.job)
+            raise NoJobError(act.job, watched.seen().jobs.jobs if watched else ())
         then = altered(act.operation, known)
         check_here(then.name, then.entry_point, then.config, world.prefixes())
         return outcome_in_words(act.operation, one_shot.carry_out(settings, act.group, act.operation, by=by))

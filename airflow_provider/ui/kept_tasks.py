@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Final, NamedTuple
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -13,34 +12,22 @@ from airflow_provider.records import PlanRecord
 from airflow_provider.ui.views.tasks import FoundTask, KnownPlan, found_tasks
 
 
-class Kept(NamedTuple):
-    """The tasks as they were.
-
-    :param version: of the group, when they were looked through
-    """
-
-    version: str
-    tasks: Sequence[FoundTask]
-
-
-NOTHING_KEPT: Final = Kept("", ())
-
-
 class KeptTasks:
     """Safe for threads: of those who ask together one looks, and the others wait for that."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept = NOTHING_KEPT
+        self._version = ""
+        self._tasks: Sequence[FoundTask] = ()
         self._plans: dict[str, KnownPlan] = {}
 
-    def of(self, version: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Kept:
+    def of(self, version: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Sequence[FoundTask]:
         """:param version: tells the snapshots of both apart"""
         with self._lock:
-            if self._kept.version != version:
-                self._kept = Kept(version, found_tasks(jobs, status, self._known))
+            if self._version != version:
+                self._version, self._tasks = version, found_tasks(jobs, status, self._known)
                 self._plans = {job: known for job, known in self._plans.items() if job in jobs.jobs}
-            return self._kept
+            return self._tasks
 
     def _known(self, job: str, plan: PlanRecord, record: GroupRecord | None) -> KnownPlan:
         before = self._plans.get(job)

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from airflow_provider.protocol.model import HIGHEST_INDEX, TaskId
 from airflow_provider.records import TaskState
-from airflow_provider.ui.kept_tasks import NOTHING_KEPT
 from airflow_provider.ui.pages import Clusters, GroupPage, begun, clusters, head_of
+from airflow_provider.ui.turns import BusyError
 from airflow_provider.ui.views.jobs import job_lines
 from airflow_provider.ui.views.learners import learners_view
 from airflow_provider.ui.views.tasks import LARGEST_PAGE, TaskOrder, TaskQuery, task_detail, task_page
@@ -33,13 +33,7 @@ class Asked:
     :param conn: the id of its connection
     """
 
-    def __init__(
-        self,
-        request: Request,
-        world: ItsWorld,
-        conn: Annotated[str, Query(min_length=1, max_length=250)],
-        group: Annotated[str, Query(min_length=1, max_length=250)],
-    ) -> None:
+    def __init__(self, request: Request, world: World, conn: str, group: str) -> None:
         self._request = request
         self._world = world
         self.conn = conn
@@ -50,27 +44,47 @@ class Asked:
         """:param make: makes what the page shows beside the group's head
         :param version: of what else it is made of
         """
-        watched = self.watched
+        watched, answers, request = self.watched, self._world.answers, self._request
         if watched is None:
-            return self._world.answers.answer(self._request, "", lambda: begun(self.conn, self.group))
-        seen = watched.seen()
+            return answers.answer(request, "", lambda: begun(self.conn, self.group))
 
-        def page() -> GroupPage:
+        def page(seen: Seen) -> GroupPage:
+            body = make(watched, seen) if seen.whole else None
+            return GroupPage(head=head_of(self.conn, watched, seen), body=body)
+
+        known = answers.known(request, f"{watched.seen().version}.{version}")
+        if known is not None:
+            return known
+        try:
             with watched.working():
-                body = make(watched, seen) if seen.whole else None
-                return GroupPage(head=head_of(self.conn, watched, seen), body=body)
+                seen = watched.seen()  # by now it may be another, and its answer made
+                return answers.answer(request, f"{seen.version}.{version}", lambda: page(seen))
+        except BusyError:
+            return answers.last(request)
 
-        return self._world.answers.answer(self._request, f"{seen.version}.{version}", page)
+
+def asked(
+    request: Request,
+    world: ItsWorld,
+    conn: Annotated[str, Query(min_length=1, max_length=250)],
+    group: Annotated[str, Query(min_length=1, max_length=250)],
+) -> Asked:
+    """A function: of a class, the FastAPI of Airflow 3.1's constraints can't read the annotations."""
+    return Asked(request, world, conn, group)
 
 
-About = Annotated[Asked, Depends()]
+About = Annotated[Asked, Depends(asked)]
 
 
 @router.get("/groups")
 def all_groups(request: Request, world: ItsWorld) -> Response:
     """Every group of every cluster, in short."""
-    found: Clusters = clusters(world)
-    return world.answers.answer(request, found.version, lambda: found)
+    try:
+        with world.listing.mine():
+            found: Clusters = clusters(world)
+            return world.answers.answer(request, found.version, lambda: found)
+    except BusyError:
+        return world.answers.last(request)
 
 
 @router.get("/workers")
@@ -104,8 +118,7 @@ def its_tasks(
     query = TaskQuery(
         text=text, state=state, job=job, worker=worker, order=order, descending=descending, page=page, size=size
     )
-    kept = about.watched.kept_tasks() if about.watched else NOTHING_KEPT
-    return about.answer(lambda _, __: task_page(kept.tasks, query), kept.version)
+    return about.answer(lambda watched, seen: task_page(watched.tasks(seen), query))
 
 
 @router.get("/task")

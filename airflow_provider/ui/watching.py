@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -25,8 +25,10 @@ from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.followed import FollowedTopics
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.timeline_feed import TimelineFeed
-from airflow_provider.ui.kept_tasks import NOTHING_KEPT, Kept, KeptTasks
+from airflow_provider.ui.kept_tasks import KeptTasks
+from airflow_provider.ui.turns import Turns
 from airflow_provider.ui.views.groups import GroupInShort, group_in_short
+from airflow_provider.ui.views.tasks import FoundTask
 
 log: Final = logging.getLogger(__name__)
 
@@ -81,7 +83,7 @@ class WatchedGroup:
         self._clock = clock
         self._tasks = KeptTasks()
         self._short: Memo[Seen, GroupInShort] = Memo()
-        self._looking, self._working = threading.Lock(), threading.Lock()
+        self._looking, self._turns = threading.Lock(), Turns()
         self._seen: Seen | None = None
         self._look_again_at = 0.0
         self._worked_s = 0.0
@@ -99,8 +101,11 @@ class WatchedGroup:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Held by one at a time who makes something of what was seen. The longer it takes, the longer that is seen."""
-        with self._working:
+        """Held by one at a time who makes something of what was seen. The longer it takes, the longer that is seen.
+
+        :raises BusyError: if too many wait for it
+        """
+        with self._turns.mine():
             began = self._clock()
             yield
             self._worked_s += self._clock() - began
@@ -130,13 +135,9 @@ class WatchedGroup:
         """It stands beside each view: made once for all of them."""
         return self._short.get(seen, lambda: group_in_short(seen.group, seen.jobs, seen.status, now_ms=seen.at_ms))
 
-    def kept_tasks(self) -> Kept:
+    def tasks(self, seen: Seen) -> Sequence[FoundTask]:
         """All of its tasks, for pages to be cut out."""
-        seen = self.seen()
-        if not seen.whole:
-            return NOTHING_KEPT
-        with self.working():
-            return self._tasks.of(seen.version, seen.jobs, seen.status)
+        return self._tasks.of(seen.version, seen.jobs, seen.status)
 
     def events(self) -> TimelineFeed:
         """What has happened in it; from the first question on that is read, too."""

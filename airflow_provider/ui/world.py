@@ -16,6 +16,7 @@ from airflow_provider.ui.airflow_log import note_in_audit_log
 from airflow_provider.ui.answers import Answers
 from airflow_provider.ui.connections import Connections
 from airflow_provider.ui.declared import configured_prefixes
+from airflow_provider.ui.turns import Turns
 from airflow_provider.ui.watching import WatchedGroup, Watches
 
 MOST_ACTS: Final = 8
@@ -29,6 +30,7 @@ class World:
     """:param connections: the clusters that may be shown
     :param note: writes what was done into Airflow's audit log: its name, by whom, and the rest as JSON
     :param prefixes: gives the import prefixes of jobs that the API server may import
+    :param listing: the turns of those who ask for all groups
     :param acts: held by each thread that carries out an action
     """
 
@@ -37,6 +39,7 @@ class World:
     prefixes: Callable[[], Sequence[str]] = configured_prefixes
     watches: Watches = field(default_factory=Watches)
     answers: Answers = field(default_factory=Answers)
+    listing: Turns = field(default_factory=Turns)
     acts: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MOST_ACTS))
 
     def settings(self, conn: str) -> KafkaSettings:

@@ -8,6 +8,7 @@ from typing import Final
 
 NEVER_S: Final = 10.0**9
 DEFAULT_MAX_SPARK_DEATHS: Final = 3
+DEFAULT_SPARK_MASTER: Final = "local[2]"
 DEFAULT_PROGRESS_S: Final = 30.0
 """Each report writes a record for each running task, so not more often than somebody looks."""
 
@@ -16,9 +17,11 @@ DEFAULT_PROGRESS_S: Final = 30.0
 class Equipment:
     """What a worker runs its tasks with.
 
-    :param runner: ``local`` (Spark in this process) or ``noop``
+    :param runner: ``local`` (by threads of this process) or ``noop``
     :param allowed: import prefixes of entry points
     :param checkpoint_root: folder or URI of all streaming checkpoints, or ``temporary``; None: it runs no stream
+    :param spark_master: Spark's master URL, or that of a Spark Connect server
+    :param spark_token: for a Spark Connect server; empty: none
     :param max_spark_deaths: a task under which Spark has ended so often fails
     :param progress_s: the least time between two progress reports of a task, in seconds
     :param linger_s: how long its group must have nothing for it to run until the membership had better go on elsewhere
@@ -28,6 +31,7 @@ class Equipment:
     allowed: tuple[str, ...]
     checkpoint_root: str | None
     spark_master: str
+    spark_token: str = field(default="", repr=False)
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS
     progress_s: float = DEFAULT_PROGRESS_S

@@ -171,6 +171,9 @@ class TaskExecutor:
     def drain(self) -> None:
         self._feed(events.Drained(now_ms=now_ms(), wall_ms=wall_ms()))
 
+    def let_failed_go(self) -> None:
+        self._feed(events.FailedLetGo(now_ms=now_ms(), wall_ms=wall_ms()))
+
     def _read(self) -> None:
         jobs, status = self._topics.jobs, self._topics.status
         if jobs.levels or self._log_levels.has_some:

@@ -96,6 +96,7 @@ class Going:
             self._record.say_again()
             if not self._leaves_soon:
                 self._leaves_soon = True
+                self._hands.let_failed_go()
                 self._member.leave_soon(ASKED)
         elif not self._drains:
             why = "nobody learns another's tasks in this group, so " if soon else ""

@@ -80,5 +80,8 @@ class Hands(Protocol):
     def drain(self) -> None:
         """Start no task any more; what runs goes on. Planners start: others wait for them."""
 
+    def let_failed_go(self) -> None:
+        """Keep no place for what has failed for good, from now on: the worker is to leave."""
+
     async def close(self) -> None:
         """Stop everything; returns within a bounded time, whatever still runs."""

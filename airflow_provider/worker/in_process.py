@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from airflow_provider.driver.application import APPLICATION, LocalSparkSettings, SparkStartError
+from airflow_provider.driver.application import APPLICATION, LocalSparkSettings
+from airflow_provider.driver.errors import SparkStartError
 from airflow_provider.spark.checkpoints import TEMPORARY
+from airflow_provider.spark.connect import ConnectRunner, close_connection
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.local import LocalRunner, release_spark
 from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent
 from airflow_provider.spark.threads import in_thread
+from airflow_provider.spark_connect.connection import ServerConnection
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings, is_connect
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.executor import TaskExecutor
@@ -20,6 +24,7 @@ from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.log_levels import LogLevels
 from airflow_provider.worker.process_identity import is_gone
 from airflow_provider.worker.settings import WorkerSettings
+from airflow_provider.worker.standing_back import Means
 from airflow_provider.worker.worker import MakeHands
 
 _CLOSE_WAIT_S: Final = 10.0
@@ -52,6 +57,18 @@ def hands_in_process(
 
             if equipment.runner == "noop":
                 return NoopRunner(tell)
+            if is_connect(equipment.spark_master):
+                return ConnectRunner(
+                    tell,
+                    allowed=equipment.allowed,
+                    settings=_connect_settings(equipment),
+                    worker=member.worker,
+                    scope=f"{topics.cluster}/{member.group_id}" if topics.cluster else "",
+                    lease=lease,
+                    mask=mask,
+                    on_condition=changed,
+                    tell_every_s=equipment.progress_s,
+                )
             return LocalRunner(
                 tell,
                 allowed=equipment.allowed,
@@ -99,7 +116,9 @@ class InThisProcess:
     def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands:
         return hands_in_process(self._equipment, settings, topics, self._mask, self._hear)
 
-    def means(self, settings: WorkerSettings) -> SparkOfProcess:
+    def means(self, settings: WorkerSettings) -> Means:
+        if is_connect(self._equipment.spark_master):
+            return SparkOfServer(self._equipment, settings, self._mask)
         return SparkOfProcess(self._equipment, settings, self._mask)
 
 
@@ -126,6 +145,36 @@ class SparkOfProcess:
     async def release(self) -> None:
         if self._started:  # else it may just be starting, and who leaves does not wait for that
             await release_spark(self, timeout_s=_CLOSE_WAIT_S)
+
+
+class SparkOfServer:
+    """Reaches its Spark Connect server for a worker that stands back until it does (a
+    :class:`~airflow_provider.worker.standing_back.Means`).
+
+    :param mask: takes secrets out of what is said of errors
+    """
+
+    def __init__(self, equipment: Equipment, settings: WorkerSettings, mask: Mask = nothing_secret) -> None:
+        self._connection = ServerConnection(_connect_settings(equipment), f"cospark/{settings.member.worker}")
+        self._mask = mask
+
+    async def start(self) -> str:
+        try:
+            await in_thread(self._connection.server, "connect-start")
+        except SparkStartError as wrong:
+            return self._mask(str(wrong))
+        return ""
+
+    async def release(self) -> None:
+        await close_connection(self._connection, timeout_s=_CLOSE_WAIT_S)
+
+
+def _connect_settings(equipment: Equipment) -> ConnectSettings:
+    return ConnectSettings(
+        server=ConnectServer.parse(equipment.spark_master),
+        token=equipment.spark_token,
+        conf=dict(equipment.spark_conf),
+    )
 
 
 def _spark_settings(equipment: Equipment, settings: WorkerSettings) -> LocalSparkSettings:

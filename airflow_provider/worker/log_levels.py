@@ -11,6 +11,32 @@ from airflow_provider.records import LogLevel
 log: Final = logging.getLogger(__name__)
 
 
+class _OpenHandler(logging.Filter):
+    """Has a handler write all that some loggers let through, and of others what it wrote before.
+
+    Airflow gives the handler of a task's process a level, too: below it, a logger's own level alone shows nothing.
+    """
+
+    def __init__(self, handler: logging.Handler, names: Iterable[str], least: int) -> None:
+        super().__init__()
+        self._handler = handler
+        self._before = handler.level
+        self._names = tuple(names)
+        handler.setLevel(min(least, handler.level))
+        handler.addFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno >= self._before or _is_within(record.name, self._names)
+
+    def close(self) -> None:
+        self._handler.removeFilter(self)
+        self._handler.setLevel(self._before)
+
+
+def _is_within(name: str, prefixes: Iterable[str]) -> bool:
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
+
+
 class LogLevels:
     """Sets them, and puts back what was there.
 
@@ -25,6 +51,7 @@ class LogLevels:
         self._set: dict[str, LogLevel] = {}
         self._before: dict[str, int] = {}
         self._left_alone: set[str] = set()
+        self._open: list[_OpenHandler] = []
 
     @property
     def has_some(self) -> bool:
@@ -47,13 +74,21 @@ class LogLevels:
                 logger.setLevel(level.value)
                 log.info("logger %s writes from %s on", name, level.value)
         self._set = wanted
+        self._open_handlers()
 
     def restore(self) -> None:
         """The worker ends in this process, which may go on with something else."""
         self.follow({})
 
     def _is_job_code(self, name: str) -> bool:
-        return any(name == prefix or name.startswith(f"{prefix}.") for prefix in self._allowed)
+        return _is_within(name, self._allowed)
+
+    def _open_handlers(self) -> None:
+        while self._open:
+            self._open.pop().close()
+        if self._set:
+            least = min(int(logging.getLevelName(level.value)) for level in self._set.values())
+            self._open = [_OpenHandler(handler, self._set, least) for handler in logging.getLogger().handlers]
 
     def _tell_of_others(self, names: Iterable[str]) -> None:
         for name in sorted(set(names) - self._left_alone):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from airflow_provider.execution.warm_up_deaths import deaths_after
-from airflow_provider.ledger.progress import may_run, needs_running
+from airflow_provider.ledger.progress import has_failed, may_run, needs_running
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Released
@@ -21,6 +21,7 @@ class Standby:
     """They are done when there is something to run or to learn, and that may be done.
 
     :param needs_running: whether a task that was assigned is still to be run
+    :param has_failed: whether it keeps its place instead, until somebody has it tried again
     :param may_run: whether that may be now: a job that is paused is waited for here
     :param stopped: called with tasks that were to stop, or need no running (none ever ran)
     :param changed: called when they may be done
@@ -38,6 +39,7 @@ class Standby:
     def __init__(
         self,
         needs_running: Callable[[TaskId], bool],
+        has_failed: Callable[[TaskId], bool],
         may_run: Callable[[TaskId], bool],
         stopped: Released,
         changed: Callable[[], None],
@@ -46,6 +48,8 @@ class Standby:
     ) -> None:
         self.warm_up_deaths = warm_up_deaths
         self._needs_running = needs_running
+        self._has_failed = has_failed
+        self._keeps_failed = True
         self._may_run = may_run
         self._stopped = stopped
         self._changed = changed
@@ -86,13 +90,20 @@ class Standby:
     def advance(self, epoch: Epoch) -> None: ...
 
     def refresh(self) -> None:
-        over = frozenset(task for task in self._waiting if not self._needs_running(task))
+        over = frozenset(task for task in self._waiting if not self._stays(task))
         self._waiting -= over
         self._something_to_run = any(map(self._may_run, self._waiting))
         if over:
             self._stopped(over)
 
+    def _stays(self, task: TaskId) -> bool:
+        return self._needs_running(task) or (self._keeps_failed and self._has_failed(task))
+
     def drain(self) -> None: ...
+
+    def let_failed_go(self) -> None:
+        self._keeps_failed = False
+        self.refresh()
 
     async def close(self) -> None:
         self._timer.cancel()
@@ -123,6 +134,9 @@ class InTriggerer:
         def is_needed(task: TaskId) -> bool:
             return needs_running(task, topics.jobs, topics.status.tasks)
 
+        def is_failed(task: TaskId) -> bool:
+            return has_failed(task, topics.jobs, topics.status.tasks)
+
         def is_due(task: TaskId) -> bool:
             return may_run(task, topics.jobs, topics.status.tasks)
 
@@ -130,7 +144,7 @@ class InTriggerer:
         deaths = deaths_after(last, this_process())
 
         def make(stopped: Released, _finished: Released, changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-            return Standby(is_needed, is_due, stopped, changed, self._pause_s(), deaths)
+            return Standby(is_needed, is_failed, is_due, stopped, changed, self._pause_s(), deaths)
 
         return make
 

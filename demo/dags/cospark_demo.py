@@ -13,11 +13,15 @@ from airflow_provider.sensors.job import JobSensor
 
 GROUP = "flights"
 ALLOWED = ["demo"]
+SERVER = os.environ.get("COSPARK_DEMO_SPARK")
+# Four Spark applications start at about the same time on a small machine: they need no more than a quick compiler.
+OF_THEIR_OWN = {
+    "spark_master": "local[1]",
+    "spark_conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+}
 DEFAULTS = {
     "slots": 1,
-    "spark_master": "local[1]",
-    # Four Spark applications start at about the same time on a small machine: they need no more than a quick compiler.
-    "spark_conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+    **({"spark_master": SERVER} if SERVER else OF_THEIR_OWN),
     "session_timeout": timedelta(seconds=45),
     "max_delay": timedelta(seconds=30),
     "linger": timedelta(seconds=10),

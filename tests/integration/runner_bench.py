@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from waiting import eventually
 
 from airflow_provider.driver.application import LocalSparkSettings
-from airflow_provider.driver.watch import LOOK_S
+from airflow_provider.driver.sight import LOOK_S
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFinished, TaskOrder

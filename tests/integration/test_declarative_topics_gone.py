@@ -86,7 +86,13 @@ async def test_nothing_stops_while_what_is_asked_and_answered_is_made_anew(
         assert_well(group, topic)
 
 
-@pytest.mark.parametrize("topics", [(RECORDS_TOPIC,), (RECORDS_TOPIC, REQUESTS_TOPIC, REPLIES_TOPIC)])
+@pytest.mark.parametrize(
+    "topics",
+    [
+        pytest.param((RECORDS_TOPIC,), marks=pytest.mark.thorough),
+        (RECORDS_TOPIC, REQUESTS_TOPIC, REPLIES_TOPIC),
+    ],
+)
 async def test_workers_join_anew_where_the_records_are_gone_and_nothing_runs_twice(
     own_broker: LocalBroker, topics_there: Topics, group_id: str, tmp_path: Path, topics: Sequence[str]
 ) -> None:

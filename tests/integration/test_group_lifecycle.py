@@ -118,6 +118,7 @@ async def test_a_failing_task_is_tried_again_then_shown_failed_while_the_others_
         assert "no such table; it will be tried again" in group.log_of("w1")
 
 
+@pytest.mark.thorough
 async def test_two_workers_share_real_spark_work_of_which_one_task_fails(fleet: MakeFleet) -> None:
     options = ("--runner", "local", "--allow", "jobs_for_tests", "--slots", "2")
     async with fleet(*options, "--spark-conf", "spark.driver.memory=512m") as group:

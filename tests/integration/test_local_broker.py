@@ -168,7 +168,7 @@ def test_a_network_that_swallows_everything_is_given_up(monkeypatch: pytest.Monk
     silent.parent.mkdir()
     silent.write_text("#!/bin/sh\necho resolving\nexec sleep 600\n")
     silent.chmod(0o755)
-    monkeypatch.setattr(jars, "_pyspark_home", lambda: tmp_path)
+    monkeypatch.setattr(jars, "pyspark_home", lambda: tmp_path)
     monkeypatch.setattr(jars, "_DOWNLOAD_TIMEOUT_S", 3)
     began = time.monotonic()
     with pytest.raises(JarsUnavailableError, match=r"Is there a network\?[^$]*resolving"):

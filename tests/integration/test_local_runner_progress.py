@@ -73,9 +73,9 @@ async def test_a_bounded_task_tells_what_its_own_spark_jobs_have_done(
     await until(lambda: bool(told(events)) and told(events)[-1].rows_read == 1_010)  # type: ignore[union-attr]
     counts = told(events)[-1]
     assert isinstance(counts, JobCounts)
-    assert (counts.stages, counts.tasks, counts.rows_written) == (counts.stages_done, counts.tasks_done, 10)
-    assert counts.stages >= 4
-    assert counts.tasks >= 4
+    assert counts.rows_written == 10
+    assert counts.stages >= counts.stages_done >= 4, "Spark may skip stages, which are never done"
+    assert counts.tasks >= counts.tasks_done >= 4
     SIGNALS["told"].set()
     await until(lambda: told(events)[-1].rows_read == 1_015)  # type: ignore[union-attr]
     SIGNALS["all told"].set()

@@ -105,6 +105,46 @@ async def test_what_has_failed_is_tried_again_and_nothing_that_runs_is_stopped(f
         assert await group.stops() == stops
 
 
+@pytest.mark.parametrize("fleet", ["classic"], indirect=True)
+async def test_what_has_failed_is_tried_again_where_it_failed_and_in_the_same_epoch(fleet: MakeFleet) -> None:
+    """Also when the group has gone through other rounds since."""
+    failing = [TaskId("failing", index) for index in range(6)]
+    async with fleet() as group:
+        await _two_workers(group)
+        await group.submit("failing", tasks=6, config={"fail": "boom"})
+
+        async def have_failed(*times: int) -> None:
+            def holds(_jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+                words = [status.tasks.get(task) for task in failing]
+                return all(
+                    word is not None and (word.state, word.attempt) == (TaskState.FAILED, attempt)
+                    for word, attempt in zip(words, times, strict=True)
+                )
+
+            await group.wait_for(holds, f"they have failed so often: {times}")
+
+        await have_failed(*[1] * 6)
+        await group.balanced("w1", "w2")
+        epoch, owners = _epoch(group), _owners(group, failing)
+        running, stops = _attempts(group), await group.stops()
+        assert set(owners.values()) == {"w1", "w2"}
+        assert "6 tried again" in await _does(group, "restart", "failing", "--only-failed")
+        await have_failed(*[2] * 6)
+        assert "1 tried again" in await _does(group, "restart", "failing", "--task", "3")
+        await have_failed(2, 2, 2, 3, 2, 2)
+        assert (_epoch(group), _owners(group, failing)) == (epoch, owners)
+        assert (_attempts(group), await group.stops()) == (running, stops)
+
+        group.start("w3")
+        await group.balanced("w1", "w2", "w3")
+        epoch, running, stops = _epoch(group), _attempts(group), await group.stops()
+        assert "6 tried again" in await _does(group, "restart", "failing")
+        await have_failed(3, 3, 3, 4, 3, 3)
+        assert (_epoch(group), _owners(group, failing)) == (epoch, owners)
+        assert (_attempts(group), await group.stops()) == (running, stops)
+        assert not overlaps(await group.steps())
+
+
 async def test_a_paused_job_stays_where_it_is_and_goes_on_there_without_a_rebalance(fleet: MakeFleet) -> None:
     async with fleet() as group:
         await _two_workers(group)

@@ -21,7 +21,7 @@ from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.member_events import TasksFinished, TasksStopped
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
-from airflow_provider.records import TaskStatus, WorkerPhase
+from airflow_provider.records import TaskFailure, TaskStatus, WorkerPhase
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease
 
@@ -47,6 +47,7 @@ class Attached:
         self.since: dict[TaskId, int] = {}
         self.belated: set[TaskId] = set()
         self._grants: dict[TaskId, int] = {}
+        self._failed_here: dict[TaskId, tuple[str, int]] = {}
         self._starts: dict[TaskId, int] = {}
         self._warm_at: dict[TaskId, int] = {}
         self._commands: deque[commands.Command] = deque()
@@ -71,7 +72,12 @@ class Attached:
     @property
     def held(self) -> Tasks:
         """What it has, whether it runs or waits."""
-        return frozenset(self._execution.runs)
+        return frozenset(self._execution.runs) - self.kept
+
+    @property
+    def kept(self) -> Tasks:
+        """What has failed for good here, and keeps its place."""
+        return self._execution.runs.failed
 
     @property
     def active(self) -> Tasks:
@@ -81,10 +87,13 @@ class Attached:
     @property
     def at_work(self) -> bool:
         """Whether all that it has runs, as far as there are slots. Planners may wait for their next time."""
-        states = {task: run.state for task, run in self._execution.runs.items() if not task.is_planner}
+        states = {task: run.state for task, run in self._execution.runs.items() if self._works(task)}
         waiting = sum(state is RunState.WAITING for state in states.values())
         running = sum(state is RunState.STARTED for state in states.values())
         return waiting + running == len(states) and (not waiting or running >= self._process.asked.slots)
+
+    def _works(self, task: TaskId) -> bool:
+        return not task.is_planner and task not in self.kept
 
     @property
     def working(self) -> Tasks:
@@ -146,6 +155,9 @@ class Attached:
     def drain(self) -> None:
         self._feed(events.Drained)
 
+    def let_failed_go(self) -> None:
+        self._feed(events.FailedLetGo)
+
     def advance(self, epoch: Epoch) -> None:
         """What runs on goes on under this epoch."""
         self.read()
@@ -175,6 +187,19 @@ class Attached:
         self._end(task)
         self.read()
         self._feed(events.AttemptFinished, task=task, result=result, stateful=stateful)
+
+    def fail(self, task: TaskId) -> None:
+        """The task fails, and no retries are left."""
+        self._end(task)
+        self.read()
+        before = self._execution.runs[task]
+        if before.state is RunState.STARTED:  # else it was to stop, and that is no failure
+            self._failed_here[task] = self._life(before)
+        self._feed(events.AttemptFailed, task=task, failure=TaskFailure.of("boom"), retryable=False)
+
+    def _life(self, run: TaskRun) -> tuple[str, int]:
+        """What it runs, and how often somebody had it tried again."""
+        return run.work.fingerprint, self._world.trials.of(run.task)
 
     def end_with_process(self) -> None:
         self.warm_ups.end()
@@ -230,6 +255,7 @@ class Attached:
         """In a process that woke without a lease the fence stops the attempt before it does anything."""
         task, process, world = run.task, self._process, self._world
         assert task not in self.since, f"{process.name} starts {task}, which it already runs"
+        invariants.what_failed_starts_only_when_somebody_asks(task, self._failed_here.pop(task, None), self._life(run))
         if process.lease_over:
             self.warm_ups.stop(task)
             self._feed(events.AttemptStopped, task=task)
@@ -266,6 +292,8 @@ class Attached:
     def _release_stopped(self, tasks: Tasks) -> None:
         """What it was not told to stop it has released by itself, and nobody else knows that."""
         process = self._process
+        for task in tasks:
+            self._failed_here.pop(task, None)  # its record was not stored in time, or its end is known to all
         unasked = tasks & process.state.owned - process.state.stopping
         process.feed(TasksStopped(now_ms=process.now, tasks=tasks))
         if unasked:

@@ -37,7 +37,9 @@ class Checks:
         invariants.each_round_has_an_epoch_of_its_own(before, now)
         invariants.no_leader_asks_for_the_same_again_and_again(before, now)
         invariants.nothing_is_assigned_and_revoked_in_one_round(now)
+        invariants.what_failed_stays_with_its_worker(now)
         invariants.the_target_is_complete_and_without_duplicates(now)
+        invariants.a_task_is_tried_again_without_a_round(now, world.trials.alone)
         invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)
         invariants.only_the_surplus_moves(now)
         invariants.nothing_that_runs_moves_for_its_cost(now)
@@ -54,7 +56,7 @@ class Checks:
         world = self._world
         running = {task: process.worker for process in world.members for task in process.running}
         invariants.the_status_topic_tells_what_runs(world.status.tasks, running)
-        if not world.status.given_up:
+        if not world.status.given_up and not world.trials.are_in_place:
             by_cost = self.rounds[-1].by_cost if self.rounds else NO_TASKS
             shares = {process.name: process.tasks.held - by_cost for process in world.members}
             invariants.the_spread_is_at_most_one(shares)

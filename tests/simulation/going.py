@@ -82,6 +82,9 @@ class Asked:
     def drain(self) -> None:
         self._process.tasks.drain()
 
+    def let_failed_go(self) -> None:
+        self._process.tasks.let_failed_go()
+
     def say_again(self) -> None:
         self._process.say_again()
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from simulation import actions as do
+from simulation import failure_actions as failures
 from simulation import invariants
 from simulation import learner_actions as learners
 from simulation.actions import Action, Loss, Moment
@@ -61,6 +62,7 @@ class Plan:
     :param converges_within: so many rounds after the faults stop the group is at rest
     :param moves: the coordinator may move, be away, or forget the group
     :param weigh: how much work a task is, as its plan says
+    :param fails: tasks may fail for good, and be tried again
     """
 
     steps: int = 62
@@ -69,6 +71,7 @@ class Plan:
     lossy: bool = True
     troubles: bool = True
     moves: bool = True
+    fails: bool = False
     namesakes: bool = True
     protocols: tuple[ConnectProtocol, ...] = (ConnectProtocol.SESSIONED,)
     learned: tuple[LearnedRule, ...] = tuple(LearnedRule)
@@ -109,6 +112,16 @@ PLANS = {
     ),
     "skewed": Plan(weigh=heavy_tailed),
     "skewed-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), weigh=heavy_tailed, converges_within=MANY),
+    "failing": Plan(lossy=False, troubles=False, moves=False, namesakes=False, fails=True),
+    "failing-troubled": Plan(lossy=False, moves=False, fails=True),
+    "failing-wild": Plan(fails=True),
+    "failing-mixed": Plan(protocols=(ConnectProtocol.EAGER, ConnectProtocol.COMPATIBLE), namesakes=False, fails=True),
+    "failing-learners": Plan(
+        protocols=(ConnectProtocol.EXTENSIBLE,),
+        learned=(LearnedRule.WHEN_READY, LearnedRule.AT_REBALANCE),
+        converges_within=MANY,
+        fails=True,
+    ),
     "rolling": Plan(protocols=tuple(ConnectProtocol), policy=IMMEDIATE, converges_within=MANY, namesakes=False),
 }
 """By the name under which ``make simulate PLAN=`` knows them."""
@@ -179,6 +192,7 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         for action in script:
             told.actions.append(action)
             world.run(action.after_ms)
+            world.trials.go_on()
             told.steps += action.apply(world)
             if actions is None and told.steps >= plan.steps:
                 break
@@ -248,6 +262,8 @@ class Author:
             ideas += [(3, self._replace)]
         if plan.learns:
             ideas += [(8, self._lose_in_step), (4, self._leave_soon), (2, self._fail), (2, self._stick)]
+        if plan.fails:
+            ideas += [(10, self._fail_task), (5, self._try_again)]
         if plan.moves:
             ideas += [(4, self._move), (2, self._away), (0.3, self._forget)]
         self._ideas = [idea for _, idea in ideas]
@@ -350,6 +366,14 @@ class Author:
     def _finish(self, after_ms: int) -> Action | None:
         running = sorted(task for process in self._world.live.values() for task in process.running)
         return do.Finish(after_ms=after_ms, task=self._rng.choice(running)) if running else None
+
+    def _fail_task(self, after_ms: int) -> Action | None:
+        running = sorted(task for process in self._world.live.values() for task in process.running)
+        return failures.FailTask(after_ms=after_ms, task=self._rng.choice(running)) if running else None
+
+    def _try_again(self, after_ms: int) -> Action:
+        job, at_rest = self._rng.choice(JOBS), self._rng.random() < 0.3
+        return failures.TryAgain(after_ms=after_ms, job=job, at_rest=at_rest)
 
     # ---- learner tasks
 

@@ -8,6 +8,7 @@ They take what the simulation saw from outside (what ran, what went over the wir
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ParamSpec
 
@@ -256,8 +257,44 @@ def the_target_is_complete_and_without_duplicates(now: Round) -> None:
     missing = now.configured.difference(whole, now.waiting, *now.revoked.values())
     if missing and now.staying:
         raise Broken(f"epoch {now.record.epoch} forgets {names(missing)}")
-    if dict(target) != dict(now.record.assignment):
-        raise Broken(f"epoch {now.record.epoch} is written down as {now.record.assignment}, but is {target}")
+    whole_target = {worker: tasks | now.told_kept.get(worker, NO_TASKS) for worker, tasks in target.items()}
+    if whole_target != dict(now.record.assignment):
+        raise Broken(f"epoch {now.record.epoch} is written down as {now.record.assignment}, but is {whole_target}")
+
+
+@invariant
+def what_failed_stays_with_its_worker(now: Round) -> None:
+    """A round leaves what has failed for good to the worker that reports it, and gives it to nobody else. What two
+    report, as one speaks for a process that had its name before, both let go of.
+    """
+    times = Counter(task for kept in now.kept.values() for task in kept)
+    for worker, told in now.told_kept.items():
+        kept = frozenset(task for task in now.kept[worker] if times[task] == 1)
+        if told != kept:
+            raise Broken(f"epoch {now.record.epoch} has {worker} keep {names(told)}, not {names(kept)}")
+
+
+@invariant
+def what_failed_starts_only_when_somebody_asks(
+    task: TaskId, failed: tuple[str, int] | None, now: tuple[str, int]
+) -> None:
+    """A worker at which a task has failed for good, and that has not let go of it, does not start it again unless
+    somebody wants that, or it is to run something else.
+
+    :param failed: what it ran, and how often it had been asked for by then; None: it has not failed there
+    """
+    if failed == now:
+        raise Broken(f"{task} has failed, and starts again")
+
+
+@invariant
+def a_task_is_tried_again_without_a_round(now: Round, tried_again: Tasks) -> None:
+    """Where what has failed is tried again in a group at rest, no leader looks for a place for it.
+
+    :param tried_again: what is, and nothing else is going on
+    """
+    if tried_again and now.record.because.startswith("new work"):
+        raise Broken(f"epoch {now.record.epoch}, as {names(tried_again)} was tried again: {now.record.because}")
 
 
 @invariant

@@ -56,6 +56,7 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
             frozenset(call.revocation_rank),
             call.ready,
             call.costs.among(call.configured),
+            call.failed,
         )
     return answer
 

@@ -8,6 +8,7 @@ may be any of them), or a unit test. ``test_mutations`` plays them all.
 from __future__ import annotations
 
 from simulation.declarative.mutations import DECLARATIVE_MUTATIONS
+from simulation.failure_mutations import FAILURE_MUTATIONS
 from simulation.learner_mutations import LEARNER_MUTATIONS
 from simulation.mutation import Mutation
 
@@ -405,7 +406,7 @@ MUTATIONS = (
         module="airflow_provider.group.leading",
         edits=(
             (
-                "if word.state.final or word.state is TaskState.UNASSIGNED\n        if word.epoch >= record.epoch and task",
+                "if (word.state.final or word.state is TaskState.UNASSIGNED) and not word.kept\n        if word.epoch >= record.epoch and task",
                 "if task",
             ),
         ),
@@ -460,6 +461,7 @@ MUTATIONS = (
         broken=(_FENCE, _TWO_RUN),
         seed=16,
     ),
+    *FAILURE_MUTATIONS,
     *LEARNER_MUTATIONS,
     *DECLARATIVE_MUTATIONS,
 )

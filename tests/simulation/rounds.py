@@ -70,6 +70,7 @@ class Computed:
     :param running: what was said to run
     :param ready: what members had said in the status topic that they are ready for
     :param costed: of what it was known that it differs in what it costs
+    :param failed: what of that which had ended had failed for good
     """
 
     record: ClassicRecord
@@ -84,6 +85,7 @@ class Computed:
     running: Tasks = NO_TASKS
     ready: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     costed: Tasks = NO_TASKS
+    failed: Tasks = NO_TASKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,8 @@ class Round:
     :param told: the whole of what each is to have, where the wire says it
     :param lessons: None where nothing is learned
     :param bridged: for how many workers the bridge stands
+    :param kept: what each said that it keeps, though it has failed for good; nothing else that was said or told has it
+    :param told_kept: the same as each was told
     """
 
     seen: RoundSeen
@@ -140,6 +144,8 @@ class Round:
     lessons: Lessons | None
     bridged: int
     costed: Tasks
+    kept: Mapping[WorkerId, Tasks]
+    told_kept: Mapping[WorkerId, Tasks]
 
     def weight_of(self, worker: WorkerId) -> int:
         """For how many workers it stands."""
@@ -230,16 +236,22 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
     codec = CODECS[seen.protocol]
     said = {WorkerId(worker): codec.decode_metadata(data) for worker, data in seen.joined.items()}
     told = {WorkerId(worker): codec.decode_assignment(data) for worker, data in seen.sent.items()}
-    targets, lessons = None, None
+    targets, lessons, kept, told_kept = None, None, dict[WorkerId, Tasks](), dict[WorkerId, Tasks]()
+    failed = computed.failed
     if seen.protocol is SubProtocol.EXTENSIBLE:
         owned = {worker: state.owned.tasks() - computed.ended for worker, state in said.items()}
         revoked = {worker: each.revoked.tasks() for worker, each in told.items()}
-        targets = {worker: each.target.tasks() for worker, each in told.items()}
+        kept = {worker: state.owned.tasks() & failed for worker, state in said.items()}
+        told_kept = {worker: each.target.tasks() & failed for worker, each in told.items()}
+        targets = {worker: each.target.tasks() - failed for worker, each in told.items()}
         assigned = {worker: target - owned[worker] for worker, target in targets.items()}
         lessons = _lessons(said, told, computed.ready)
     else:
         owned = {worker: state.owned - computed.ended for worker, state in said.items()}
         revoked = {worker: each.revoked for worker, each in told.items()}
+        if seen.protocol.cooperative:
+            kept = {worker: state.owned & failed for worker, state in said.items()}
+            told_kept = {worker: tasks - revoked[worker] for worker, tasks in kept.items()}
         assigned = {worker: each.assigned for worker, each in told.items()}
     return Round(
         seen=seen,
@@ -260,6 +272,8 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
         lessons=lessons,
         bridged=stands_for(said[BRIDGE].url) if BRIDGE in said else 1,
         costed=computed.costed,
+        kept=kept,
+        told_kept=told_kept,
     )
 
 

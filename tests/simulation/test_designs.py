@@ -19,6 +19,7 @@ from simulation.designs.report import (
     written_into,
 )
 
+pytestmark = pytest.mark.thorough
 PAGE = Path(__file__).parents[2] / "docs" / "policies.md"
 EAGER, IMMEDIATE, DEFERRED, INCREMENTAL = (design.name for design in DESIGNS)
 ONE_BY_ONE, AT_ONCE, QUICK_BOUNCE, BOUNCE, ROLLING, LOSS, LEAVES, NEW_JOB = (history.name for history in HISTORIES)

@@ -15,8 +15,8 @@ from simulation.histories import PLANS
 from simulation.long_run import commit
 from simulation.run import Crew, Tally, report
 
-FIXED = range(51)
-FRESH = 40
+FIXED = range(35)
+FRESH = 28
 LEAST_STEPS = 60
 
 

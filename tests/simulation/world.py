@@ -23,6 +23,7 @@ from simulation.process import Process
 from simulation.rest import is_settled
 from simulation.rounds import Computed, Round, Start, read_round
 from simulation.status import StatusTopic, TaskWord
+from simulation.trials import Trials
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Deferred, Policy
@@ -113,6 +114,7 @@ class World:
         self.status = StatusTopic()
         self.computed: dict[tuple[GenerationId, MemberId], Computed] = {}
         self.checks = Checks(self)
+        self.trials = Trials(self)
         self.steps = 0
         self.at_peace = False
         self.leaders_lost: Counter[str] = Counter()
@@ -245,6 +247,7 @@ class World:
         """The faults stop."""
         self.note("world    ---- the faults stop")
         self.at_peace = True
+        self.trials.go_on()
         self.warm_up_fails = 0.0
         self.network.faults.stop()
         self.coordinator_back()

@@ -132,12 +132,13 @@ class Group:
         )
         submit_job(self._settings, self.name, definition)
 
-    def submit_planned(self, job: str, configs: Sequence[Mapping[str, object]]) -> None:
+    def submit_planned(self, job: str, configs: Sequence[Mapping[str, object]], *, run_key: str = "") -> None:
         """A job for the noop runner, whose plan is there already: its own planner would give all tasks one config."""
         definition = JobDefinition(
             name=job,
             entry_point="jobs:Nap",
             max_tasks=len(configs),
+            run_key=run_key,
             submitted_at_ms=_now_ms(),
             submitted_by=_BY,
         )

@@ -59,6 +59,7 @@ def test_a_streaming_query_moves_and_loses_or_doubles_nothing(airflow: LocalAirf
     assert "Task copy_lines:0 is running" in log
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(700)
 def test_streams_are_warm_before_they_move_as_a_group_grows_and_shrinks(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_learners")

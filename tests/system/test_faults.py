@@ -240,6 +240,7 @@ def test_a_triggerer_that_wakes_when_another_has_its_triggers(
         epochs_only_grow(group)
 
 
+@pytest.mark.thorough
 def test_a_deploy_of_scheduler_and_triggerer_at_once(groups: Callable[[], Group], airflow: LocalAirflow) -> None:
     group = groups()
     run = group.start("held")

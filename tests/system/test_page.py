@@ -125,6 +125,13 @@ def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
         browser.see("job ledger: resumed")
         browser.click("dialog button", "Close")
         browser.find("td .badge[data-state=running]")
+        browser.click("tr button", "Remove")
+        group.submit_planned("ledger", [{"seconds": 600}, {"seconds": 600}], run_key="again")
+        browser.click("dialog .danger", "Remove")
+        browser.see("job 'ledger' is another by now: it was submitted again or altered since you looked at it")
+        (refusal,) = browser.complaints()
+        assert "409" in refusal
+        browser.click("dialog button", "Cancel")
         browser.click("[data-view=epochs]")
         browser.see("Actions", airflow.username, "pause ledger", "resume ledger", "remove billing")
         browser.click("[data-view=workers]")
@@ -166,6 +173,7 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.click("dialog .primary", "Submit")
         browser.see("job reports: submitted")
         browser.click("dialog button", "Close")
+        browser.see("cospark_system_jobs:Reports")
         browser.click("tr:last-child button", "Alter")
         browser.write("dialog [name=rows]", "250")
         browser.picture("page-alter")
@@ -191,7 +199,7 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.click("dialog.task .close button")
         browser.click("[data-view=workers]")
         browser.click("button", "Rebalance now")
-        browser.see("Have the group rebalance now?")
+        browser.see("Rebalance the group now?")
         browser.picture("page-rebalance")
         browser.click("dialog .primary", "Rebalance now")
         browser.see("the group is asked to rebalance")
@@ -267,6 +275,26 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(
         browser.open("/cospark/")
         browser.see(group.name)
         assert not browser.is_too_wide()
+
+
+@pytest.mark.side_by_side
+def test_where_many_ask_the_page_asks_again_and_complains_of_nothing(airflow: LocalAirflow, group: Group) -> None:
+    group.name = "crowd"
+    group.submit_planned("ledger", [{"seconds": 600}])
+    with without_complaint(airflow) as browser:
+        browser.open(address(group, view="jobs"))
+        browser.see("ledger")
+        browser.run(
+            "const real = window.fetch; window.asked = 0;"
+            "const busy = { status: 503, headers: { 'Retry-After': '1', 'X-Cospark-Now': String(Date.now()) } };"
+            "window.fetch = async (...what) => window.asked++ < 2 ? new Response('{}', busy) : real(...what);"
+            "new MutationObserver(() => document.querySelector('.banner.bad') && (window.complained = true))"
+            ".observe(document.body, { childList: true, subtree: true });"
+        )
+        group.submit_planned("billing", [{"seconds": 600}])
+        browser.see("billing")
+        assert browser.run("return window.asked") > 2
+        assert not browser.run("return window.complained"), "it is no fault that many look"
 
 
 def test_without_a_login_there_is_nothing(airflow: LocalAirflow) -> None:

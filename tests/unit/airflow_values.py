@@ -50,7 +50,7 @@ def jobs_snapshot(definition: JobDefinition, *, tasks: int | None = None) -> Job
     if tasks is not None:
         configs = [{"index": index} for index in range(tasks)]
         plans[definition.name] = PlanRecord.of(definition, configs, planned_by=WorkerId("w"), at_ms=1)
-    return JobsSnapshot(jobs={definition.name: definition}, plans=plans)
+    return JobsSnapshot(jobs={definition.name: definition}, defined_at={definition.name: 0}, plans=plans)
 
 
 def status_snapshot(

@@ -27,7 +27,7 @@ from airflow_provider.execution.machine import handle
 from airflow_provider.execution.runs import RunState
 from airflow_provider.execution.state import Execution, ExecutionSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.status_view import Point, StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
 
@@ -82,7 +82,7 @@ class Script:
 
     def say(self, status: TaskStatus) -> list[Command]:
         """Something that stands in the status topic."""
-        self.status = replace(self.status, tasks={**self.status.tasks, status.task: status})
+        self.status = replace(self.status, tasks={**self.status.tasks, status.task: status}, point=Point())
         return self.read(self.jobs)
 
     def read(self, jobs: JobsSnapshot) -> list[Command]:

@@ -456,3 +456,6 @@ def test_the_last_moves_are_shown() -> None:
     text = page(JOBS, replace(BUSY, group=record_of({W1: frozenset(), W2: frozenset()}, moves=(moved,))))
     assert "a:0: w1 → w2 (balance)" in text
     assert "and 2 more moves" in text
+    back = replace(moved, target=W1, reason=MoveReason.RETURNED)
+    text = page(JOBS, replace(BUSY, group=record_of({W1: frozenset(), W2: frozenset()}, moves=(back,))))
+    assert "a:0: again at w1 (returned)" in text

@@ -134,3 +134,9 @@ def test_a_value_that_is_none_of_a_choice_is_not_repeated() -> None:
     with pytest.raises(ConfigError) as refused:
         check_config("load", job(Chosen), {"mode": "secret"})
     assert refused.value.problems == (("mode", "is none of the values that it can have"),)
+
+
+def test_each_wrong_field_of_a_dataclass_is_named_at_once() -> None:
+    with pytest.raises(ConfigError) as refused:
+        check_config("etl", job(Fields), {"tabel": "orders", "limit": "many", "source": {"port": "none"}})
+    assert [problem.field for problem in refused.value.problems] == ["tabel", "table", "limit", "source.port"]

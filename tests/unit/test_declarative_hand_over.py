@@ -23,7 +23,7 @@ from airflow_provider.worker.standby import Standby
 
 
 def standby(stopped: Released, _finished: Released, changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-    return Standby(lambda _task: True, lambda _task: True, stopped, changed, 0.0)
+    return Standby(lambda _task: True, lambda _task: False, lambda _task: True, stopped, changed, 0.0)
 
 
 async def handed_over(life: DeclarativeLife) -> Any:

@@ -185,6 +185,32 @@ def test_a_smaller_plan_of_the_same_run_has_fewer_ends() -> None:
     assert kinds(planned(3), task(2, FINISHED), planned(1, attempt=2), task(0, FINISHED)) == ["job_finished"]
 
 
+def test_a_plan_of_an_altered_job_counts_though_its_attempts_begin_anew() -> None:
+    before = (planned(2, fingerprint="a"), task(0, FINISHED, fingerprint="x"))
+    altered = (task(PLANNER_INDEX, RUNNING, fingerprint="b"), planned(3, fingerprint="b"))
+    assert kinds(*before, *altered, task(1, FINISHED)) == []
+    assert kinds(*before, *altered, task(1, FINISHED), task(2, FINISHED)) == ["job_finished"]
+    assert kinds(*before, task(1, FINISHED), *altered, task(2, FINISHED)) == ["job_finished", "job_finished"]
+
+
+def test_an_altered_job_that_can_not_be_planned_has_failed_until_it_can() -> None:
+    before = (planned(1, fingerprint="a"), task(0, FINISHED))
+    wrong = task(PLANNER_INDEX, FAILED, fingerprint="b")
+    failed = ["job_finished", "task_failed", "job_failed"]
+    assert kinds(*before, wrong) == failed
+    assert kinds(*before, wrong, planned(1, fingerprint="c")) == [*failed, "job_finished"]
+
+
+def test_a_task_that_was_changed_ends_again() -> None:
+    events = (planned(1), task(0, FINISHED, fingerprint="x"), task(0, RUNNING, fingerprint="y"))
+    assert kinds(*events, task(0, FINISHED, fingerprint="y")) == ["job_finished", "job_finished"]
+
+
+def test_what_comes_late_of_what_a_task_ran_before_it_was_changed_is_no_end() -> None:
+    changed = task(0, RUNNING, fingerprint="y", epoch=Epoch(2))
+    assert kinds(planned(1), task(0, RUNNING, fingerprint="x"), changed, task(0, FINISHED, fingerprint="x")) == []
+
+
 def test_a_rebalance_says_who_came_and_went() -> None:
     move = Move(tasks=frozenset({TaskId("job", 0)}), source=W1, target=W2, reason=MoveReason.LOST)
     events = told(rebalance(1, W1), rebalance(2, W2, lost=frozenset({W1}), reason="w1 got lost", moves=(move,)))

@@ -15,6 +15,7 @@ from airflow_provider.group.leader_records import LeaderRecords
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.progress import configured
+from airflow_provider.operations.operations import OperationError
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.records import (
     JobDefinition,
@@ -109,6 +110,20 @@ async def test_what_is_submitted_over_it_is_of_the_same_job() -> None:
     await finish(topics, plan_of(first))
     assert (await topics.submit(replace(JOB, retries=3))).changed
     assert configured(topics.jobs, topics.status.tasks) == set(), "it has finished already"
+
+
+async def test_who_looked_at_another_job_of_the_name_removes_nothing_and_retries_nothing() -> None:
+    topics = MemoryTopics()
+    await topics.submit(JOB)
+    looked_at = topics.jobs.defined_at["a"]
+    await topics.submit(replace(JOB, run_key="r2"))
+    with pytest.raises(OperationError, match="job 'a' is another by now"):
+        await topics.remove("a", defined_at=looked_at)
+    with pytest.raises(OperationError, match="job 'a' is another by now"):
+        await topics.retry_failed("a", by="me", defined_at=looked_at)
+    assert set(topics.jobs.jobs) == {"a"}
+    assert await topics.remove("a", defined_at=topics.jobs.defined_at["a"])
+    assert not await topics.remove("a", defined_at=looked_at), "it is gone, as was wanted"
 
 
 async def test_what_an_unfinished_removal_leaves_is_deleted_by_the_leader(caplog: pytest.LogCaptureFixture) -> None:

@@ -44,7 +44,7 @@ def test_settings_come_from_a_connection_of_type_kafka(connection: None) -> None
 
 
 def test_airflows_form_stores_a_null_where_nobody_wrote_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    (form,) = get_provider_info()["connection-types"]
+    form, _ = get_provider_info()["connection-types"]
     extra = {**dict.fromkeys(form["conn-fields"]), "bootstrap.servers": "broker:9092"}
     monkeypatch.setenv("AIRFLOW_CONN_FORM", json.dumps({"conn_type": "kafka", "extra": extra}))
     settings = SparkGroupHook("form").get_settings()

@@ -393,6 +393,22 @@ def written_and_read(memory: LearnerMemory) -> LearnerMemory:
     return LearnerMemory.from_json(memory.to_json(), Memory.from_json(memory.cooperative.to_json()))
 
 
+def test_what_was_handed_to_it_in_vain_is_not_learned_by_who_has_it_again() -> None:
+    """It was ready for the task in a round that nobody carried out, and has forgotten since what it had learned."""
+    history = Histories()
+    group = history.group
+    history.a_round_succeeds()
+    group.asks_to_leave("w0")
+    group.rule = LearnedRule.AT_REBALANCE
+    history.a_round_succeeds()
+    history.workers_join(1)
+    task, learner = min(group.lessons.items())
+    group.gets_ready(learner, task, owners_know=False)
+    history.a_round_is_not_carried_out()
+    group.learns_on(learner, task, 0.0)
+    history.a_round_is_not_carried_out()
+
+
 def check_ownership(this: LearnerRound, outcome: LearnerAssignment) -> None:
     """Nothing is ever owned twice: what is started, nobody had; what somebody else has, is not started."""
     owned = [task for tasks in this.owned.values() for task in tasks]

@@ -115,3 +115,27 @@ def test_they_are_set_and_shown_on_a_terminal(
     assert cli("reset", "g", "pkg.jobs") == (0, "logger pkg.jobs: reset, in all workers\n", "")
     assert cli("reset", "g", "pkg.jobs")[1] == "logger pkg.jobs: reset, in all workers: nothing changed\n"
     assert cli("set", "g", "root", "DEBUG")[0] == 1
+
+
+def test_a_handler_with_a_level_of_its_own_writes_them_too_and_nothing_else_more() -> None:
+    written: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            written.append(record.getMessage())
+
+    handler = Handler(logging.INFO)
+    logging.getLogger().addHandler(handler)
+    try:
+        levels = LogLevels(["pkg"])
+        levels.follow({"pkg.jobs": DEBUG})
+        logging.getLogger("pkg.jobs").debug("of the job")
+        logging.getLogger("py4j").setLevel(logging.DEBUG)
+        logging.getLogger("py4j").debug("of another one")
+        levels.restore()
+        logging.getLogger("pkg.jobs").setLevel(logging.DEBUG)
+        logging.getLogger("pkg.jobs").debug("afterwards")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert [text for text in written if not text.startswith("logger ")] == ["of the job"]
+    assert (handler.level, handler.filters) == (logging.INFO, [])

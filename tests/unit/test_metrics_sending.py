@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
@@ -171,20 +172,23 @@ def test_a_worker_without_airflow_imports_it_only_where_something_is_configured(
 
 def test_where_airflow_has_not_set_its_stats_up_that_is_done_by_its_config(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here nobody has: it would be the process of a task that does."""
-    stats = pytest.importorskip("airflow.sdk.observability.stats", reason="it does so by itself before Airflow 3.2")
+    pytest.importorskip("airflow.sdk.observability.stats", reason="it does so by itself before Airflow 3.2")
     from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
     from airflow.sdk.observability.metrics import stats_utils
 
-    heard = FakeStats()
+    stats, heard = airflow_stats._stats(), FakeStats()
     monkeypatch.setattr(stats_utils, "get_stats_factory", lambda: lambda: heard)
-    stats.initialize(factory=NoStatsLogger, export_legacy_names=False)
+    nowhere: dict[str, Any] = {"factory": NoStatsLogger}
+    if "export_legacy_names" in inspect.signature(stats.initialize).parameters:
+        nowhere["export_legacy_names"] = False
+    stats.initialize(**nowhere)
     try:
         Sender(airflow_stats._stats, Names.FLAT)(MEMBERS)
         assert not heard.heard
         Sender(airflow_stats._stats_set_up, Names.FLAT)(MEMBERS)
         assert [call[1] for call in heard.heard] == ["cospark.group.members.g"]
     finally:
-        stats.initialize(factory=NoStatsLogger, export_legacy_names=False)
+        stats.initialize(**nowhere)
 
 
 async def test_a_fault_in_what_is_counted_does_not_end_the_worker(

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -39,6 +40,15 @@ def test_what_is_raised_comes_out_and_nothing_is_left_behind() -> None:
     assert threading.active_count() == threads
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """What a shell has started in the background ignores Ctrl-C, and so would these tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_who_is_interrupted_has_its_work_cancelled() -> None:
     ended: list[str] = []
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk import Asset
+from airflow.sdk import Asset, Connection
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot, status_snapshot, worker_status
 from operator_bench import SETTINGS, FakeGroup, FakeRun, outcome, worker_operator
 
@@ -15,9 +15,11 @@ from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, 
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, TaskDeferred
 from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WorkerStory
+from airflow_provider.hooks.spark_connect import SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.operators import spark_worker
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.worker_run import RunResult
 from airflow_provider.protocol.model import TaskId, WorkerId
@@ -322,6 +324,30 @@ class TestWorkerOperator:
         with pytest.raises(AirflowFailException, match=error):
             operator.resume(context(), {**event, "summary": {"last_epoch": 3}})
 
+    def test_a_connection_names_its_spark_connect_server_and_only_this_process_knows_the_token(
+        self, runs: type[FakeRun], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        server = Connection(conn_id="sc", conn_type="spark_connect", host="spark", password="t0ken")
+        monkeypatch.setattr(SparkConnectHook, "get_connection", lambda self, conn_id: server)
+        runs.endings += [outcome(Ending.HANDED_OVER, saved={})]
+        with pytest.raises(TaskDeferred) as deferred:
+            worker_operator(spark_conn_id="sc").execute(context())
+        equipment = runs.made[-1].equipment
+        assert equipment.spark_master == "sc://spark:15002/;user_id=cospark;use_ssl=false"
+        assert equipment.spark_token == "t0ken"
+        assert "t0ken" not in repr(equipment) + repr(deferred.value.trigger.serialize()) + repr(deferred.value.kwargs)
+
+    def test_the_settings_of_a_servers_sessions_are_given_no_parent(
+        self, runs: type[FakeRun], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its Spark is one for many, and where to send would tell each of them a secret."""
+        given = {"spark.openlineage.parentRunId": "mine"}
+        monkeypatch.setattr(spark_worker, "with_lineage", lambda spark_conf, context: given)
+        for master, conf in (("local[1]", given), ("sc://spark", {})):
+            runs.endings.append(outcome(Ending.LEFT))
+            worker_operator(spark_master=master).execute(context())
+            assert runs.made[-1].equipment.spark_conf == conf
+
     def test_asked_to_go_it_ends_with_success(self, runs: type[FakeRun]) -> None:
         runs.endings.append(outcome(Ending.LEFT))
         assert worker_operator().execute(context())["ended"] == "left"
@@ -338,6 +364,10 @@ class TestWorkerOperator:
             ({"runner": "flink"}, "runner"),
             ({"spark_conf": {"a": None}}, "spark_conf"),
             ({"spark_master": ""}, "spark_master"),
+            ({"spark_master": "sc://"}, "spark_master"),
+            ({"spark_master": "sc://host/;token=abc"}, "spark_master"),
+            ({"spark_conn_id": " "}, "spark_conn_id"),
+            ({"spark_conn_id": "sc", "spark_master": "sc://host"}, "spark_conn_id"),
             ({"linger": -1}, "linger"),
             ({"progress_interval": 0.5}, "progress_interval"),
             ({"idle_timeout": 0}, "idle_timeout"),

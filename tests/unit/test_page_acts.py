@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -27,14 +28,15 @@ from airflow_provider.ui.rights import ACTING_HEADER
 from airflow_provider.ui.world import MOST_ACTS
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
-JOB = {**GROUP, "job": "job"}
+JOB = {**GROUP, "job": "job", "defined_at": 0}
+ANOTHER = {**JOB, "defined_at": 7}
 OURS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin"}
 W1, W2, W3 = map(WorkerId, ("w1", "w2", "w3"))
 
 
 def topics() -> StillTopics:
     """Three workers, of which one runs a task; another task has failed, and one has not begun."""
-    known = replace(jobs_snapshot(job(), tasks=3), defined_at={"job": 0})
+    known = jobs_snapshot(job(), tasks=3)
     record = record_of({W1: frozenset({TaskId("job", 0)}), W2: frozenset(), W3: frozenset()})
     status = status_snapshot(known, "job", TaskState.RUNNING, TaskState.FAILED, record=record, worker="w1")
     said = {name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=Epoch(5), slots=1) for name in (W1, W2, W3)}
@@ -48,6 +50,26 @@ class Broker:
     topics: StillTopics
     events: list[ActionEvent] = field(default_factory=list)
     left: list[tuple[WorkerId, str]] = field(default_factory=list)
+    looked_at: list[int | None] = field(default_factory=list)
+
+    def remove_job(
+        self, settings: KafkaSettings, group: str, job: str, *, by: str = "", defined_at: int | None = None
+    ) -> bool:
+        self.looked_at.append(defined_at)
+        return True
+
+    def retry_failed(
+        self,
+        settings: KafkaSettings,
+        group: str,
+        job: str,
+        indexes: Collection[int] | None = None,
+        *,
+        by: str,
+        defined_at: int | None = None,
+    ) -> tuple[TaskId, ...]:
+        self.looked_at.append(defined_at)
+        return ()
 
     def carry_out(self, settings: KafkaSettings, group: str, operation: Operation, *, by: str) -> Outcome:
         assert group == "etl"
@@ -66,6 +88,8 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     broker = Broker(topics())
     monkeypatch.setattr(one_shot, "carry_out", broker.carry_out)
     monkeypatch.setattr(one_shot, "scale_down", broker.scale_down)
+    monkeypatch.setattr(one_shot, "remove_job", broker.remove_job)
+    monkeypatch.setattr(one_shot, "retry_failed", broker.retry_failed)
     return broker
 
 
@@ -111,8 +135,42 @@ def test_what_is_so_already_is_said(page: Page, broker: Broker) -> None:
 
 @pytest.mark.parametrize("act", ["pause", "stop", "resume", "restart"])
 def test_what_can_not_be_done_is_refused_in_the_operations_own_words(page: Page, broker: Broker, act: str) -> None:
-    assert do(page, act, **{**JOB, "job": "gone"}) == (409, "the group has no job 'gone'")
+    assert do(page, act, **{**JOB, "job": "gone"}) == (409, "the group has no job 'gone'; it has 'job'")
     assert not broker.events
+
+
+@pytest.mark.parametrize(
+    ("act", "more"),
+    [
+        ("pause", {}),
+        ("stop", {}),
+        ("stop", {"tasks": [0]}),
+        ("resume", {}),
+        ("restart", {}),
+        ("restart", {"tasks": [0]}),
+        ("alter", {"retries": 2}),
+    ],
+)
+def test_what_is_another_than_was_looked_at_is_left_alone(
+    page: Page, broker: Broker, act: str, more: dict[str, Any]
+) -> None:
+    status, words = do(page, act, **ANOTHER, **more)
+    assert (status, broker.events) == (409, [])
+    assert words.startswith("job 'job' is another by now: it was submitted again or altered")
+
+
+def test_what_was_looked_at_is_handed_on(page: Page, broker: Broker) -> None:
+    for act in ("remove", "retry"):
+        assert do(page, act, **ANOTHER)[0] == 200
+    assert broker.looked_at == [7, 7]
+
+
+def test_what_is_looked_at_is_sent_with_it(page: Page) -> None:
+    with page.browser("USER") as browser:
+        (line,) = browser.get("/api/jobs", params=GROUP).json()["body"]
+        task = browser.get("/api/task", params={**GROUP, "job": "job", "index": 0}).json()["body"]
+        form = browser.get("/api/definition", params={**GROUP, "job": "job"}).json()
+    assert [shown["defined_at"] for shown in (line, task, form)] == [0, 0, 0]
 
 
 def test_a_task_that_there_is_not(page: Page) -> None:

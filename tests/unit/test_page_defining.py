@@ -21,6 +21,7 @@ from airflow_provider.ui.rights import ACTING_HEADER
 from airflow_provider.ui.views.config_form import ConfigField, FieldKind, form_fields
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
+JOB = {"job": "job", "defined_at": 0}
 OURS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin"}
 HERE = __name__
 
@@ -114,16 +115,18 @@ def test_what_can_not_be_accepted_is_refused_before_anything_is_written(
 
 def test_a_job_is_altered_by_what_has_changed_of_it(altered: list[Operation]) -> None:
     changes = {"config": {"table": "b", "secret": None}, "max_tasks": 5}
-    assert post(page_of(), "alter", job="job", **changes) == (200, "job job: altered")
-    assert altered == [AlterJob(job="job", config={"table": "b", "secret": None}, settings={"max_tasks": 5})]
-    assert post(page_of(), "alter", job="gone") == (409, "the group has no job 'gone'")
+    assert post(page_of(), "alter", **JOB, **changes) == (200, "job job: altered")
+    assert altered == [
+        AlterJob(job="job", defined_at=0, config={"table": "b", "secret": None}, settings={"max_tasks": 5})
+    ]
+    assert post(page_of(), "alter", **{**JOB, "job": "gone"}) == (409, "the group has no job 'gone'; it has 'job'")
 
 
 def test_a_config_that_the_job_would_refuse_is_refused_here_if_it_may_be_imported(altered: list[Operation]) -> None:
-    status, words = post(page_of(HERE), "alter", job="job", config={"rows": "many"})
+    status, words = post(page_of(HERE), "alter", **JOB, config={"rows": "many"})
     assert (status, altered) == (409, [])
     assert "rows: Expected `int`" in words
-    assert post(page_of(), "alter", job="job", config={"rows": "many"})[0] == 200, "its planner refuses it"
+    assert post(page_of(), "alter", **JOB, config={"rows": "many"})[0] == 200, "its planner refuses it"
 
 
 def test_a_config_is_shown_to_those_only_who_may_change_it() -> None:

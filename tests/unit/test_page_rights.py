@@ -20,7 +20,7 @@ from airflow_provider.topics import one_shot
 from airflow_provider.ui.rights import ACTING_HEADER
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
-RETRY = {**GROUP, "job": "job"}
+RETRY: dict[str, Any] = {**GROUP, "job": "job", "defined_at": 0}
 OURS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin"}
 
 
@@ -35,7 +35,15 @@ def retried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The jobs of which something was tried again."""
     seen: list[str] = []
 
-    def retry(settings: KafkaSettings, group: str, job: str, indexes: Any = None, *, by: str) -> tuple[TaskId, ...]:
+    def retry(
+        settings: KafkaSettings,
+        group: str,
+        job: str,
+        indexes: Any = None,
+        *,
+        by: str,
+        defined_at: int | None = None,
+    ) -> tuple[TaskId, ...]:
         seen.append(job)
         return (TaskId(job, 0),)
 

@@ -11,12 +11,13 @@ from typing import Any
 import airflow
 import jsonschema
 import pytest
-from airflow.sdk import BaseOperator, BaseSensorOperator
+from airflow.sdk import BaseHook, BaseOperator, BaseSensorOperator
 from airflow.sdk.bases.operatorlink import BaseOperatorLink
 from airflow.triggers.base import BaseTrigger
 
 from airflow_provider.cli.airflow_commands import get_commands
 from airflow_provider.cli.main import COMMANDS
+from airflow_provider.hooks.spark_connect import SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operators.rebalance_spark_group import RebalanceSparkGroupOperator
 from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
@@ -78,7 +79,7 @@ def test_it_is_found_under_the_distributions_name() -> None:
         ),
         ("sensors", BaseSensorOperator, {"AssignmentEpochSensor", "JobSensor"}),
         ("triggers", BaseTrigger, {"WorkerTrigger", "GroupTrigger", "GroupEventTrigger", "CoordinatorTrigger"}),
-        ("hooks", SparkGroupHook, {"SparkGroupHook"}),
+        ("hooks", BaseHook, {"SparkConnectHook", "SparkGroupHook"}),
     ],
 )
 def test_every_module_that_it_names_is_there(kind: str, base: type, names: set[str]) -> None:
@@ -86,10 +87,11 @@ def test_every_module_that_it_names_is_there(kind: str, base: type, names: set[s
 
 
 def test_every_class_and_function_that_it_names_is_there() -> None:
-    (connection,) = INFO["connection-types"]
-    assert named(connection["hook-class-name"]) is SparkGroupHook
-    assert connection["connection-type"] == SparkGroupHook.conn_type
-    assert connection["hook-name"] == SparkGroupHook.hook_name
+    hooks: tuple[type[SparkGroupHook | SparkConnectHook], ...] = (SparkGroupHook, SparkConnectHook)
+    for connection, hook in zip(INFO["connection-types"], hooks, strict=True):
+        assert named(connection["hook-class-name"]) is hook
+        assert connection["connection-type"] == hook.conn_type
+        assert connection["hook-name"] == hook.hook_name
     (link,) = INFO["extra-links"]
     assert issubclass(named(link), BaseOperatorLink)
     (commands,) = INFO["cli"]
@@ -108,7 +110,7 @@ def test_its_plugin_is_registered_once_and_where_airflow_always_looks() -> None:
 
 def test_the_connections_form_asks_for_librdkafkas_own_names() -> None:
     """They are stored in the extra under these names, as the apache-kafka provider's users write them there."""
-    (connection,) = INFO["connection-types"]
+    connection, _ = INFO["connection-types"]
     assert "bootstrap.servers" in connection["conn-fields"]
     assert connection["conn-fields"]["sasl.password"]["schema"]["format"] == "password"
     placeholder = json.loads(connection["ui-field-behaviour"]["placeholders"]["extra"])
@@ -135,6 +137,7 @@ def test_every_subcommand_is_one_of_airflows_too() -> None:
     assert [command.name for command in group.subcommands] == list(COMMANDS)
 
 
+@pytest.mark.skipif(airflow.__version__ < "3.2", reason="Airflow 3.1 takes no commands from providers")
 def test_airflow_passes_all_arguments_on(capsys: pytest.CaptureFixture[str]) -> None:
     from airflow.cli.cli_parser import get_parser
 

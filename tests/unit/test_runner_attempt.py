@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_provider.driver.application import SparkGoneError, SparkStartError
+from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
 from airflow_provider.spark.asset_writes import AssetWrite
 from airflow_provider.spark.attempt import run_attempt

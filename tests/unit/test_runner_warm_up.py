@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 import pytest
 from waiting import eventually
 
-from airflow_provider.driver.application import LocalSparkSettings, SparkGoneError, SparkStartError
-from airflow_provider.driver.watch import Sight
+from airflow_provider.driver.application import LocalSparkSettings
+from airflow_provider.driver.errors import SparkGoneError, SparkStartError
+from airflow_provider.driver.sight import Sight
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark import local, warm_up, warming
+from airflow_provider.spark import attached, local, warm_up, warming
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard, spark_job
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.local_session import Pools
@@ -333,7 +334,7 @@ async def test_the_attempts_own_spark_jobs_are_not_cancelled(watched: Watched, m
 async def test_nobody_waits_long_for_one_that_does_not_hear(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(local, "_STEP_S", 0.05)
+    monkeypatch.setattr(attached, "_STEP_S", 0.05)
     watched.runner.warm(order("Deaf"))
     await watched.reached()
     await watched.runner.start(order("Deaf"))
@@ -446,7 +447,7 @@ async def test_a_spark_that_ends_under_a_warm_up_is_no_failure_of_it(
 
 
 async def test_what_is_ready_is_lost_with_its_spark(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "LOOK_S", 0.01)
+    monkeypatch.setattr(attached, "LOOK_S", 0.01)
     monkeypatch.setattr(local, "look_at", lambda _spark: Sight.ENDED)
     watched.runner.warm(order("AtOnce"))
     assert await watched.hears(WarmUpLost) == WarmUpLost(order=order("AtOnce"), spark=3)

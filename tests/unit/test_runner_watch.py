@@ -17,18 +17,14 @@ from py4j.protocol import Py4JNetworkError
 from waiting import eventually
 
 from airflow_provider.driver import pyspark_internals, standalone, watch
-from airflow_provider.driver.application import (
-    LocalSparkSettings,
-    RunningSpark,
-    SparkApplication,
-    SparkGoneError,
-    SparkStartError,
-)
+from airflow_provider.driver.application import LocalSparkSettings, RunningSpark, SparkApplication
+from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.driver.pyspark_internals import is_alive
 from airflow_provider.driver.shipping import Shipment
-from airflow_provider.driver.watch import Sight, look_at
+from airflow_provider.driver.sight import Sight
+from airflow_provider.driver.watch import look_at
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark import local
+from airflow_provider.spark import attached, local
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import RunnerEvent, SparkLost, TaskOrder, TaskStarted, TaskStopped
@@ -131,7 +127,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         bench = Watched()
         monkeypatch.setattr(local, "LocalSession", Session)
         monkeypatch.setattr(local, "look_at", bench.look)
-        monkeypatch.setattr(local, "LOOK_S", 0.01)
+        monkeypatch.setattr(attached, "LOOK_S", 0.01)
         monkeypatch.setattr(local, "APPLICATION", SimpleNamespace(release=lambda _user: None))
         order = TaskOrder(task=TASK, entry_point=f"{__name__}:Deaf", config=config, epoch=Epoch(1))
         await bench.runner.start(order)

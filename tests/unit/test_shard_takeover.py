@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -46,7 +47,7 @@ REFUSED = KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
 
 def test_what_brokers_have_set_counts_and_their_default_if_they_do_not_say() -> None:
     assert noticed_after_ms(with_setting("6000")) == 6_000
-    silent: list[Any] = [REFUSED, {}, TimeoutError()]
+    silent: list[Any] = [REFUSED, {}, FutureTimeoutError()]
     assert [noticed_after_ms(brokers(answer)) for answer in silent] == [45_000] * 3
 
 

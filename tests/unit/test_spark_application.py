@@ -14,7 +14,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from airflow_provider.driver import application
-from airflow_provider.driver.application import LocalSparkSettings, RunningSpark, SparkApplication, SparkStartError
+from airflow_provider.driver.application import LocalSparkSettings, RunningSpark, SparkApplication
+from airflow_provider.driver.errors import SparkStartError
 
 
 @pytest.mark.parametrize(

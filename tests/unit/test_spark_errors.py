@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider.driver.application import SparkStartError
+from airflow_provider.driver.errors import SparkStartError
 from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.records import TaskFailure, WorkerPhase, WorkerStatus, encode
 from airflow_provider.records.envelope import decode

@@ -101,7 +101,7 @@ class TestPause:
     async def test_work_waits_for_it_while_the_membership_goes_on(self) -> None:
         changed = asyncio.Event()
         released: list[Any] = []
-        hands = Standby(lambda _task: True, lambda _task: True, released.append, changed.set, 0.05)
+        hands = Standby(lambda _task: True, lambda _task: False, lambda _task: True, released.append, changed.set, 0.05)
         hands.take(frozenset({TaskId("job", 0)}), Epoch(1))
         assert not hands.done
         async with _within(10):
@@ -112,7 +112,7 @@ class TestPause:
 
     async def test_work_that_is_taken_away_meanwhile_wants_no_process(self) -> None:
         released: list[Any] = []
-        hands = Standby(lambda _task: True, lambda _task: True, released.append, lambda: None, 0.0)
+        hands = Standby(lambda _task: True, lambda _task: False, lambda _task: True, released.append, lambda: None, 0.0)
         task = frozenset({TaskId("job", 0)})
         hands.take(task, Epoch(1))
         hands.stop(task, "revoked")

@@ -31,7 +31,7 @@ async def test_a_failed_task_is_tried_again_after_the_delay_as_often_as_the_job_
         await worker.runs(A0, A1)
         assert worker.told(A0).attempt == 2
         worker.runner.fail(A0, "second")
-        await worker.releases(A0, into=worker.finished)
+        await worker.becomes(A0, TaskState.FAILED)
         told = worker.told(A0)
         assert (told.state, told.failures, told.error and told.error.message) == (TaskState.FAILED, 2, "second")
         assert worker.runner.running == {A1}, "the other goes on"
@@ -147,7 +147,7 @@ async def test_a_result_that_the_topic_does_not_take_fails_the_task_and_says_so(
         await worker.runs(A0)
         _takes_no_more_than(worker, monkeypatch, 1_500)
         worker.runner.finish(A0, "x" * 2_000)
-        await worker.releases(A0, into=worker.finished)
+        await worker.becomes(A0, TaskState.FAILED)
         told = worker.told(A0)
         assert (told.state, told.result, told.failures) == (TaskState.FAILED, None, 1)
         assert told.error is not None
@@ -163,7 +163,7 @@ async def test_a_failure_that_the_topic_does_not_take_is_told_without_its_traceb
         await worker.runs(A0)
         _takes_no_more_than(worker, monkeypatch, 1_500)
         worker.runner.fail(A0, "bad row", traceback="x" * 4_000)
-        await worker.releases(A0, into=worker.finished)
+        await worker.becomes(A0, TaskState.FAILED)
         told = worker.told(A0)
         assert (told.state, told.failures) == (TaskState.FAILED, 1)
         assert told.error == TaskFailure(message="bad row")

@@ -105,7 +105,7 @@ def with_standby() -> Life:
     life = Life(phase=WorkerPhase.DEFERRED)
 
     def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-        return Standby(lambda _task: True, lambda _task: True, stopped, lambda: None, 0.0)
+        return Standby(lambda _task: True, lambda _task: False, lambda _task: True, stopped, lambda: None, 0.0)
 
     life.make_hands = standby
     return life
@@ -210,7 +210,7 @@ async def held_by_a_standby() -> tuple[Life, Any]:
     make_hands = life.make_hands
 
     def standby(stopped: Released, finished: Released, _changed: Callable[[], None], _lease: WorkerLease) -> Standby:
-        return Standby(lambda _task: True, lambda _task: True, stopped, lambda: None, 0.0)
+        return Standby(lambda _task: True, lambda _task: False, lambda _task: True, stopped, lambda: None, 0.0)
 
     life.make_hands = standby
     await life.submit(kind=TaskKind.STREAMING)

@@ -263,7 +263,9 @@ async def test_a_broker_that_is_away_is_no_fault(life: OtherLife, monkeypatch: p
 async def test_who_is_given_something_to_learn_goes_back_to_its_process_for_it() -> None:
     released: list[Tasks] = []
     changes: list[Any] = []
-    hands = Standby(lambda _task: True, lambda _task: True, released.append, lambda: changes.append(1), 0.0)
+    hands = Standby(
+        lambda _task: True, lambda _task: False, lambda _task: True, released.append, lambda: changes.append(1), 0.0
+    )
     assert not hands.done
     hands.learn(frozenset({A0, A1}))
     assert hands.done
@@ -281,7 +283,9 @@ async def test_who_is_given_something_to_learn_goes_back_to_its_process_for_it()
 
 
 async def test_nobody_is_wanted_for_it_before_the_pause_is_over() -> None:
-    hands = Standby(lambda _task: True, lambda _task: True, lambda _tasks: None, lambda: None, 60.0)
+    hands = Standby(
+        lambda _task: True, lambda _task: False, lambda _task: True, lambda _tasks: None, lambda: None, 60.0
+    )
     hands.learn(frozenset({B1}))
     assert not hands.done
     await hands.close()

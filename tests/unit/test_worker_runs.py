@@ -110,7 +110,7 @@ def test_whatever_became_of_the_tasks_it_starts_what_a_look_at_all_of_them_would
         else:
             runs[task] = run(index, state, job=jobs[number], not_before_ms=number * now)
         runs.validate()
-        resting = (RunState.WAITING, RunState.PAUSED)
+        resting = (RunState.WAITING, RunState.PAUSED, RunState.FAILED)
         assert runs.active == {each.task for each in runs.values() if each.state not in resting}
         later = [each.not_before_ms for each in runs.values() if each.state is RunState.WAITING]
         assert runs.next_due_ms(now_ms=now) == min((at_ms for at_ms in later if at_ms > now), default=None)

@@ -15,7 +15,8 @@ from stand_ins import LonelyCoordinator, MemoryTopics
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
-from airflow_provider.driver.application import APPLICATION, SparkStartError
+from airflow_provider.driver.application import APPLICATION
+from airflow_provider.driver.errors import SparkStartError
 from airflow_provider.group import classic
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.membership.settings import MemberSettings

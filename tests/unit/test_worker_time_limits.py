@@ -30,7 +30,7 @@ async def test_it_is_stopped_and_tried_again_as_often_as_the_job_says() -> None:
     async with bench() as worker:
         await worker.submit(timeout_ms=SOON_MS, retries=1, retry_delay_ms=1)
         worker.take(A0)
-        await worker.releases(A0, into=worker.finished)
+        await worker.becomes(A0, TaskState.FAILED)
         told = worker.told(A0)
         assert (told.state, told.attempt, told.failures) == (TaskState.FAILED, 2, 2)
         assert told.error is not None
@@ -71,7 +71,7 @@ async def test_one_that_does_not_stop_keeps_its_slot_until_it_does() -> None:
         assert worker.executor.running == {A0}
         worker.runner.let_go(A0)
         await worker.becomes(A0, TaskState.FAILED)
-        await worker.releases(A1, into=worker.finished)
+        await worker.becomes(A1, TaskState.FAILED)
         assert [order.task for order in worker.runner.orders] == [A0, A1]
 
 
@@ -99,7 +99,7 @@ async def test_one_without_retries_that_moves_meanwhile_is_not_tried_elsewhere()
         await eventually(lambda: is_told_to_stop(worker))
         worker.stop(A0)
         worker.runner.let_go(A0)
-        await worker.releases(A0, into=worker.finished)
+        await worker.becomes(A0, TaskState.FAILED)
         told = worker.told(A0)
         assert (told.state, told.attempt, told.failures) == (TaskState.FAILED, 1, 1)
 

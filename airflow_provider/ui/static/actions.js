@@ -72,20 +72,20 @@ export const actions = {
   ],
   submit: ({ again }) =>
     button("Submit a job", { again, path: "submit", form: submitForm, yes: "Submit", question: "Submit a job", consequence: "The group's workers plan it and run its tasks. If the group has a job of this name, it is replaced." }),
-  job: ({ job, complete, halt, counts, state, errors }, { again }) =>
+  job: ({ job, defined_at, complete, halt, counts, state, errors }, { again }) =>
     row(
-      !complete && halt && button("Resume", { again, path: "resume", body: { job }, question: `Resume ${job}?`, consequence: "Its tasks run again, and continue where they were." }),
-      !complete && halt?.halt !== "paused" && button("Pause", { again, path: "pause", body: { job }, question: `Pause ${job}?`, consequence: "Its tasks stop, and stay with their workers. Progress is kept. Resuming needs no rebalance." }),
-      !complete && halt?.halt !== "stopped" && button("Stop", { again, danger: true, path: "stop", body: { job }, question: `Stop ${job}?`, consequence: "Its tasks stop and are released, so that other jobs get the slots. Progress is kept. Resuming needs a rebalance." }),
-      !complete && !halt && button("Restart", { again, danger: true, path: "restart", body: { job }, question: `Restart ${job}?`, consequence: "Running tasks restart where they are, failed tasks are tried again, and tasks that were stopped singly run again. Finished tasks stay finished." }),
-      (state === "failed" || counts.failed > 0 || errors.length > 0) && button("Retry failed", { again, path: "retry", body: { job }, question: `Retry the failed tasks of ${job}?`, consequence: "Tasks that have failed for good get all their retries once more. Running tasks are left alone." }),
+      !complete && halt && button("Resume", { again, path: "resume", body: { job, defined_at }, question: `Resume ${job}?`, consequence: "Its tasks run again, and continue where they were." }),
+      !complete && halt?.halt !== "paused" && button("Pause", { again, path: "pause", body: { job, defined_at }, question: `Pause ${job}?`, consequence: "Its tasks stop, and stay with their workers. Progress is kept. Resuming needs no rebalance." }),
+      !complete && halt?.halt !== "stopped" && button("Stop", { again, danger: true, path: "stop", body: { job, defined_at }, question: `Stop ${job}?`, consequence: "Its tasks stop and are released, so that other jobs get the slots. Progress is kept. Resuming needs a rebalance." }),
+      !complete && !halt && button("Restart", { again, danger: true, path: "restart", body: { job, defined_at }, question: `Restart ${job}?`, consequence: "Running tasks restart where they are, failed tasks are tried again, and tasks that were stopped singly run again. Finished tasks stay finished." }),
+      (state === "failed" || counts.failed > 0 || errors.length > 0) && button("Retry failed", { again, path: "retry", body: { job, defined_at }, question: `Retry the failed tasks of ${job}?`, consequence: "Tasks that have failed for good get all their retries once more. Running tasks are left alone." }),
       button("Alter", { again, path: "alter", body: { job }, form: () => alterForm(job), question: `Alter ${job}?`, consequence: "It is planned again. Only tasks whose own configs change are restarted." }),
-      button("Remove", { again, danger: true, path: "remove", body: { job }, question: `Remove ${job}?`, consequence: "Its tasks are stopped, and their progress is lost." }),
+      button("Remove", { again, danger: true, path: "remove", body: { job, defined_at }, question: `Remove ${job}?`, consequence: "Its tasks are stopped, and their progress is lost." }),
     ),
-  task: ({ line: { job, index, label, state }, halt }, { again }) => {
-    const tasks = { job, tasks: [index] };
+  task: ({ line: { job, index, label, state }, defined_at, halt }, { again }) => {
+    const tasks = { job, defined_at, tasks: [index] };
     if (halt) return row(button("Restart", { again, path: "restart", body: tasks, question: `Restart ${label}?`, consequence: "The next round assigns it to a worker. It gets all its retries." }));
-    if (state === "failed") return row(button("Retry", { again, path: "retry", body: tasks, question: `Retry ${label}?`, consequence: "It gets all its retries once more, on the worker that it is assigned to." }));
+    if (state === "failed") return row(button("Retry", { again, path: "retry", body: tasks, question: `Retry ${label}?`, consequence: "It gets all its retries once more: in a classic group on the worker where it failed, if that still has it, otherwise on the worker that it is assigned to." }));
     if (state === "finished") return null;
     return row(
       ["running", "pending"].includes(state) && button("Restart", { again, danger: true, path: "restart", body: tasks, question: `Restart ${label}?`, consequence: "It stops, and starts again on the same worker, with all its retries." }),

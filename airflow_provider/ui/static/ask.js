@@ -9,6 +9,14 @@ export class Refused extends Error {
   }
 }
 
+// Nothing is wrong: many ask for the same.
+class AskAgain extends Error {
+  constructor(afterMs) {
+    super("ask again");
+    this.afterMs = afterMs;
+  }
+}
+
 async function words(answer) {
   try {
     const { detail } = await answer.json();
@@ -22,6 +30,8 @@ export async function ask(path, headers = {}) {
   const answer = await fetch(path, { headers, cache: "no-store", credentials: "same-origin" });
   serverSaid(Number(answer.headers.get("X-Cospark-Now")));
   if (answer.status === 304) return { same: true };
+  const afterS = answer.status === 503 && answer.headers.has("X-Cospark-Now") && Number(answer.headers.get("Retry-After"));
+  if (afterS > 0) throw new AskAgain(afterS * 1000);
   if (!answer.ok) throw new Refused(answer.status, await words(answer));
   return { tag: answer.headers.get("ETag"), body: await answer.json() };
 }
@@ -77,8 +87,8 @@ export class Poll {
       this.#fail(null);
     } catch (failed) {
       if (this.#stopped || turn !== this.#turn) return;
-      this.#fail(failed);
-      next = 3 * EVERY_MS;
+      if (!(failed instanceof AskAgain)) this.#fail(failed);
+      next = failed.afterMs ?? 3 * EVERY_MS;
     }
     this.#timer = setTimeout(() => this.now(), document.hidden ? HIDDEN_MS : next);
   }

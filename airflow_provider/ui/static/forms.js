@@ -35,11 +35,11 @@ export function levelForm(workers, levels, worker) {
 }
 
 export async function alterForm(job) {
-  const { config, max_tasks: most, retries, declared } = (await ask(`api/definition${about({ job })}`)).body;
+  const { defined_at, config, max_tasks: most, retries, declared } = (await ask(`api/definition${about({ job })}`)).body;
   const fields = configPart(declared, config);
   const tasks = number("max_tasks", { min: 1, value: most }), again = number("retries", { min: 0, value: retries });
   return formOf(
-    part(fields.element, () => ({ config: changes(config, fields.read()) })),
+    part(fields.element, () => ({ defined_at, config: changes(config, fields.read()) })),
     part(labelled("Maximum tasks", tasks), () => (tasks.valueAsNumber === most ? {} : { max_tasks: tasks.valueAsNumber })),
     part(labelled("Retries per task", again), () => (again.valueAsNumber === retries ? {} : { retries: again.valueAsNumber })),
   );

@@ -32,6 +32,7 @@ class JobError:
 class JobLine:
     """A job's present run.
 
+    :param defined_at: the offset of its definition, which tells it from another of its name
     :param halt: by whom it was paused or stopped, and when; None: it runs
     :param tasks: how many its plan has; None before there is one
     :param counts: how many tasks are in each state
@@ -43,6 +44,7 @@ class JobLine:
     """
 
     job: str
+    defined_at: int
     kind: str
     entry_point: str
     state: str
@@ -80,6 +82,7 @@ def _line(
     errors = sorted(progress.errors.items())
     return JobLine(
         job=job,
+        defined_at=jobs.defined_at[job],
         kind=definition.kind.value,
         entry_point=definition.entry_point,
         state=progress.state.value,

@@ -227,12 +227,14 @@ class AttemptLine:
 class TaskDetail:
     """All that is known of a task.
 
+    :param defined_at: the offset of its job's definition
     :param message: of its last error
     :param result: what it returned, as JSON text
     :param halt: who stopped it singly, and when; None: nobody
     """
 
     line: TaskLine
+    defined_at: int
     message: str
     traceback: str
     result: str
@@ -253,6 +255,7 @@ def task_detail(
     error = last.error if last else None
     return TaskDetail(
         line=task_line(found),
+        defined_at=jobs.defined_at[task.job],
         message=error.message if error else "",
         traceback=error.traceback if error else "",
         result=_as_text(last.result) if last and last.state is TaskState.FINISHED else "",

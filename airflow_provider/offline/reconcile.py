@@ -6,7 +6,15 @@ import argparse
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from airflow_provider.cli.json_lines import (
+from airflow_provider.declarative.model import (
+    AssignmentEpoch,
+    CurrentAssignment,
+    MemberEpoch,
+    MemberState,
+    MemberTarget,
+)
+from airflow_provider.declarative.reconcile import reconcile
+from airflow_provider.offline.json_lines import (
     LineAnswer,
     UnreadableLineError,
     answer_lines,
@@ -17,15 +25,7 @@ from airflow_provider.cli.json_lines import (
     shown,
     tasks_of,
 )
-from airflow_provider.cli.lines import STDIN
-from airflow_provider.declarative.model import (
-    AssignmentEpoch,
-    CurrentAssignment,
-    MemberEpoch,
-    MemberState,
-    MemberTarget,
-)
-from airflow_provider.declarative.reconcile import reconcile
+from airflow_provider.offline.lines import STDIN
 from airflow_provider.protocol.model import Tasks, tasks_to_json
 
 _HIGHEST_EPOCH: Final = 2**31 - 1

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from airflow_provider.cli.lines import open_lines
 from airflow_provider.cli.terminal import complain, say
+from airflow_provider.offline.lines import open_lines
 from airflow_provider.protocol.model import Tasks, tasks_from_json
 
 

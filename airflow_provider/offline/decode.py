@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from airflow_provider.cli.lines import STDIN, open_lines
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.declarative.wire import MalformedMessageError
 from airflow_provider.declarative.wire.hex_lines import decode_record_line, decode_reply_line, decode_request_line
+from airflow_provider.offline.lines import STDIN, open_lines
 from airflow_provider.protocol.embedded.hex_lines import decode_assignment_line, decode_metadata_line
 from airflow_provider.protocol.model import MalformedEmbeddedError
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from airflow_provider.assignors.model import Absence, LeaveReason, Round
-from airflow_provider.cli.json_lines import (
+from airflow_provider.learners.model import READY, LearnerRound
+from airflow_provider.offline.json_lines import (
     UnreadableLineError,
     is_integer,
     object_field,
@@ -16,7 +17,6 @@ from airflow_provider.cli.json_lines import (
     shown,
     tasks_of,
 )
-from airflow_provider.learners.model import READY, LearnerRound
 from airflow_provider.protocol.model import (
     NO_TASKS,
     PLANNER_INDEX,

@@ -1,0 +1,92 @@
+"""Airflow's connection to a Spark Connect server, with the fields that its provider for Apache Spark gives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from urllib.parse import quote
+
+from airflow.sdk import BaseHook
+
+from airflow_provider.spark_connect.server import SCHEME, ConnectServer, ConnectSettings, ConnectUrlError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+_USE_SSL: Final = "use_ssl"
+
+
+class SparkConnectionError(ValueError):
+    """A connection names no Spark Connect server that can be used. The message has nothing secret in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkAddress:
+    """Where a worker's Spark is.
+
+    :param master: Spark's master URL, or that of a server, without secrets
+    :param token: for the server; empty: none
+    """
+
+    master: str
+    token: str = field(default="", repr=False)
+
+
+class SparkConnectHook(BaseHook):
+    """Tells where a Spark Connect server is. For the process of a worker: what it gives has a token in it.
+
+    :param spark_conn_id: a connection of type ``spark_connect``: host, port, login (the user whose the sessions are),
+        password (the token) and, in the extra, ``use_ssl``
+    """
+
+    conn_name_attr: ClassVar[str] = "spark_conn_id"
+    default_conn_name: ClassVar[str] = "spark_connect_default"
+    conn_type: ClassVar[str] = "spark_connect"
+    hook_name: ClassVar[str] = "Spark Connect"
+
+    def __init__(self, spark_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.spark_conn_id = spark_conn_id
+
+    def get_address(self) -> SparkAddress:
+        """The connection's server.
+
+        :raises SparkConnectionError: if it names none
+        """
+        return address_of(self.get_connection(self.spark_conn_id), self.spark_conn_id)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether the server answers, for the button in Airflow's UI."""
+        from airflow_provider.driver.errors import SparkStartError
+        from airflow_provider.spark_connect.connection import ServerConnection
+
+        try:
+            address = self.get_address()
+            settings = ConnectSettings(server=ConnectServer.parse(address.master), token=address.token)
+            connection = ServerConnection(settings, "cospark/test")
+            try:
+                connection.server()
+            finally:
+                connection.close()
+        except (SparkConnectionError, SparkStartError) as failed:
+            return False, str(failed)
+        return True, "The Spark Connect server answers"
+
+
+def address_of(connection: Connection, conn_id: str) -> SparkAddress:
+    """:raises SparkConnectionError: naming the connection, and what is wrong with it"""
+    if connection.conn_type != SparkConnectHook.conn_type:
+        raise SparkConnectionError(
+            f"connection {conn_id!r} is of type {connection.conn_type!r}, and must be of type"
+            f" {SparkConnectHook.conn_type!r}"
+        )
+    host = (connection.host or "").removeprefix(SCHEME)
+    if connection.port:
+        host = f"{host}:{connection.port}"
+    user = f"user_id={quote(connection.login, safe='')};" if connection.login else ""
+    use_ssl = str(connection.extra_dejson.get(_USE_SSL) or False).lower()
+    try:
+        server = ConnectServer.parse(f"{SCHEME}{host}/;{user}{_USE_SSL}={use_ssl}")
+    except ConnectUrlError as wrong:
+        raise SparkConnectionError(f"connection {conn_id!r}: {wrong}") from None
+    return SparkAddress(master=server.url, token=connection.password or "")

@@ -1,0 +1,291 @@
+"""A runner of attached tasks: a thread of this process and a session for each. Whose sessions, it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from airflow_provider.driver.sight import LOOK_S, Sight
+from airflow_provider.protocol.model import TaskId, Tasks
+from airflow_provider.spark.attempt import run_attempt
+from airflow_provider.spark.entry_point import load_job
+from airflow_provider.spark.failures import Mask, nothing_secret
+from airflow_provider.spark.fencing import AttemptGuard, EndlessLease, Lease
+from airflow_provider.spark.job import SparkJob
+from airflow_provider.spark.local_attempt import LocalAttempt
+from airflow_provider.spark.progress_looks import ProgressLooks
+from airflow_provider.spark.runner import (
+    LAST_EVENTS,
+    WARM_UP_ENDS,
+    OnEvent,
+    RunnerClosedError,
+    RunnerEvent,
+    StillRunningError,
+    TaskOrder,
+    TaskStarted,
+    TaskStopped,
+    WarmUpEvent,
+    WarmUpLost,
+)
+from airflow_provider.spark.sessions import AttachedSession, Spark, Sparks
+from airflow_provider.spark.threads import in_thread, start_thread
+from airflow_provider.spark.warming import Warming
+
+log = logging.getLogger(__name__)
+
+_STEP_S: Final = 5.0
+"""So long an attempt waits at most for a step of its warm-up that does not stop; then it does without."""
+
+
+class AttachedRunner:
+    """Runs tasks by threads of this process (a :class:`~airflow_provider.spark.runner.Runner`).
+
+    A task that is told to stop has its Spark jobs cancelled and its queries stopped, again and again until its thread
+    ends. Before that a query may end the batch that it is in, if that is soon and the lease holds. Python code that
+    does not look at ``task.stopping`` cannot be ended from outside: it is reported as still running until it really
+    ends. One that still waits for Spark to start has stopped immediately, though its thread goes on waiting: others may
+    be waiting for the task.
+
+    What is made ready has a thread and a session, too, and its attempt goes on in these. An attempt does not wait for
+    the end of its warm-up: that is to stop. With one that does not, it does without.
+
+    :param on_event: hears what becomes of the tasks
+    :param allowed: import prefixes of entry points (see :mod:`airflow_provider.spark.entry_point`)
+    :param lease: what ``task.fence()`` asks
+    :param sparks: where their sessions are from
+    :param mask: takes secrets out of what is said of errors
+    :param on_condition: is called when :attr:`condition` or :attr:`spark_ui` has changed
+    :param tell_every_s: how often the progress of a task is told at most, in seconds
+    """
+
+    def __init__(
+        self,
+        on_event: OnEvent,
+        *,
+        allowed: Iterable[str],
+        sparks: Sparks,
+        lease: Lease | None = None,
+        mask: Mask = nothing_secret,
+        on_condition: Callable[[], None] = lambda: None,
+        tell_every_s: float = 30.0,
+    ) -> None:
+        self.condition = ""
+        self.spark_ui = ""
+        self._on_condition = on_condition
+        self._watching: asyncio.Task[None] | None = None
+        self._waited = False
+        self._on_event = on_event
+        self._allowed = tuple(allowed)
+        self._lease: Lease = lease or EndlessLease()
+        self._sparks = sparks
+        self._mask = mask
+        self._attempts: dict[TaskId, LocalAttempt] = {}
+        self._abandoned: set[LocalAttempt] = set()
+        self._warming: dict[TaskId, Warming] = {}
+        self._learning: set[asyncio.Future[None]] = set()
+        self._progress = ProgressLooks(lambda: list(self._attempts.values()), self._heard, every_s=tell_every_s)
+        self._closed = False
+
+    @property
+    def running(self) -> Tasks:
+        return frozenset(self._attempts)
+
+    async def start(self, order: TaskOrder) -> None:
+        if self._closed:
+            raise RunnerClosedError(f"task {order.task} was to be started by a closed runner")
+        if order.task in self._attempts:
+            raise StillRunningError(f"task {order.task} is still running here; stop it first")
+        warming = self._warming.pop(order.task, None)
+        if warming is None or not self._hand_over(warming, order):
+            self._start_cold(self._attempt_at(order, self._sparks.session(order)))
+        self._watch_on()
+        self._progress.go_on()
+
+    def warm(self, order: TaskOrder) -> None:
+        if self._closed:
+            raise RunnerClosedError(f"task {order.task} was to be made ready by a closed runner")
+        self.stop_warming(order.task)
+        loop = asyncio.get_running_loop()
+        warming = self._warming[order.task] = Warming(order, self._sparks.session(order), loop.create_future())
+        self._learning.add(warming.ended)
+        warming.ended.add_done_callback(self._learning.discard)
+        start_thread(lambda: self._learn(warming, loop), f"learn-{order.task}")
+        self._watch_on()
+
+    def stop_warming(self, task: TaskId) -> None:
+        warming = self._warming.pop(task, None)
+        if warming is not None:
+            warming.drop()
+
+    async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
+        attempts = [self._attempts[task] for task in frozenset(tasks) if task in self._attempts]
+        begun = [attempt for attempt in attempts if attempt.stop(reason)]
+        for attempt in attempts:
+            if attempt not in begun:
+                self._abandon(attempt, reason)
+        if begun:
+            await asyncio.wait([attempt.ended for attempt in begun], timeout=timeout_s)
+        still = [attempt.order for attempt in begun if not attempt.ended.done()]
+        left = frozenset(order.task for order in still)
+        if left:
+            log.warning(
+                "Still running %s s after they were told to stop (%s): %s; their code does not look at task.stopping",
+                timeout_s,
+                reason,
+                ", ".join(sorted(order.label for order in still)),
+            )
+        return left
+
+    async def close(self, *, timeout_s: float = 30.0) -> Tasks:
+        if self._closed:
+            return self.running
+        self._closed = True
+        if self._watching is not None:
+            self._watching.cancel()
+        self._progress.close()
+        for task in list(self._warming):
+            self.stop_warming(task)
+        left = await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
+        ending = [attempt.ended for attempt in self._abandoned] + list(self._learning)
+        if ending:
+            await asyncio.wait(ending, timeout=timeout_s)
+        await self._sparks.release(timeout_s=timeout_s)
+        return left
+
+    # ---- attempts and warm-ups, and their threads
+
+    def _attempt_at(self, order: TaskOrder, session: AttachedSession) -> LocalAttempt:
+        ended = asyncio.get_running_loop().create_future()
+        attempt = self._attempts[order.task] = LocalAttempt(order, AttemptGuard(self._lease), session, ended)
+        return attempt
+
+    def _start_cold(self, attempt: LocalAttempt) -> None:
+        loop = asyncio.get_running_loop()
+        start_thread(lambda: self._run(attempt, loop), f"task-{attempt.order.task}")
+
+    def _hand_over(self, warming: Warming, order: TaskOrder) -> bool:
+        """:returns: whether an attempt goes on with what was made ready"""
+        if not warming.fits(order):
+            warming.drop()
+            return False
+        attempt = self._attempt_at(order, warming.session)
+        if not warming.hand_to(attempt):
+            return False
+        asyncio.get_running_loop().call_later(_STEP_S, self._do_without, warming, attempt)
+        return True
+
+    def _do_without(self, warming: Warming, attempt: LocalAttempt) -> None:
+        if not self._closed and warming.take_back(attempt):
+            log.warning("The warm-up of %s does not stop; the task begins without it", attempt.order.label)
+            attempt.session = self._sparks.session(attempt.order)
+            self._start_cold(attempt)
+
+    def _run(self, attempt: LocalAttempt, loop: asyncio.AbstractEventLoop, job: SparkJob | None = None) -> None:
+        def emit(event: RunnerEvent) -> None:
+            _tell(loop, self._heard, attempt, event)
+
+        last = run_attempt(attempt.order, attempt.guard, attempt.session, self._allowed, emit, self._mask, job)
+        attempt.thread_ended.set()
+        if attempt.guard.stopping:
+            attempt.guard.stop(attempt.guard.reason)  # a batch that Spark has let go of may still be about to write
+        emit(attempt.last_word(last, self._mask))
+
+    def _learn(self, warming: Warming, loop: asyncio.AbstractEventLoop) -> None:
+        def emit(event: WarmUpEvent) -> None:
+            _tell(loop, self._heard_of_warm_up, warming, event)
+
+        heir = warming.run(lambda: load_job(warming.order.entry_point, self._allowed), emit, self._mask)
+        if heir is not None and warming.session.spark is not None and warming.session.spark.alive:
+            self._run(heir.attempt, loop, heir.job)
+        else:
+            warming.close()
+            if heir is not None:
+                heir.attempt.session = self._sparks.session(warming.order)
+                self._run(heir.attempt, loop)
+        _tell(loop, warming.ended.set_result, None)
+
+    def _heard_of_warm_up(self, warming: Warming, event: WarmUpEvent) -> None:
+        """If nobody has let go of it meanwhile."""
+        if self._warming.get(warming.order.task) is warming:
+            if isinstance(event, WARM_UP_ENDS):
+                del self._warming[warming.order.task]
+            self._on_event(event)
+
+    # ---- a look at Spark
+
+    def _watch_on(self) -> None:
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.ensure_future(self._watch())
+
+    async def _watch(self) -> None:
+        """As long as anything runs."""
+        while self._attempts or self._warming:
+            await asyncio.sleep(LOOK_S)
+            sparks = {attempt.session.spark for attempt in self._attempts.values()}
+            sparks |= {warming.session.spark for warming in self._warming.values()}
+            for spark in filter(None, sparks):
+                try:
+                    self._saw(spark, await in_thread(functools.partial(self._sparks.look_at, spark), "spark-look"))
+                except Exception:
+                    log.exception("Could not look at this worker's Spark; looking again")
+        self._waited = False
+        self._is_in("")
+
+    def _saw(self, spark: Spark, sight: Sight) -> None:
+        if sight is Sight.ENDED:
+            mine = (attempt for attempt in self._attempts.values() if attempt.session.spark is spark)
+            lost = [attempt for attempt in mine if not attempt.guard.stopping]
+            gone = spark.gone()
+            if lost:
+                log.warning("%s; its tasks end: %s", gone, ", ".join(attempt.order.label for attempt in lost))
+            for attempt in lost:
+                attempt.lose(gone)
+            for warming in [each for each in self._warming.values() if each.session.spark is spark]:
+                self.stop_warming(warming.order.task)
+                self._on_event(WarmUpLost(order=warming.order, spark=spark.number))
+        self._has_ui("" if sight is Sight.ENDED else spark.ui)
+        waits = sight in (Sight.WAITING, Sight.SILENT)
+        self._is_in(sight.value if waits and self._waited else "")  # a first executor may just be starting
+        self._waited = waits
+
+    def _has_ui(self, address: str) -> None:
+        if address != self.spark_ui:
+            self.spark_ui = address
+            self._on_condition()
+
+    def _is_in(self, condition: str) -> None:
+        if condition == self.condition:
+            return
+        if condition:
+            log.warning("Spark is %s: its tasks stand still", condition)
+        else:
+            log.info("Spark is not %s any more", self.condition)
+        self.condition = condition
+        self._on_condition()
+
+    def _heard(self, attempt: LocalAttempt, event: RunnerEvent) -> None:
+        attempt.begun = attempt.begun or isinstance(event, TaskStarted)
+        if isinstance(event, LAST_EVENTS):
+            attempt.ended.set_result(None)
+            if attempt in self._abandoned:
+                self._abandoned.discard(attempt)
+                return
+            del self._attempts[attempt.order.task]
+        self._on_event(event)
+
+    def _abandon(self, attempt: LocalAttempt, reason: str) -> None:
+        """Its thread will find that it may not begin."""
+        del self._attempts[attempt.order.task]
+        self._abandoned.add(attempt)
+        self._on_event(TaskStopped(order=attempt.order, reason=reason))
+
+
+def _tell(loop: asyncio.AbstractEventLoop, hear: Callable[..., object], *what: object) -> None:
+    """Have this called in the thread of the event loop."""
+    try:
+        loop.call_soon_threadsafe(hear, *what)
+    except RuntimeError:
+        log.warning("Nobody hears any more that %s", what[-1])

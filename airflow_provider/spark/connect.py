@@ -1,0 +1,125 @@
+"""A runner whose tasks have sessions of a Spark Connect server. It needs no Java, and no Spark of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Iterable
+from urllib.parse import quote
+
+from airflow_provider.driver.sight import Sight
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.spark.attached import AttachedRunner
+from airflow_provider.spark.connect_session import ConnectSession
+from airflow_provider.spark.failures import Mask, nothing_secret
+from airflow_provider.spark.fencing import Lease
+from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder, WarmUpReady
+from airflow_provider.spark.threads import in_thread
+from airflow_provider.spark_connect.connection import ConnectedServer, ServerConnection
+from airflow_provider.spark_connect.server import ConnectSettings, session_id
+from airflow_provider.spark_connect.shipping import Parcels
+
+log = logging.getLogger(__name__)
+
+
+class ConnectSparks:
+    """Sessions of a server (:class:`~airflow_provider.spark.sessions.Sparks`).
+
+    :param worker: whose they are, for those who look at the server
+    :param scope: names the group among all that may use the server; empty: a session's id is known to nobody else
+    :param tell_every_s: how often a query's progress is told at most, in seconds
+    """
+
+    def __init__(self, settings: ConnectSettings, worker: str, scope: str, tell_every_s: float) -> None:
+        self._settings = settings
+        self._tell_every_s = tell_every_s
+        self._worker = worker
+        self._scope = scope
+        self._connection = ServerConnection(settings, f"cospark/{quote(worker)}")
+        self._parcels = Parcels()
+
+    def session(self, order: TaskOrder) -> ConnectSession:
+        return ConnectSession(
+            self._connection,
+            self._settings,
+            self._parcels,
+            name=f"cospark/{quote(self._worker)} {quote(str(order.task))}",
+            session_id=self._session_id(order, order.attempt) or str(uuid.uuid4()),
+            former=self._session_id(order, order.attempt - 1) if order.attempt > 1 else None,
+            module=order.entry_point.partition(":")[0],
+            tell_every_s=self._tell_every_s,
+        )
+
+    def _session_id(self, order: TaskOrder, attempt: int) -> str | None:
+        if not self._scope:
+            return None
+        return session_id(self._scope, order.task.job, str(order.task.index), order.run_key or "", str(attempt))
+
+    def look_at(self, spark: ConnectedServer) -> Sight:
+        return spark.look()
+
+    async def release(self, *, timeout_s: float) -> None:
+        self._parcels.close()
+        await close_connection(self._connection, timeout_s=timeout_s)
+
+
+class ConnectRunner(AttachedRunner):
+    """Runs tasks by threads of this process, and their Spark work on a server.
+
+    Nothing is made ready: the server is as warm for a task's next worker as for its last.
+
+    :param settings: how to use the server
+    :param worker: the name of the worker
+    :param scope: as of :class:`ConnectSparks`
+
+    The others are those of :class:`~airflow_provider.spark.attached.AttachedRunner`.
+    """
+
+    def __init__(
+        self,
+        on_event: OnEvent,
+        *,
+        allowed: Iterable[str],
+        settings: ConnectSettings,
+        worker: str,
+        scope: str = "",
+        lease: Lease | None = None,
+        mask: Mask = nothing_secret,
+        on_condition: Callable[[], None] = lambda: None,
+        tell_every_s: float = 30.0,
+    ) -> None:
+        super().__init__(
+            on_event,
+            allowed=allowed,
+            sparks=ConnectSparks(settings, worker, scope, tell_every_s),
+            lease=lease,
+            mask=mask,
+            on_condition=on_condition,
+            tell_every_s=tell_every_s,
+        )
+        self._ready: dict[TaskId, asyncio.Handle] = {}
+
+    def warm(self, order: TaskOrder) -> None:
+        if self._closed:
+            raise RunnerClosedError(f"task {order.task} was to be made ready by a closed runner")
+        self.stop_warming(order.task)
+        ready = WarmUpReady(order=order)
+        self._ready[order.task] = asyncio.get_running_loop().call_soon(self._on_event, ready)
+
+    def stop_warming(self, task: TaskId) -> None:
+        ready = self._ready.pop(task, None)
+        if ready is not None:
+            ready.cancel()
+
+    async def start(self, order: TaskOrder) -> None:
+        self.stop_warming(order.task)
+        await super().start(order)
+
+
+async def close_connection(connection: ServerConnection, *, timeout_s: float) -> None:
+    """Nobody waits longer than this for a server that does not answer."""
+    try:
+        await asyncio.wait_for(in_thread(connection.close, "connect-close"), timeout_s)
+    except asyncio.TimeoutError:
+        log.warning("The Spark Connect server has not answered within %s s; its sessions end by themselves", timeout_s)

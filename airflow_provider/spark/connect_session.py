@@ -1,0 +1,248 @@
+"""What one task has of a Spark Connect server: a session of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider.driver.job_counts import JobCounts
+from airflow_provider.driver.shipping import explain_missing
+from airflow_provider.spark.job import FencedError, TaskGuard
+from airflow_provider.spark.query_progress import QueryProgress, await_termination
+from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, release, settle, unbind_session
+from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
+from airflow_provider.spark_connect.server import ConnectSettings
+from airflow_provider.spark_connect.shipping import Parcels
+from airflow_provider.spark_connect.told_counts import ToldCounts
+from airflow_provider.spark_connect.trouble import (
+    SessionRefusedError,
+    Trouble,
+    UnsupportedOnConnectError,
+    is_unsupported,
+    text_of,
+    trouble_of,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.connect.session import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+log = logging.getLogger(__name__)
+
+_OWNER: Final = "cospark.attempt"
+"""A setting of each session: which attempt began in it."""
+_SETTLE_S: Final = 2.0
+
+
+class ConnectSession:
+    """A session of a Spark Connect server (an :class:`~airflow_provider.spark.sessions.AttachedSession`).
+
+    It is ended by the server: with all that the task has begun in it, and for ever. So a session whose worker was lost
+    is ended by the task's next attempt, which knows its id; who still works in it then can do nothing any more.
+
+    :param name: of the task, for those who look at the server
+    :param session_id: of this attempt
+    :param former: the id of the attempt before, if there was one
+    :param module: of the job, which the server's Python has to import; empty: none
+    :param tell_every_s: how often a query's progress is told at most, in seconds
+    """
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        settings: ConnectSettings,
+        parcels: Parcels,
+        *,
+        name: str,
+        session_id: str,
+        former: str | None = None,
+        module: str = "",
+        tell_every_s: float,
+    ) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._parcels = parcels
+        self._name = name
+        self._id = session_id
+        self._former = former
+        self._module = module
+        self._tell_every_s = tell_every_s
+        self._session: SparkSession | None = None
+        self._released = False
+        self._shared: list[DataFrame] = []
+        self._counts = ToldCounts()
+        self._awaits_query = False
+        self.spark: ConnectedServer | None = None
+
+    def open(self) -> Any:
+        if self._session is None:
+            self.spark = self._connection.server()
+            if self._former is not None:
+                self._end(self._former)
+            session = self._begin()
+            for name, value in self._settings.conf.items():
+                session.conf.set(name, value)
+            if self._module:
+                self._parcels.send(session, self._module)
+            session.registerProgressHandler(self._counts)  # type: ignore[arg-type]  # a call is all that it takes
+            bind_session(session)
+            self._session = session
+        return self._session
+
+    def _begin(self) -> SparkSession:
+        """A session in which nobody has begun before: an attempt may have been lost before anybody heard of it."""
+        session = open_session(self._settings, self._name, self._id)
+        try:
+            taken = session.conf.get(_OWNER, None) is not None
+        except Exception as error:
+            hang_up(session)
+            if trouble_of(error) is not Trouble.CLOSED:
+                raise
+            taken = True
+        else:
+            if taken:
+                hang_up(session)
+        if taken:
+            self._end(self._id)
+            self._id = str(uuid.uuid4())
+            session = open_session(self._settings, self._name, self._id)
+        session.conf.set(_OWNER, self._name)
+        return session
+
+    def _end(self, session_id: str) -> None:
+        """A session that another process may have left."""
+        session = open_session(self._settings, self._name, session_id)
+        try:
+            release(session, RELEASE_S)
+        finally:
+            hang_up(session)
+
+    # ---- streaming queries
+
+    def query_id(self, value: object) -> str | None:
+        if self._session is None:
+            return None
+        from pyspark.sql.connect.streaming.query import StreamingQuery
+
+        return str(value.id) if isinstance(value, StreamingQuery) else None
+
+    def left_running(self, value: object) -> str | None:
+        """Whether what ``run`` has returned ends by itself, a client is not told."""
+        if self._session is None:
+            return None
+        mine = self.query_id(value)
+        left = [query.name or str(query.id) for query in self._session.streams.active if str(query.id) != mine]
+        return f"run() has left streaming queries running: {', '.join(sorted(left))}" if left else None
+
+    def await_query(self, query: Any, tell: Callable[[QueryProgress], None]) -> Any:
+        self._awaits_query = True
+        await_termination(query, tell, every_s=self._tell_every_s)
+        progress = query.lastProgress
+        return {"query_id": str(query.id), "last_batch": None if progress is None else progress["batchId"]}
+
+    def await_batch(self, limit_s: float, may_go_on: Callable[[], bool]) -> None:
+        if self._session is None or self.spark is None or not self.spark.alive:
+            return
+        known = {query: last for query in self._session.streams.active if (last := _last_batch(query)) is not None}
+        brief = {query: number for query, (number, seconds) in known.items() if seconds <= limit_s}
+        while any(_is_in_batch_after(query, number) for query, number in brief.items()):
+            if not may_go_on():
+                return
+
+    def count(self) -> JobCounts | None:
+        return None if self._session is None or self._awaits_query else self._counts.look()
+
+    # ---- what there is for the job's code
+
+    def share(self, name: str, make: Callable[[], DataFrame], guard: TaskGuard) -> DataFrame:  # noqa: ARG002
+        """Each task reads for itself; what reads the same, the server caches once."""
+        if guard.stopping:
+            raise FencedError("the task was told to stop before it had read what it shares")
+        data = make().persist()
+        self._shared.append(data)
+        return data
+
+    def rehearse(self, stream: DataStreamWriter, location: str, guard: TaskGuard) -> Iterator[float]:  # noqa: ARG002
+        """The server that is to run it is as warm as it can be: whose task it is, makes no difference to it."""
+        return iter(())
+
+    # ---- its end
+
+    def explain(self, error: BaseException) -> BaseException:
+        if self.spark is None:
+            return error
+        trouble = trouble_of(error)
+        if trouble is Trouble.AWAY:
+            self.spark.has_ended(f"it does not answer ({text_of(error)})")
+        elif trouble is Trouble.ENDED:
+            self.spark.has_ended("it was restarted, or its Spark has ended")
+        elif trouble in (Trouble.CLOSED, Trouble.SLOW):
+            self.spark.look()
+        if not self.spark.alive:
+            gone = self.spark.gone()
+            gone.__cause__ = error
+            return gone
+        return self._explain_of_server_that_is_there(error, trouble)
+
+    def _explain_of_server_that_is_there(self, error: BaseException, trouble: Trouble) -> BaseException:
+        server = self._settings.server
+        plain: Exception
+        if trouble is Trouble.CLOSED:
+            plain = SessionRefusedError(
+                f"the Spark Connect server {server} has closed this task's session: somebody has released it, or"
+                " nothing was asked of it for longer than its spark.connect.session.manager.defaultSessionTimeout"
+            )
+        elif trouble in (Trouble.FULL, Trouble.REFUSES):
+            plain = SessionRefusedError(f"the Spark Connect server {server} refuses this task: {text_of(error)}")
+        elif is_unsupported(error):
+            plain = UnsupportedOnConnectError(
+                f"{error} This worker's Spark is {server}. On Spark Connect there are no SparkContext, no RDDs and no"
+                " py4j: use DataFrames, or have the job run by workers with a Spark of their own (spark_master)"
+            )
+        else:
+            return explain_missing(error, str(server))
+        plain.__cause__ = error
+        return plain
+
+    def cancel(self) -> None:
+        if self._session is None or self.spark is None:
+            return
+        if not self.spark.alive:
+            hang_up(self._session)
+        elif not self._released:
+            release(self._session, RELEASE_S)
+            self._released = True
+
+    def close(self) -> None:
+        unbind_session()
+        session, self._session = self._session, None
+        if session is None or self.spark is None:
+            return
+        try:
+            if self.spark.alive and not self._released:
+                with contextlib.suppress(Exception):  # it goes with its server, if not with its session
+                    for data in self._shared:
+                        data.unpersist()
+                settle(session, _SETTLE_S)
+                release(session, RELEASE_S)
+        except Exception as error:  # noqa: BLE001 - a server that is away ends it, as it has heard nothing for long
+            log.warning("Could not release the session of %s: %s", self._name, text_of(error))
+        finally:
+            hang_up(session)
+
+
+def _last_batch(query: Any) -> tuple[int, float] | None:
+    """The number of the last batch that has come to its end, and how many seconds that took."""
+    progress = query.lastProgress
+    if progress is None:
+        return None
+    return int(progress["batchId"]), float(progress["durationMs"].get("triggerExecution") or 0) / 1000
+
+
+def _is_in_batch_after(query: Any, number: int) -> bool:
+    last = _last_batch(query)
+    return bool(query.isActive) and bool(query.status["isTriggerActive"]) and last is not None and last[0] == number

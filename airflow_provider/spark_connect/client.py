@@ -1,0 +1,165 @@
+"""What is needed of PySpark's Spark Connect client, its private parts too, in one place."""
+# ruff: noqa: SLF001 - this is what the module is for
+
+from __future__ import annotations
+
+import atexit
+import concurrent.futures
+import logging
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow_provider.driver.errors import SparkStartError
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+
+log = logging.getLogger(__name__)
+
+INSTALL: Final = "pip install 'airflow-provider-cooperative-spark[connect]'"
+_RETRIES: Final = 8
+_LONGEST_WAIT_MS: Final = 2_000
+"""With eight retries so long a call goes on for eleven seconds when the server is away; by itself PySpark takes ten
+minutes, in which a task neither works nor stops."""
+_MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
+_REMOTE: Final = "SPARK_REMOTE"
+
+
+def require_client() -> str:
+    """The version of PySpark here.
+
+    :raises SparkStartError: if its Spark Connect client can't be used; says what is missing
+    """
+    try:
+        import pyspark
+    except ImportError as missing:
+        raise SparkStartError(f"PySpark is not installed here ({missing}): {INSTALL}") from None
+    try:
+        import pyspark.sql.connect.session
+    except ImportError as missing:
+        what = " ".join(str(missing).split())
+        raise SparkStartError(f"PySpark's Spark Connect client lacks something here: {what} {INSTALL}") from None
+    return str(pyspark.__version__)
+
+
+def open_session(settings: ConnectSettings, user_agent: str, session_id: str | None = None) -> SparkSession:
+    """A session of the server, which hears of it with its first call.
+
+    :param session_id: by default a new one
+    """
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession
+
+    channel = DefaultChannelBuilder(settings.server.url)
+    channel.set("user_agent", user_agent)
+    if settings.token:
+        channel.set("token", settings.token)
+    if session_id is not None:
+        channel.set("session_id", session_id)
+    session = SparkSession(connection=channel)
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_LONGEST_WAIT_MS)])
+    return session
+
+
+def ask_version(session: SparkSession, timeout_s: float) -> str:
+    """The version of the server's Spark, asked for once.
+
+    :raises grpc.RpcError: if that is not answered in time, or refused
+    """
+    client: Any = session.client
+    request = client._analyze_plan_request_with_metadata()
+    request.spark_version.SetInParent()
+    answer = client._stub.AnalyzePlan(request, metadata=client._builder.metadata(), timeout=timeout_s)
+    client._verify_response_integrity(answer)
+    return str(answer.spark_version.version)
+
+
+def release(session: SparkSession, timeout_s: float) -> None:
+    """Have the server end the session with all that runs in it, its streaming queries too. It never takes a call in it
+    again. Of a session that the server does not know nothing comes.
+
+    :raises grpc.RpcError: if that is not answered in time
+    """
+    from pyspark.sql.connect.proto import ReleaseSessionRequest
+
+    client: Any = session.client
+    request = ReleaseSessionRequest(session_id=client._session_id, client_type=client._builder.userAgent)
+    request.user_context.user_id = client._user_id
+    client._stub.ReleaseSession(request, metadata=client._builder.metadata(), timeout=timeout_s)
+
+
+def settle(session: SparkSession, timeout_s: float) -> None:
+    """Wait until the server has heard what was read of its answers, which the client says by other threads."""
+    concurrent.futures.wait(getattr(session.client, "_release_futures", ()), timeout=timeout_s)
+
+
+def hang_up(session: SparkSession) -> None:
+    """Close the channel, so that no call waits in it any more, and have the process forget the session."""
+    client: Any = session.client
+    client._closed = True
+    client._channel.close()
+    atexit.unregister(client._on_exit)
+
+
+def bind_session(session: SparkSession) -> None:
+    """Make it the active one of this thread, which no code of a job stops."""
+
+    def stop() -> None:
+        log.warning("A task called stop() on its Spark session: ignored, because its worker ends it")
+
+    session.stop = stop  # type: ignore[method-assign]  # of one session only
+    type(session)._active_session.session = session
+
+
+def unbind_session() -> None:
+    """The inverse of :func:`bind_session`, in the same thread."""
+    connect = sys.modules.get("pyspark.sql.connect.session")
+    if connect is not None:
+        connect.SparkSession._active_session.session = None
+
+
+class RemoteMode:
+    """What a whole process has to be told, so that PySpark's functions are those of Spark Connect. It can't have a
+    Spark of its own meanwhile. Any thread may call it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before: dict[str, str | None] = {}
+
+    def enter(self, server: ConnectServer) -> None:
+        """:raises SparkStartError: if the process has a Spark of its own"""
+        with self._lock:
+            if has_own_spark():
+                raise SparkStartError(
+                    f"this process has a Spark of its own, so it can't be a client of {server}: PySpark is one or the"
+                    " other in a whole process"
+                )
+            if not self._users:
+                self._before = {name: os.environ.get(name) for name in (_MODE, _REMOTE)}
+                os.environ[_MODE], os.environ[_REMOTE] = "1", server.url
+            self._users += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                for name, value in self._before.items():
+                    if value is None:
+                        os.environ.pop(name, None)
+                    else:
+                        os.environ[name] = value
+
+
+REMOTE_MODE: Final = RemoteMode()
+
+
+def has_own_spark() -> bool:
+    """Whether a Spark application of this very process runs; looks at nothing that is not imported."""
+    core = sys.modules.get("pyspark.core.context")
+    return core is not None and core.SparkContext._active_spark_context is not None

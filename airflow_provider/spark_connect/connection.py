@@ -1,0 +1,179 @@
+"""What one worker has of a Spark Connect server: whether it is there, and the same one as before."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from airflow_provider.driver.errors import SparkGoneError, SparkStartError
+from airflow_provider.driver.sight import Sight
+from airflow_provider.spark_connect.client import (
+    REMOTE_MODE,
+    ask_version,
+    hang_up,
+    open_session,
+    release,
+    require_client,
+)
+from airflow_provider.spark_connect.server import ConnectSettings
+from airflow_provider.spark_connect.trouble import Trouble, text_of, trouble_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+
+log = logging.getLogger(__name__)
+
+AWAY_S: Final = 15.0
+"""So long nobody may be there until a server's tasks are taken for lost: longer than their own calls wait."""
+SLOW_S: Final = 60.0
+"""So long a server may be there and say nothing: it may have more to do than it can."""
+ANSWER_S: Final = 10.0
+_FIRST_ANSWER_S: Final = 60.0
+RELEASE_S: Final = 30.0
+
+
+class ConnectedServer:
+    """A server that has answered, as long as it is the same one. Any thread may call it.
+
+    :param number: which one of this worker that is, from 1
+    :param watch: a session of its own, in which nothing runs: a server that has it still has all others
+    """
+
+    ui = ""
+
+    def __init__(self, number: int, settings: ConnectSettings, watch: SparkSession) -> None:
+        self.number = number
+        self._settings = settings
+        self._watch = watch
+        self._silent_since: float | None = None
+        """A monotonic time: when it was asked what it has not answered."""
+        self._end = ""
+
+    @property
+    def alive(self) -> bool:
+        return not self._end
+
+    def gone(self) -> SparkGoneError:
+        return SparkGoneError(
+            f"the Spark Connect server {self._settings.server} has ended under this worker's tasks: {self._end}",
+            spark=self.number,
+        )
+
+    def has_ended(self, why: str) -> None:
+        """It runs nothing any more of what it ran; the first reason stays."""
+        self._end = self._end or why
+
+    def look(self) -> Sight:
+        """Ask it once."""
+        if self._end:
+            return Sight.ENDED
+        asked_at = time.monotonic()
+        try:
+            ask_version(self._watch, ANSWER_S)
+        except Exception as error:  # noqa: BLE001 - whatever the client raises, it is no answer
+            return self._look_closer(error, asked_at)
+        self._silent_since = None
+        return Sight.FINE
+
+    def _look_closer(self, error: Exception, asked_at: float) -> Sight:
+        trouble = trouble_of(error)
+        self._silent_since = asked_at if self._silent_since is None else self._silent_since
+        silent_s = time.monotonic() - self._silent_since
+        if trouble in (Trouble.ENDED, Trouble.CLOSED):
+            self.has_ended("it was restarted, or its Spark has ended")
+        elif silent_s >= (AWAY_S if trouble is Trouble.AWAY else SLOW_S):
+            self.has_ended(f"it has not answered for {silent_s:.0f} s ({text_of(error)})")
+        return Sight.ENDED if self._end else Sight.SILENT
+
+    def close(self) -> None:
+        """It is watched no more."""
+        with contextlib.suppress(Exception):  # it may have ended
+            if self.alive:
+                release(self._watch, RELEASE_S)
+        hang_up(self._watch)
+
+
+class ServerConnection:
+    """A worker's way to its server. Any thread may call it.
+
+    :param name: whose it is, for those who look at the server
+    """
+
+    def __init__(self, settings: ConnectSettings, name: str) -> None:
+        self._settings = settings
+        self._name = name
+        self._lock = threading.Lock()
+        self._number = 0
+        self._server: ConnectedServer | None = None
+
+    def server(self) -> ConnectedServer:
+        """The server, as it is now.
+
+        :raises SparkStartError: if it can't be used
+        """
+        with self._lock:
+            if self._server is not None and not self._server.alive:
+                self._forget()
+            if self._server is None:
+                self._server = self._connect()
+            return self._server
+
+    def close(self) -> None:
+        """It is needed no more."""
+        with self._lock:
+            if self._server is not None:
+                self._forget()
+
+    def _connect(self) -> ConnectedServer:
+        installed = require_client()
+        REMOTE_MODE.enter(self._settings.server)
+        try:
+            watch = open_session(self._settings, self._name)
+            try:
+                version = ask_version(watch, _FIRST_ANSWER_S)
+                _check_version(self._settings, installed, version)
+            except BaseException:
+                hang_up(watch)
+                raise
+        except SparkStartError:
+            REMOTE_MODE.leave()
+            raise
+        except Exception as error:
+            REMOTE_MODE.leave()
+            log.debug("No session of %s", self._settings.server, exc_info=True)
+            raise SparkStartError(_refusal(self._settings, error)) from None  # which says all that the error does
+        self._number += 1
+        log.info("Spark Connect server %s runs Spark %s", self._settings.server, version)
+        return ConnectedServer(self._number, self._settings, watch)
+
+    def _forget(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            REMOTE_MODE.leave()
+
+
+def _check_version(settings: ConnectSettings, installed: str, version: str) -> None:
+    """Spark Connect promises that a client understands each newer server, and nothing of another major version."""
+    if version.partition(".")[0] != installed.partition(".")[0]:
+        raise SparkStartError(
+            f"the Spark Connect server {settings.server} runs Spark {version}, and this worker has PySpark {installed}:"
+            " install a PySpark of the server's version"
+        )
+
+
+def _refusal(settings: ConnectSettings, error: Exception) -> str:
+    server, text, trouble = settings.server, text_of(error), trouble_of(error)
+    if trouble in (Trouble.AWAY, Trouble.SLOW):
+        return f"no Spark Connect server answers at {server} ({text}); is it started, and does it speak TLS or not?"
+    if trouble is Trouble.REFUSES:
+        return (
+            f"the Spark Connect server {server} does not let this worker in ({text}): check the connection's password,"
+            " which is its token"
+        )
+    if trouble is Trouble.FULL:
+        return f"the Spark Connect server {server} takes no more sessions at present ({text})"
+    return f"what answers at {server} can't be used as a Spark Connect server: {text or type(error).__name__}"

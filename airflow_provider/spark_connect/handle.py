@@ -1,0 +1,52 @@
+"""By what a query that outlives its worker is found again. Nothing in it is secret: it stands in the status topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider.spark_connect.server import ConnectServer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryHandle:
+    """A streaming query on a Spark Connect server, from before its start on.
+
+    :param server: where it runs, and as whom
+    :param session_id: in which it runs; of one attempt of one task, and of nothing else
+    :param conn_id: the Airflow connection that leads to the server; empty: none is needed
+    :param query_id: of the query, the same over restarts from its checkpoint; None: it may not have been started yet
+    :param run_id: of this run of the query
+    """
+
+    server: ConnectServer
+    session_id: str
+    conn_id: str = ""
+    query_id: str | None = None
+    run_id: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "server": self.server.url,
+            "session_id": self.session_id,
+            "conn_id": self.conn_id,
+            "query_id": self.query_id,
+            "run_id": self.run_id,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> QueryHandle:
+        """The inverse of :meth:`to_json`.
+
+        :raises ValueError: for anything else
+        """
+        try:
+            server, session_id = ConnectServer.parse(data["server"]), data["session_id"]
+            rest = (data.get("conn_id") or "", data.get("query_id"), data.get("run_id"))
+        except (TypeError, KeyError, AttributeError) as wrong:
+            raise ValueError(f"no handle of a query: {wrong!r}") from None
+        conn_id, query_id, run_id = rest
+        if not isinstance(session_id, str) or not all(isinstance(each, str | None) for each in rest):
+            raise ValueError("no handle of a query: its ids must be texts")
+        return cls(server=server, session_id=session_id, conn_id=conn_id, query_id=query_id, run_id=run_id)

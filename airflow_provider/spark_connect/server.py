@@ -1,0 +1,129 @@
+"""A Spark Connect server as a value. There is nothing secret in it, so it may stand in records and logs."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote, unquote, urlsplit
+
+SCHEME: Final = "sc://"
+DEFAULT_PORT: Final = 15002
+DEFAULT_USER: Final = "cospark"
+"""A server knows a session by its user and its id. Left to itself, PySpark takes the user of the operating system,
+who may be another one on each machine."""
+
+_OURS: Final = frozenset({"session_id", "user_agent"})
+_SESSIONS: Final = uuid.UUID("b0f1ed5e-0f23-4c0e-8e0e-0d6f7d0a8a41")
+_BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
+
+
+class ConnectUrlError(ValueError):
+    """A URL names no server that can be used. The message does not repeat what may be secret."""
+
+
+def is_connect(master: str) -> bool:
+    """Whether that is a Spark Connect server, and no master of Spark."""
+    return master.startswith(SCHEME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectServer:
+    """Which server, and as whom.
+
+    :param user_id: whose the sessions are, on the server
+    :param use_ssl: whether to speak TLS
+    """
+
+    host: str
+    port: int = DEFAULT_PORT
+    user_id: str = DEFAULT_USER
+    use_ssl: bool = False
+
+    @classmethod
+    def parse(cls, url: str) -> ConnectServer:
+        """``sc://host:port/;user_id=somebody;use_ssl=true``; all but the host may be left out.
+
+        :raises ConnectUrlError: for anything else
+        """
+        if not is_connect(url):
+            raise ConnectUrlError(f"the URL of a Spark Connect server begins with {SCHEME}")
+        address, _, rest = url.removeprefix(SCHEME).partition("/")
+        address, _, stray = address.partition(";")
+        path, *parameters = rest.split(";")
+        if path or stray:
+            raise ConnectUrlError("between the address and the parameters stands a slash: sc://host:port/;use_ssl=true")
+        host, port = _address(address)
+        user_id, use_ssl = DEFAULT_USER, False
+        for name, value in _pairs(parameters):
+            if name == "user_id" and value:
+                user_id = value
+            elif name == "use_ssl" and value.lower() in _BOOLEANS:
+                use_ssl = _BOOLEANS[value.lower()]
+            else:
+                raise ConnectUrlError(_refusal(name))
+        return cls(host=host, port=port, user_id=user_id, use_ssl=use_ssl)
+
+    @property
+    def address(self) -> str:
+        """For people: the host and the port."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """What :meth:`parse` makes the same of."""
+        return f"{SCHEME}{self.address}/;user_id={quote(self.user_id, safe='')};use_ssl={str(self.use_ssl).lower()}"
+
+    def __str__(self) -> str:
+        return f"{SCHEME}{self.address}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectSettings:
+    """How to use a server.
+
+    :param token: for the server, or for a proxy before it; empty: none
+    :param conf: settings of each session
+    """
+
+    server: ConnectServer
+    token: str = field(default="", repr=False)
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def session_id(*names: str) -> str:
+    """The id of the session that has these names, for whoever knows them."""
+    return str(uuid.uuid5(_SESSIONS, "\0".join(names)))
+
+
+def _address(address: str) -> tuple[str, int]:
+    if "@" in address:
+        raise ConnectUrlError("a Spark Connect URL has no user and password before the host; there is user_id=")
+    try:
+        parts = urlsplit(f"//{address}")
+        host, port = parts.hostname, parts.port
+    except ValueError as wrong:
+        raise ConnectUrlError(f"the address of a Spark Connect server must be host or host:port: {wrong}") from None
+    if not host:
+        raise ConnectUrlError("the URL of a Spark Connect server names no host: sc://host:port")
+    return host, DEFAULT_PORT if port is None else port
+
+
+def _pairs(parameters: list[str]) -> Iterator[tuple[str, str]]:
+    for parameter in filter(None, parameters):
+        name, _, value = parameter.partition("=")
+        yield name, unquote(value)
+
+
+def _refusal(name: str) -> str:
+    if name == "token":
+        return (
+            "a token does not belong into the URL of a Spark Connect server, which is shown and logged: put it into the"
+            " password of a connection of type spark_connect"
+        )
+    if name in _OURS:
+        return f"{name} is chosen for each task; leave it out of the URL of the Spark Connect server"
+    if name in ("user_id", "use_ssl"):
+        return f"{name} has no value that can be used: it must be {'a name' if name == 'user_id' else 'true or false'}"
+    return f"{name or 'an empty name'} is no parameter of a Spark Connect URL that is known here: user_id, use_ssl"

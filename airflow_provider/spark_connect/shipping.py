@@ -1,0 +1,48 @@
+"""Sends the modules of jobs to a server: their functions run in a Python beside it, and on its executors."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider.driver.shipping import packed
+from airflow_provider.driver.sources import sources_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.connect.session import SparkSession
+
+
+class Parcels:
+    """What jobs consist of, packed once for all sessions of a worker. Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._folder: Path | None = None
+        self._archives: dict[str, Path | None] = {}
+
+    def send(self, session: SparkSession, module: str) -> None:
+        """Have functions of this session import what the job in ``module`` consists of."""
+        archives = self._of(module)
+        if archives:
+            session.addArtifacts(*map(str, archives), pyfile=True)
+
+    def close(self) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            self._archives.clear()
+            folder, self._folder = self._folder, None
+            if folder is not None:
+                shutil.rmtree(folder)
+
+    def _of(self, module: str) -> list[Path]:
+        with self._lock:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="cospark-parcels-"))
+            sources = list(sources_of(module))
+            for source in sources:
+                if source.name not in self._archives:
+                    self._archives[source.name] = packed(source, self._folder)
+            return [archive for source in sources if (archive := self._archives[source.name]) is not None]

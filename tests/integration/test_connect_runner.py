@@ -1,0 +1,375 @@
+"""Tasks whose Spark is a real Spark Connect server: one for all tests of this module."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from runner_bench import DEADLINE_S, SEEN, SIGNALS, Events, order_of, until
+
+from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.driver.job_counts import JobCounts
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.spark.connect import ConnectRunner
+from airflow_provider.spark.job import TaskContext, spark_job
+from airflow_provider.spark.query_progress import QueryProgress
+from airflow_provider.spark.runner import (
+    LAST_EVENTS,
+    QueryStarted,
+    SparkAbsent,
+    SparkLost,
+    TaskFailed,
+    TaskFinished,
+    TaskOrder,
+    TaskProgressed,
+    TaskStopped,
+)
+from airflow_provider.spark_connect import connection
+from airflow_provider.spark_connect.client import require_client
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+pytestmark = pytest.mark.filterwarnings(r"ignore:\[RETRIES_EXCEEDED\]")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalConnectServer]:
+    require_client()
+    # On a busy machine a Python needs longer than 15 s to import what it is to run.
+    patience = {"spark.python.authenticate.socketTimeout": f"{DEADLINE_S:.0f}s"}
+    conf = {**patience, "spark.connect.progress.reportInterval": "100ms"}
+    with LocalConnectServer(conf=conf, start_timeout_s=DEADLINE_S) as server:
+        yield server
+
+
+def settings_of(server: LocalConnectServer, **conf: str) -> ConnectSettings:
+    return ConnectSettings(server=ConnectServer.parse(server.url), conf=conf)
+
+
+@pytest.fixture
+async def make_runner(server: LocalConnectServer, events: Events) -> AsyncIterator[Callable[..., ConnectRunner]]:
+    """Makes workers' runners; at the end nothing runs in them."""
+    SIGNALS.clear()
+    SEEN.clear()
+    made: list[ConnectRunner] = []
+
+    def make(
+        worker: str = "worker-1", settings: ConnectSettings | None = None, on_event: Events | None = None
+    ) -> ConnectRunner:
+        runner = ConnectRunner(
+            on_event or events,
+            allowed=[__name__, "cospark_shipped"],
+            settings=settings or settings_of(server),
+            worker=worker,
+            scope="cluster/group",
+            tell_every_s=1.0,
+        )
+        made.append(runner)
+        return runner
+
+    yield make
+    for waiting in SIGNALS.values():
+        waiting.set()
+    for runner in made:
+        assert await runner.close() == frozenset()
+    assert "SPARK_REMOTE" not in os.environ, "the process may have a Spark of its own again"
+
+
+def order(function: str, index: int = 0, **config: Any) -> TaskOrder:
+    return order_of(__name__, function, index, **config)
+
+
+@spark_job
+def count(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.functions import col
+
+    spark.range(task.config.get("rows", 10)).createOrReplaceTempView("mine")
+    here = SparkSession.active()
+    again = SparkSession.builder.getOrCreate()
+    rows = spark.table("mine").filter(col("id") % 2 == 0).count()
+    spark.stop()
+    task.fence()
+    return {
+        "rows": rows,
+        "same": here is spark and again is spark,
+        "partitions": spark.conf.get("spark.sql.shuffle.partitions"),
+        "after": spark.range(1).count(),
+    }
+
+
+@spark_job
+def touch_on(spark: SparkSession, task: TaskContext) -> None:
+    """Works on the server for ever: a Python there writes the time into a file."""
+    from pyspark.sql.functions import udf
+
+    file = task.config["file"]
+
+    @udf("long")
+    def write(_id):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
+        while True:
+            Path(file).write_text(str(time.time()))
+            time.sleep(0.05)
+
+    spark.range(0, 1, 1, 1).select(write("id")).collect()
+
+
+@spark_job
+def stream_on(spark: SparkSession, task: TaskContext) -> StreamingQuery:
+    file = task.config["file"]
+
+    def write(batch: DataFrame, number: int) -> None:
+        Path(f"{file}.new").write_text(f"{number} {batch.count()} {os.getpid()}")
+        Path(f"{file}.new").rename(file)
+
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
+    query = rows.writeStream.foreachBatch(task.foreach_batch(write)).trigger(processingTime="200 milliseconds")
+    return query.option("checkpointLocation", task.checkpoint_location).start()
+
+
+@spark_job
+def use_context(spark: SparkSession, task: TaskContext) -> int:
+    return int(spark.sparkContext.defaultParallelism)
+
+
+@spark_job
+def share(spark: SparkSession, task: TaskContext) -> int:
+    return task.cached("numbers", lambda: spark.range(7)).count()
+
+
+async def touched(events: Events, order: TaskOrder) -> None:
+    """Wait for the file that the task writes."""
+
+    def is_there() -> bool:
+        assert not [event for event in events.of(order.task) if isinstance(event, LAST_EVENTS)]
+        return Path(order.config["file"]).exists()
+
+    await until(is_there)
+
+
+async def begins(runner: ConnectRunner, events: Events, stream: TaskOrder) -> None:
+    """A Python that has not started within ten seconds Spark takes for one that failed, however busy the machine is."""
+    while True:
+        await runner.start(stream)
+        began = await events.wait_for(stream.task, QueryStarted, TaskFailed)
+        if isinstance(began, QueryStarted):
+            return
+        assert isinstance(began, TaskFailed)
+        assert "Python worker failed to connect back" in began.error
+        events.heard.clear()
+
+
+def is_quiet(file: Path) -> bool:
+    """Whether nobody writes it any more."""
+    before = file.read_text()
+    time.sleep(0.5)
+    return file.read_text() == before
+
+
+async def test_tasks_beside_each_other_have_each_a_session_of_their_own(
+    make_runner: Callable[..., ConnectRunner], events: Events, server: LocalConnectServer
+) -> None:
+    runner = make_runner(settings=settings_of(server, **{"spark.sql.shuffle.partitions": "3"}))
+    few, many = order("count", 0, rows=10), order("count", 1, rows=1000)
+    await runner.start(few)
+    await runner.start(many)
+    expected = {"same": True, "partitions": "3", "after": 1}
+    assert await events.result(few.task) == {"rows": 5, **expected}
+    assert await events.result(many.task) == {"rows": 500, **expected}
+    await runner.start(order("share", 2))
+    assert await events.result(TaskId("share", 2)) == 7
+
+
+async def test_what_a_stopped_task_has_begun_on_the_server_ends_and_its_neighbour_goes_on(
+    make_runner: Callable[..., ConnectRunner], events: Events, tmp_path: Path
+) -> None:
+    runner = make_runner()
+    one, other = (order("touch_on", index, file=str(tmp_path / str(index))) for index in (0, 1))
+    await runner.start(one)
+    await runner.start(other)
+    await touched(events, one)
+    await touched(events, other)
+    told = await events.wait_for(one.task, TaskProgressed)
+    assert told.progress == JobCounts(stages=1, tasks=1)
+    assert await runner.stop([one.task], "revoked") == frozenset()
+    assert isinstance(await events.last(one.task), TaskStopped)
+    await until(lambda: is_quiet(tmp_path / "0"))
+    await until(lambda: not is_quiet(tmp_path / "1"))
+    assert runner.running == {other.task}
+
+
+async def test_a_stream_runs_beside_the_server_and_stops_with_its_task(
+    make_runner: Callable[..., ConnectRunner], events: Events, tmp_path: Path
+) -> None:
+    file = tmp_path / "batch"
+    runner = make_runner()
+    stream = order_of(__name__, "stream_on", checkpoint=tmp_path / "checkpoint", file=str(file))
+    await begins(runner, events, stream)
+    told = await events.wait_for(stream.task, TaskProgressed)
+    assert isinstance(told.progress, QueryProgress)
+    await until(lambda: file.exists() and int(file.read_text().split()[0]) >= 2)
+    assert int(file.read_text().split()[2]) != os.getpid()
+    assert await runner.stop([stream.task], "revoked") == frozenset()
+    assert isinstance(await events.last(stream.task), TaskStopped)
+    await until(lambda: is_quiet(file))
+    last = int(file.read_text().split()[0])
+
+    again = Events()
+    second = make_runner("worker-2", on_event=again)
+    await begins(second, again, stream)
+    await until(lambda: int(file.read_text().split()[0]) > last)
+
+
+async def test_the_next_attempt_ends_what_the_last_one_has_left_on_the_server(
+    make_runner: Callable[..., ConnectRunner], events: Events, tmp_path: Path
+) -> None:
+    """Its worker may have been killed, or is paused and will wake: it can do nothing any more."""
+    lost = make_runner()
+    first = order("touch_on", 7, file=str(tmp_path / "first"))  # whose session no other test has had
+    await lost.start(first)
+    await touched(events, first)
+    theirs = Events()
+    second = TaskOrder(
+        task=first.task,
+        entry_point=first.entry_point,
+        config={"file": str(tmp_path / "second")},
+        epoch=first.epoch,
+        attempt=first.attempt + 1,
+    )
+    await make_runner("worker-2", on_event=theirs).start(second)
+    await touched(theirs, second)
+    await until(lambda: is_quiet(tmp_path / "first"))
+    failed = await events.last(first.task)
+    assert isinstance(failed, TaskFailed)
+    assert "has closed this task's session" in failed.error
+    await until(lambda: not is_quiet(tmp_path / "second"))
+
+
+async def test_what_a_job_consists_of_is_sent_to_the_server(
+    make_runner: Callable[..., ConnectRunner], events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cospark_shipped.py").write_text(
+        "from airflow_provider.spark.job import spark_job\n"
+        "def plus_one(n): return n + 1\n"
+        "@spark_job\n"
+        "def add(spark, task):\n"
+        "    from pyspark.sql.functions import udf\n"
+        "    return [row[0] for row in spark.range(3).select(udf(plus_one, 'long')('id')).collect()]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    runner = make_runner()
+    shipped = order_of("cospark_shipped", "add")
+    await runner.start(shipped)
+    assert await events.result(shipped.task) == [1, 2, 3]
+    sys.modules.pop("cospark_shipped")
+
+
+async def test_what_spark_connect_does_not_have_is_said_and_not_tried_again(
+    make_runner: Callable[..., ConnectRunner], events: Events
+) -> None:
+    runner = make_runner()
+    task = order("use_context")
+    await runner.start(task)
+    failed = await events.last(task.task)
+    assert isinstance(failed, TaskFailed)
+    assert not failed.retryable
+    assert "there are no SparkContext, no RDDs and no py4j" in failed.error
+
+
+async def test_a_setting_that_a_session_cannot_have_is_named(
+    make_runner: Callable[..., ConnectRunner], events: Events, server: LocalConnectServer
+) -> None:
+    runner = make_runner(settings=settings_of(server, **{"spark.executor.memory": "2g"}))
+    task = order("count")
+    await runner.start(task)
+    failed = await events.last(task.task)
+    assert isinstance(failed, TaskFailed)
+    assert "spark.executor.memory" in failed.error
+
+
+async def test_nobody_at_the_port_is_said_at_once(make_runner: Callable[..., ConnectRunner], events: Events) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    runner = make_runner(settings=ConnectSettings(server=ConnectServer(host="127.0.0.1", port=port)))
+    began = time.monotonic()
+    task = order("count")
+    await runner.start(task)
+    absent = await events.last(task.task)
+    assert isinstance(absent, SparkAbsent)
+    assert f"no Spark Connect server answers at sc://127.0.0.1:{port}" in absent.error
+    assert time.monotonic() - began < connection.AWAY_S, "it was not tried again and again"
+
+
+@pytest.mark.thorough  # a server starts again
+async def test_tasks_of_a_server_that_was_killed_are_lost_and_run_again_when_it_is_back(
+    make_runner: Callable[..., ConnectRunner], events: Events, server: LocalConnectServer, tmp_path: Path
+) -> None:
+    runner = make_runner()
+    task = order("touch_on", 0, file=str(tmp_path / "touched"))
+    await runner.start(task)
+    await touched(events, task)
+    server.kill()
+    server.start()
+    lost = await events.last(task.task)
+    assert isinstance(lost, SparkLost)
+    assert lost.spark == 1
+    assert "has ended under this worker's tasks" in lost.error
+    events.heard.clear()
+    again = order("count")
+    await runner.start(again)
+    assert isinstance(await events.last(again.task), TaskFinished)
+
+
+@pytest.mark.thorough  # it takes long to wait that long
+async def test_a_server_that_says_nothing_any_more_is_given_up(
+    make_runner: Callable[..., ConnectRunner],
+    events: Events,
+    server: LocalConnectServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "ANSWER_S", 1.0)
+    monkeypatch.setattr(connection, "SLOW_S", 20.0)
+    runner = make_runner()
+    task = order("touch_on", 0, file=str(tmp_path / "touched"))
+    await runner.start(task)
+    await touched(events, task)
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        await until(lambda: runner.condition == "waiting for its server")
+        lost = await events.last(task.task)
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    assert isinstance(lost, SparkLost)
+    assert "it has not answered for" in lost.error
+
+
+@pytest.mark.thorough  # with a server of its own
+async def test_a_wrong_token_is_refused_with_words_and_not_shown(
+    make_runner: Callable[..., ConnectRunner], events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
+    with LocalConnectServer(token="right-token", start_timeout_s=DEADLINE_S) as closed:
+        host, port = "localhost", int(closed.url.rpartition(":")[2])
+        wrong = ConnectSettings(server=ConnectServer(host=host, port=port), token="wrong-token")
+        task = order("count")
+        await make_runner(settings=wrong).start(task)
+        absent = await events.last(task.task)
+        assert isinstance(absent, SparkAbsent)
+        assert "does not let this worker in" in absent.error
+        assert "wrong-token" not in absent.error + caplog.text + repr(wrong)
+
+        right = ConnectSettings(server=ConnectServer(host=host, port=port), token="right-token")
+        let_in = order("count", 1)
+        await make_runner(settings=right).start(let_in)
+        assert isinstance(await events.last(let_in.task), TaskFinished)

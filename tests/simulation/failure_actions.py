@@ -1,0 +1,60 @@
+"""What is done about tasks that fail for good: they fail, and somebody has them tried again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simulation.actions import Action
+from simulation.status import TaskWord
+from simulation.world import World
+
+from airflow_provider.ledger.retrying import to_try_again
+from airflow_provider.protocol.model import TaskId
+
+REST_WITHIN_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailTask(Action):
+    """A task fails for good wherever it runs."""
+
+    task: TaskId
+
+    def apply(self, world: World) -> bool:
+        holders = [process for process in world.members if self.task in process.running]
+        if not holders or any(process.asleep for process in holders):
+            return False
+        world.note(f"world    ---- {self.task} fails")
+        for process in holders:
+            process.tasks.fail(self.task)
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TryAgain(Action):
+    """Somebody wants what has failed of a job to be tried again.
+
+    :param at_rest: when the group has come to rest, if it does: then that is to take no round
+    """
+
+    job: str
+    at_rest: bool = False
+
+    def apply(self, world: World) -> bool:
+        if self.at_rest:
+            world.comes_to(lambda: world.settled, within_ms=REST_WITHIN_MS)
+        jobs, status = world.jobs.newest, world.status.snapshot()
+        definition = jobs.jobs.get(self.job)
+        if definition is None:
+            return False
+        again = to_try_again(definition, jobs.plans.get(self.job), status.tasks)
+        if not again:
+            return False
+        tasks = frozenset(word.task for word in again)
+        kept = frozenset[TaskId]().union(*(process.tasks.kept for process in world.members))
+        alone = world.settled and tasks <= kept and not any(process.hushed for process in world.members)
+        world.note(f"world    ---- {', '.join(map(str, sorted(tasks)))} shall be tried again")
+        world.trials.ask(tasks, alone=alone)
+        for word in again:
+            world.task_written(TaskWord(status=word, start=None))
+        return True

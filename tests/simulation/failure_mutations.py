@@ -1,0 +1,115 @@
+# texts to replace stand here as they stand in the code
+"""Mistakes about tasks that have failed for good, keep their place, and are tried again there."""
+
+from __future__ import annotations
+
+from simulation.mutation import Mutation
+
+_EXECUTION = "airflow_provider.execution"
+_LEADING = "airflow_provider.leading"
+
+_STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
+_TWO_RUN = "no_two_copies_run_at_once"
+_COMPLETE = "the_target_is_complete_and_without_duplicates"
+_REST = "everything_converges"
+_STAYS = "what_failed_stays_with_its_worker"
+_ASKED = "what_failed_starts_only_when_somebody_asks"
+_NO_ROUND = "a_task_is_tried_again_without_a_round"
+_HIGHER = "a_task_goes_to_another_worker_with_a_higher_epoch"
+
+FAILURE_MUTATIONS = (
+    Mutation(
+        name="lets the membership give up what it keeps a place for",
+        module=f"{_EXECUTION}.attempts",
+        edits=(("        x.rest(run)\n", "        x.rest(run)\n        x._finished.add(task)\n"),),
+        plan="failing-troubled",
+        broken=(_STARTED, _TWO_RUN, _HIGHER),
+    ),
+    Mutation(
+        name="does not look whether what has failed is to be tried again",
+        module=f"{_EXECUTION}.machine",
+        edits=(("        failed = x.runs.failed\n", "        failed = frozenset()\n"),),
+        plan="failing",
+        broken=(_REST,),
+    ),
+    Mutation(
+        name="gives up what is to be tried again",
+        module=f"{_EXECUTION}.assigned",
+        edits=(
+            (
+                "    if not x.admit(task, run.epoch):\n        x.release_stopped(task)\n        return\n    again",
+                "    if True:\n        x.release_stopped(task)\n        return\n    again",
+            ),
+        ),
+        plan="failing",
+        broken=(_NO_ROUND,),
+    ),
+    Mutation(
+        name="tries again what has failed though nobody wants it",
+        module=f"{_EXECUTION}.attempts",
+        edits=(
+            (
+                "    else:\n        x.close(failed, TaskState.FAILED)\n",
+                "    else:\n        x.wait_for_next(failed, 0)\n",
+            ),
+        ),
+        plan="failing",
+        broken=(_ASKED,),
+    ),
+    Mutation(
+        name="starts what it is given though it has failed",
+        module=f"{_EXECUTION}.state",
+        edits=(
+            (
+                "        self.rest(TaskRun(work=work, epoch=epoch, attempt=self.status.tasks[work.task].attempt))\n",
+                "        self.runs[work.task] = TaskRun(work=work, epoch=epoch)\n",
+            ),
+        ),
+        unit_test="tests/unit/test_execution_kept.py",
+    ),
+    Mutation(
+        name="starts what has failed by an older word about it",
+        module=f"{_EXECUTION}.assigned",
+        edits=((" or last.attempt <= run.attempt:", ":"),),
+        unit_test="tests/unit/test_execution_kept.py",
+    ),
+    Mutation(
+        name="takes for released what its worker keeps",
+        module="airflow_provider.group.leading",
+        edits=((" and not word.kept\n", "\n"),),
+        unit_test="tests/unit/test_leading_kept.py",
+    ),
+    Mutation(
+        name="does not write down what workers keep",
+        module=f"{_LEADING}.kept",
+        edits=(("    if not kept:\n        return decided\n", "    return decided\n"),),
+        plan="failing",
+        broken=(_COMPLETE,),
+    ),
+    Mutation(
+        name="has workers let go of what they keep",
+        module=f"{_LEADING}.leader",
+        edits=(("minus(call.ended, kept.disputed)", "minus(call.ended, call.failed)"),),
+        plan="failing",
+        broken=(_STAYS,),
+    ),
+    Mutation(
+        name="has two workers keep what both report",
+        module=f"{_LEADING}.kept",
+        edits=(("if times > 1)", "if times > 2)"),),
+        unit_test="tests/unit/test_leader_kept.py",
+    ),
+    Mutation(
+        name="keeps places in a worker that is to leave when it has nothing left",
+        module="airflow_provider.worker.going",
+        edits=(("                self._hands.let_failed_go()\n", ""),),
+        plan="failing-learners",
+        broken=(_REST,),
+    ),
+    Mutation(
+        name="gives up what has failed when the membership goes to a triggerer",
+        module="airflow_provider.worker.standby",
+        edits=((" or (self._keeps_failed and self._has_failed(task))", ""),),
+        unit_test="tests/unit/test_worker_kept.py",
+    ),
+)

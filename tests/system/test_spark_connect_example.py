@@ -1,0 +1,56 @@
+"""The example DAG with Spark Connect, run as it is, against a real server that asks for a token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_example_dags import run
+
+from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.spark_connect.client import require_client
+from demo.airflow import LocalAirflow
+
+TOKEN = "s3cret-t0ken"
+NAME = "spark_connect_default"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalConnectServer]:
+    require_client()
+    with LocalConnectServer(token=TOKEN, start_timeout_s=240) as server:
+        yield server
+
+
+@pytest.fixture
+def connection(airflow: LocalAirflow, server: LocalConnectServer) -> Iterator[None]:
+    """By name, and not by number: a token goes without TLS to ``localhost`` alone."""
+    port = int(server.url.rpartition(":")[2])
+    body = {"connection_id": NAME, "conn_type": "spark_connect", "host": "localhost", "port": port, "password": TOKEN}
+    airflow.api.request("POST", "/connections", json=body)
+    yield
+    airflow.api.request("DELETE", f"/connections/{NAME}")
+
+
+@pytest.mark.usefixtures("connection")
+@pytest.mark.timeout(700)
+def test_a_group_on_a_spark_connect_server_whose_token_nobody_is_shown(
+    airflow: LocalAirflow, server: LocalConnectServer, example_folder: Path
+) -> None:
+    tasks = run(airflow, "example_spark_connect")
+    report = airflow.api.xcom(tasks["counted"][0])
+    assert report["state"] == "finished"
+    assert sum(result["rows"] for result in report["results"].values()) == 1_000_000
+    assert all((example_folder / "connect" / f"part={part}" / "_SUCCESS").exists() for part in range(4))
+
+    logs = [airflow.api.log(worker) for worker in tasks["worker"]]
+    address = f"Spark Connect server sc://localhost:{server.url.rpartition(':')[2]} runs Spark"
+    assert any(address in log for log in logs)
+    summaries = [airflow.api.xcom(worker) for worker in tasks["worker"]]
+    assert sorted(index for summary in summaries for _, index in summary["finished"]) == list(range(4))
+    assert TOKEN not in json.dumps([report, summaries])
+    files = list(airflow.home.rglob("*.log"))
+    assert files
+    assert [file for file in files if TOKEN.encode() in file.read_bytes()] == []

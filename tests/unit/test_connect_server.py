@@ -1,0 +1,100 @@
+"""Spark Connect servers as values: URLs, connections, ids of sessions, and no secret in any of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from airflow.sdk import Connection
+
+from airflow_provider.hooks.spark_connect import SparkConnectionError, address_of
+from airflow_provider.spark_connect.server import (
+    ConnectServer,
+    ConnectSettings,
+    ConnectUrlError,
+    is_connect,
+    session_id,
+)
+
+SECRET = "s3cret-t0ken"
+
+
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        ("sc://spark", ConnectServer(host="spark")),
+        ("sc://spark:15003", ConnectServer(host="spark", port=15003)),
+        ("sc://spark:1/;use_ssl=true", ConnectServer(host="spark", port=1, use_ssl=True)),
+        ("sc://spark/;user_id=jos%C3%A9%3B;use_ssl=False", ConnectServer(host="spark", user_id="josé;")),
+        ("sc://[::1]:15002/", ConnectServer(host="::1")),
+    ],
+)
+def test_a_url_names_a_server_and_the_server_its_url(url: str, server: ConnectServer) -> None:
+    assert ConnectServer.parse(url) == server
+    assert ConnectServer.parse(server.url) == server
+    assert is_connect(server.url)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("spark://host", "begins with sc://"),
+        ("sc://", "names no host"),
+        ("sc://host:port", "must be host or host:port"),
+        ("sc://host;use_ssl=true", "stands a slash"),
+        ("sc://host/path", "stands a slash"),
+        ("sc://host/;use_ssl=maybe", "must be true or false"),
+        ("sc://host/;user_id=", "must be a name"),
+        ("sc://host/;x-header=1", "no parameter"),
+        ("sc://host/;session_id=1", "chosen for each task"),
+        (f"sc://host/;token={SECRET}", "password of a connection of type spark_connect"),
+        (f"sc://me:{SECRET}@host", "no user and password"),
+    ],
+)
+def test_what_names_none_is_refused_and_no_secret_is_repeated(url: str, said: str) -> None:
+    with pytest.raises(ConnectUrlError, match=said) as refused:
+        ConnectServer.parse(url)
+    assert SECRET not in str(refused.value)
+
+
+def test_settings_do_not_show_their_token() -> None:
+    settings = ConnectSettings(server=ConnectServer(host="spark"), token=SECRET, conf={"spark.a": SECRET})
+    assert SECRET not in repr(settings)
+
+
+def test_a_sessions_id_is_known_to_whoever_knows_its_names_and_to_nobody_else() -> None:
+    assert session_id("cluster/group", "job", "0") == session_id("cluster/group", "job", "0")
+    assert session_id("cluster/group", "job", "0") != session_id("cluster/group", "job", "1")
+    assert session_id("a", "bc") != session_id("ab", "c")
+
+
+def connection(**fields: Any) -> Connection:
+    extra = fields.pop("extra", {})
+    return Connection(
+        conn_id="sc", **{"conn_type": "spark_connect", "host": "spark", **fields}, extra=json.dumps(extra)
+    )
+
+
+def test_a_connection_has_the_fields_that_airflows_provider_gives_it() -> None:
+    given = connection(port=15009, login="me", password=SECRET, extra={"use_ssl": True})
+    address = address_of(given, "sc")
+    assert ConnectServer.parse(address.master) == ConnectServer(host="spark", port=15009, user_id="me", use_ssl=True)
+    assert address.token == SECRET
+    assert SECRET not in address.master + repr(address)
+    assert address_of(connection(host="sc://spark"), "sc").master == ConnectServer(host="spark").url
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"conn_type": "spark"}, "must be of type 'spark_connect'"),
+        ({"host": ""}, "names no host"),
+        ({"extra": {"use_ssl": "perhaps"}}, "must be true or false"),
+    ],
+)
+def test_of_a_connection_that_names_none_it_is_said_which(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(SparkConnectionError, match=said) as refused:
+        address_of(connection(password=SECRET, **fields), "sc")
+    assert "connection 'sc'" in str(refused.value)
+    assert SECRET not in str(refused.value)

@@ -1,0 +1,255 @@
+"""What is made of a Spark Connect server's answers, and of none."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkAttributeError
+
+from airflow_provider.driver.errors import SparkGoneError, SparkStartError
+from airflow_provider.driver.sight import Sight
+from airflow_provider.spark.connect_session import ConnectSession
+from airflow_provider.spark.failures import is_retryable
+from airflow_provider.spark_connect import client, connection
+from airflow_provider.spark_connect.client import RemoteMode
+from airflow_provider.spark_connect.connection import ConnectedServer, ServerConnection
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.shipping import Parcels
+from airflow_provider.spark_connect.trouble import (
+    SessionRefusedError,
+    Trouble,
+    UnsupportedOnConnectError,
+    is_unsupported,
+    trouble_of,
+)
+
+SETTINGS = ConnectSettings(server=ConnectServer(host="spark"))
+
+
+class Code:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class RefusedError(Exception):
+    """As gRPC raises it."""
+
+    def __init__(self, code: str, details: str = "") -> None:
+        super().__init__(f"<{code}: {details}>")
+        self._code, self._details = code, details
+
+    def code(self) -> Code:
+        return Code(self._code)
+
+    def details(self) -> str:
+        return self._details
+
+
+@pytest.mark.parametrize(
+    ("error", "trouble"),
+    [
+        (RefusedError("UNAVAILABLE"), Trouble.AWAY),
+        (RefusedError("DEADLINE_EXCEEDED"), Trouble.SLOW),
+        (RefusedError("UNAUTHENTICATED"), Trouble.REFUSES),
+        (RefusedError("RESOURCE_EXHAUSTED"), Trouble.FULL),
+        (RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED] The handle"), Trouble.ENDED),
+        (RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CLOSED] The handle"), Trouble.CLOSED),
+        (Exception("Cannot call methods on a stopped SparkContext."), Trouble.ENDED),
+        (ValueError("a job's own"), Trouble.OTHER),
+    ],
+)
+def test_what_an_error_says_of_the_server(error: Exception, trouble: Trouble) -> None:
+    assert trouble_of(error) is trouble
+
+
+def test_what_spark_connect_does_not_have_is_known_by_its_name() -> None:
+    lacks = PySparkAttributeError(
+        errorClass="JVM_ATTRIBUTE_NOT_SUPPORTED", messageParameters={"attr_name": "sparkContext"}
+    )
+    assert is_unsupported(lacks)
+    assert not is_unsupported(AttributeError("sparkContext"))
+
+
+class Answers:
+    """A server that answers, or raises what it is given, while time passes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        self.answer: Exception | str = "4.9.0"
+        self.hung_up = 0
+        monkeypatch.setattr(connection, "ask_version", self.ask)
+        monkeypatch.setattr(connection, "require_client", lambda: "4.3.0")
+        monkeypatch.setattr(connection, "open_session", lambda settings, user_agent: object())
+        monkeypatch.setattr(connection, "release", lambda session, timeout_s: None)
+        monkeypatch.setattr(connection, "hang_up", self.hang_up)
+        monkeypatch.setattr(connection, "REMOTE_MODE", RemoteMode())
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+    def ask(self, _session: Any, _timeout_s: float) -> str:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def hang_up(self, _session: Any) -> None:
+        self.hung_up += 1
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    return Answers(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("error", "patience_s"),
+    [
+        (RefusedError("UNAVAILABLE", "refused"), connection.AWAY_S),
+        (RefusedError("DEADLINE_EXCEEDED"), connection.SLOW_S),
+    ],
+    ids=["away", "slow"],
+)
+def test_a_server_that_is_silent_is_waited_for_and_given_up_in_the_end(
+    answers: Answers, error: Exception, patience_s: float
+) -> None:
+    server = ConnectedServer(3, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
+    answers.answer = error
+    assert server.look() is Sight.SILENT
+    answers.now += patience_s - 1
+    assert server.look() is Sight.SILENT
+    answers.answer = "4.3.0"
+    assert server.look() is Sight.FINE
+    answers.answer = error
+    assert server.look() is Sight.SILENT, "it was there meanwhile"
+    answers.now += patience_s
+    assert server.look() is Sight.ENDED
+    gone = server.gone()
+    assert isinstance(gone, SparkGoneError)
+    assert gone.spark == 3
+    assert f"has not answered for {patience_s:.0f} s" in str(gone)
+
+
+def test_a_server_that_does_not_know_its_session_is_another_one(answers: Answers) -> None:
+    link = ServerConnection(SETTINGS, "w")
+    first = link.server()
+    assert link.server() is first
+    answers.answer = RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED]")
+    assert first.look() is Sight.ENDED
+    answers.answer = "4.3.0"
+    second = link.server()
+    assert (first.number, second.number) == (1, 2)
+    link.close()
+    assert answers.hung_up == 2
+
+
+def session_on(server: ConnectedServer) -> ConnectSession:
+    session = ConnectSession(
+        ServerConnection(SETTINGS, "w"), SETTINGS, Parcels(), name="a:0", session_id="s", tell_every_s=1
+    )
+    session.spark = server
+    return session
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said", "again"),
+    [
+        (RefusedError("UNAVAILABLE", "refused"), SparkGoneError, r"it does not answer \(refused\)", True),
+        (RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED]"), SparkGoneError, "it was restarted", True),
+        (
+            RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CLOSED]"),
+            SessionRefusedError,
+            "closed this task's session",
+            True,
+        ),
+        (RefusedError("RESOURCE_EXHAUSTED", "limit"), SessionRefusedError, "refuses this task: limit", True),
+        (
+            PySparkAttributeError(errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "rdd"}),
+            UnsupportedOnConnectError,
+            "there are no SparkContext, no RDDs",
+            False,
+        ),
+        (ValueError("a job's own"), ValueError, "a job's own", True),
+    ],
+)
+def test_an_error_of_a_task_is_said_in_words_and_tried_again_where_that_helps(
+    answers: Answers, error: Exception, kind: type[Exception], said: str, again: bool
+) -> None:
+    server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
+    plain = session_on(server).explain(error)
+    assert type(plain) is kind
+    assert re.search(said, str(plain))
+    assert is_retryable(plain) is again
+    assert server.alive is (kind is not SparkGoneError)
+
+
+def test_that_a_session_is_closed_is_the_servers_end_if_it_knows_none(answers: Answers) -> None:
+    server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
+    answers.answer = RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_NOT_FOUND]")
+    plain = session_on(server).explain(answers.answer)
+    assert isinstance(plain, SparkGoneError)
+    assert not server.alive
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            RefusedError("UNAVAILABLE", "connection refused"),
+            r"no Spark Connect server answers at sc://spark:15002 \(conn",
+        ),
+        (
+            RefusedError("UNAUTHENTICATED", "Invalid token"),
+            "does not let this worker in.*check the connection's password",
+        ),
+        (RefusedError("RESOURCE_EXHAUSTED", "limit"), "takes no more sessions at present"),
+        (
+            RefusedError("UNIMPLEMENTED", "Method not found"),
+            "can't be used as a Spark Connect server: Method not found",
+        ),
+        ("3.5.1", r"runs Spark 3\.5\.1, and this worker has PySpark 4\.3\.0"),
+    ],
+)
+def test_a_server_that_cannot_be_used_is_refused_with_words(
+    answers: Answers, answer: Exception | str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    answers.answer = answer
+    link = ServerConnection(SETTINGS, "w")
+    with pytest.raises(SparkStartError, match=said):
+        link.server()
+    assert "SPARK_REMOTE" not in os.environ
+    assert answers.hung_up == 1
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "before")
+
+
+def test_a_process_is_a_client_as_long_as_anybody_needs_it(environment: None) -> None:
+    mode = RemoteMode()
+    mode.enter(SETTINGS.server)
+    mode.enter(SETTINGS.server)
+    mode.leave()
+    assert os.environ["SPARK_REMOTE"] == SETTINGS.server.url
+    mode.leave()
+    assert "SPARK_REMOTE" not in os.environ
+    assert os.environ["SPARK_CONNECT_MODE_ENABLED"] == "before"
+
+
+def test_a_process_with_a_spark_of_its_own_is_no_client(environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "has_own_spark", lambda: True)
+    with pytest.raises(SparkStartError, match="has a Spark of its own"):
+        RemoteMode().enter(SETTINGS.server)
+    assert "SPARK_REMOTE" not in os.environ
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyspark.sql.connect.session"])
+def test_what_is_not_installed_is_named_with_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(SparkStartError, match=rf"(?s){missing}.*cooperative-spark\[connect\]"):
+        client.require_client()

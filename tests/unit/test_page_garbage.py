@@ -1,0 +1,45 @@
+"""What no page sends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from airflow_values import job, jobs_snapshot
+from page_bench import StillTopics, make_page
+
+from airflow_provider.ui.rights import ACTING_HEADER
+
+NAMED = '"conn": "kafka_default", "group": "etl"'
+HEADERS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin", "Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("act", "body"),
+    [
+        ("scale", f'{{{NAMED}, "workers": NaN}}'),
+        ("scale", f'{{{NAMED}, "workers": -Infinity}}'),
+        ("scale", f'{{{NAMED}, "workers": 1e999}}'),
+        ("pause", f'{{{NAMED}, "job": "\\ud800", "defined_at": 0}}'),
+        ("pause", f'{{{NAMED}, "\\udc00": 1}}'),
+        ("level", f'{{{NAMED}, "logger": "a\\ud800", "level": "DEBUG"}}'),
+        ("submit", f'{{{NAMED}, "job": "a", "entry_point": "a:b", "config": {{"rows": NaN}}}}'),
+        ("submit", f'{{{NAMED}, "job": "a", "entry_point": "a:b", "config": {{"\\ud800": 1}}}}'),
+        ("submit", f'{{{NAMED}, "job": "a", "entry_point": "a:b", "run_key": "\\ud800"}}'),
+        ("alter", f'{{{NAMED}, "job": "job", "defined_at": 0, "config": {{"rows": "\\ud800"}}}}'),
+        ("rebalance", b"\xff"),
+        ("rebalance", "[" * 100_000),
+        ("rebalance", ""),
+        ("rebalance", "null"),
+        ("rebalance", f'{{{NAMED}, "group": {"9" * 5_000}}}'),
+    ],
+)
+def test_what_is_no_json_is_refused_in_words(act: str, body: Any) -> None:
+    page = make_page(StillTopics(jobs=jobs_snapshot(job(), tasks=3)))
+    with page.browser("USER") as browser:
+        answer = browser.post(f"/api/act/{act}", content=body, headers=HEADERS)
+        typeless = browser.post(f"/api/act/{act}", content=body, headers={**HEADERS, "Content-Type": "text/plain"})
+    assert (answer.status_code in (400, 422), typeless.status_code) == (True, 422), answer.text
+    assert json.loads(answer.text)["detail"]
+    assert not page.noted
