@@ -9,23 +9,21 @@ always stays: stopped, it would lose what it has done.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from heapq import heapify, heappop, heappush, heapreplace, nlargest
-from itertools import accumulate
+from collections.abc import Mapping, Sequence
+from heapq import nlargest
+from itertools import repeat, takewhile
 from typing import Final
 
 from airflow_provider.assignors.balance import NO_LIMIT
 from airflow_provider.assignors.costs import Costs
+from airflow_provider.assignors.machines import NOWHERE, Slots, after, deal, in_time, late, level
 from airflow_provider.assignors.model import Load
-from airflow_provider.assignors.shares import Shares
+from airflow_provider.assignors.shares import Shares, minus, plus
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 _HARDLY: Final = 0.1
 """Of the level: by so much later a task may end where it is."""
-
-_Places = Mapping[TaskId, WorkerId]
 
 
 class CostPool:
@@ -38,7 +36,7 @@ class CostPool:
         always some more to gain, and each such round would be followed by another
     """
 
-    __slots__ = ("_costs", "_kept", "_spare", "_targets", "over", "returned")
+    __slots__ = ("_costs", "_given", "_moving", "_spare", "over", "returned")
 
     returned: Shares
     """Of each member's own what does not end sooner elsewhere."""
@@ -46,23 +44,22 @@ class CostPool:
     """Who gives something up: how many tasks it has, and how many it may keep."""
 
     def __init__(self, kept: Shares, own: Shares, free: Tasks, costs: Costs, *, calm: bool = False) -> None:
-        self._costs, self._kept = costs, kept
-        homes = {task: worker for shares in (own, kept) for worker, tasks in shares.items() for task in tasks}
-        waiting = (homes.keys() | free) - (costs.left.keys() & NO_TASKS.union(*kept.values()))
-        sharing = _Sharing(kept, waiting, costs)
-        self._targets = sharing.staying(homes) if calm else sharing.evened_out(homes)
-        moving = {worker: len(tasks) for worker, tasks in self._moving().items()}
-        self.over = {worker: Load(len(kept[worker]), len(kept[worker]) - number) for worker, number in moving.items()}
-        targets = self._targets
-        self.returned = {
-            worker: frozenset([task for task in tasks if targets[task] == worker]) for worker, tasks in own.items()
+        sharing = _Sharing(kept, own, free, costs)
+        self._costs = costs
+        self._given = sharing.staying() if calm else sharing.evened_out()
+        elsewhere = NO_TASKS.union(*self._given.values())
+        moving = {worker: tasks & elsewhere for worker, tasks in kept.items()} if elsewhere - free else {}
+        self._moving = {worker: tasks for worker, tasks in moving.items() if tasks}
+        self.over = {
+            worker: Load(len(kept[worker]), len(kept[worker]) - len(tasks)) for worker, tasks in self._moving.items()
         }
-        self._spare = NO_TASKS.union(*own.values()).difference(*self.returned.values())
+        self.returned = {worker: minus(tasks, elsewhere) for worker, tasks in own.items()}
+        self._spare = NO_TASKS.union(*own.values()) & elsewhere
 
     @property
     def stops(self) -> int:
         """How many tasks would end sooner elsewhere."""
-        return sum(load.has - load.share for load in self.over.values())
+        return sum(map(len, self._moving.values()))
 
     def relieve(self, _rank: Mapping[TaskId, int], most_stops: int = NO_LIMIT) -> Shares:
         """Take from each worker what would end sooner elsewhere: the longest first, if not all may be taken.
@@ -70,147 +67,130 @@ class CostPool:
         :param most_stops: no more than this are taken, over all workers
         :return: what was taken, by worker
         """
-        moving = [(task, worker) for worker, tasks in self._moving().items() for task in tasks]
-        if len(moving) > most_stops:
-            moving = nlargest(most_stops, moving, key=lambda way: (self._costs.of[way[0]], way))
+        if self.stops <= most_stops:
+            return self._moving
+        moving = [(task, worker) for worker, tasks in self._moving.items() for task in tasks]
         taken: defaultdict[WorkerId, set[TaskId]] = defaultdict(set)
-        for task, worker in moving:
+        for task, worker in nlargest(most_stops, moving, key=lambda way: (self._costs.of[way[0]], way)):
             taken[worker].add(task)
         return {worker: frozenset(tasks) for worker, tasks in taken.items()}
 
-    def place(self, tasks: Tasks) -> dict[WorkerId, list[TaskId]]:
+    def place(self, tasks: Tasks) -> Shares:
         """Give each task to the worker where it ends first, with them what members do not get again.
 
         :return: what was given, by worker
         """
-        given: defaultdict[WorkerId, list[TaskId]] = defaultdict(list)
-        for task in tasks | self._spare:
-            given[self._targets[task]].append(task)
-        return given
-
-    def _moving(self) -> dict[WorkerId, list[TaskId]]:
-        moving = {
-            worker: [task for task in tasks if self._targets.get(task, worker) != worker]
-            for worker, tasks in self._kept.items()
-        }
-        return {worker: tasks for worker, tasks in moving.items() if tasks}
+        tasks = plus(tasks, self._spare)
+        given = {worker: tasks & of_worker for worker, of_worker in self._given.items()}
+        return {worker: of_worker for worker, of_worker in given.items() if of_worker}
 
 
 class _Sharing:
     """Ways to share out what waits, over machines that are busy with what runs.
 
-    :param kept: every member and what it goes on with
+    See :class:`CostPool` for the parameters.
     """
 
-    __slots__ = ("_costs", "_kept", "_level", "_waiting")
+    __slots__ = ("_costs", "_homes", "_level", "_slots", "_tasks", "_workers")
 
-    def __init__(self, kept: Shares, waiting: Iterable[TaskId], costs: Costs) -> None:
-        self._costs, self._kept = costs, kept
-        self._waiting = sorted(waiting, key=lambda task: (-costs.of[task], task))
-        self._level = self._machines().level(sum(costs.of[task] for task in self._waiting))
+    def __init__(self, kept: Shares, own: Shares, free: Tasks, costs: Costs) -> None:
+        self._workers = list(kept)
+        started = frozenset(costs.left)
+        running = [tasks & started for tasks in kept.values()]
+        waiting = [
+            plus(minus(tasks, runs), own.get(worker, NO_TASKS))
+            for (worker, tasks), runs in zip(kept.items(), running, strict=True)
+        ]
+        self._slots = _slots(self._workers, running, costs)
+        tasks, homes = list[TaskId](), list[int]()
+        for home, of_home in enumerate(waiting):
+            tasks += of_home
+            homes += repeat(home, len(of_home))
+        tasks += free
+        homes += repeat(NOWHERE, len(free))
+        by_task = list(map(costs.of.__getitem__, tasks))
+        order = _longest_first(tasks, by_task)
+        self._tasks = list(map(tasks.__getitem__, order))
+        self._homes = list(map(homes.__getitem__, order))
+        self._costs = list(map(by_task.__getitem__, order))
+        self._level = level(self._slots, sum(self._costs))
 
-    def _machines(self) -> _Machines:
-        return _Machines(self._kept, self._costs)
+    def staying(self) -> Shares:
+        """Who gets what nobody has, if all stays that somebody has."""
+        return self._elsewhere(self._placed(self._homes))
 
-    def staying(self, homes: _Places) -> _Places:
-        """All stays that somebody has."""
-        return self._placed(homes)[0]
+    def evened_out(self) -> Shares:
+        """Who gets what goes elsewhere, if of that what is done in time stays, and machines are less late for it."""
+        places = self._placed(self._homes)
+        if self._homes.count(NOWHERE) == len(self._homes):
+            return self._elsewhere(places)
+        most = self._late(places) - _HARDLY * self._level
+        if most <= self._late_anyway():
+            return self._elsewhere(places)
+        then = self._as_next_round(in_time(self._costs, self._homes, self._slots, self._latest))
+        return self._elsewhere(then if self._late(then) < most else places)
 
-    def evened_out(self, homes: _Places) -> _Places:
-        """Of that stays what is done in time, if so machines are less late."""
-        hardly = _HARDLY * self._level
-        places, late = self._placed(homes)
-        while late > hardly:
-            in_time = self._done_in_time(places)
-            fewer = {task: home for task, home in homes.items() if task in in_time}
-            moved, then_late = self._placed(fewer)
-            if then_late >= late - hardly:
-                break
-            homes, places, late = fewer, moved, then_late
-        return places
-
-    def _placed(self, homes: _Places) -> tuple[_Places, float]:
-        """Where each task goes, and for how long machines are busy after the level: all together, without those that
-        hardly are.
-        """
-        machines, costs = self._machines(), self._costs.of
-        places = {task: homes[task] for task in self._waiting if task in homes}
-        for task, home in places.items():
-            machines.add(home, costs[task])
-        for task in self._waiting:
-            if task not in homes:
-                places[task] = machines.first()
-                machines.add(places[task], costs[task])
-        return places, machines.busy_after(self._latest)
-
-    def _done_in_time(self, places: _Places) -> set[TaskId]:
-        """The longest first. What is not goes elsewhere, before what is shorter."""
-        machines, costs, latest = self._machines(), self._costs.of, self._latest
-        in_time = set()
-        for task in self._waiting:
-            place, cost = places[task], costs[task]
-            if machines.free_at(place) + cost <= latest:
-                in_time.add(task)
-            else:
-                place = machines.first()
-            machines.add(place, cost)
-        return in_time
+    def _as_next_round(self, stay: Sequence[int]) -> list[int]:
+        """Where the next round places what this one takes: it finds at home what does not move after all."""
+        while True:
+            places = self._placed(stay)
+            at_home = [home if home == place else NOWHERE for home, place in zip(self._homes, places, strict=True)]
+            moving = at_home.count(NOWHERE)
+            if stay.count(NOWHERE) - moving <= _HARDLY * moving:
+                return places
+            stay = at_home
 
     @property
     def _latest(self) -> float:
-        return (1 + _HARDLY) * self._level
+        return self._level * (1 + _HARDLY)
+
+    def _placed(self, homes: Sequence[int]) -> list[int]:
+        """By task its worker, if what has no home goes to who is free first when all that has one is done."""
+        places = list(homes)
+        free = [place for place, home in enumerate(homes) if home == NOWHERE]
+        if not free:
+            return places
+        busy = [after(slots, costs) for slots, costs in zip(self._slots, self._by_worker(homes), strict=True)]
+        for place, worker in zip(free, deal([self._costs[place] for place in free], busy), strict=True):
+            places[place] = worker
+        return places
+
+    def _late(self, places: Sequence[int]) -> float:
+        """For how long all machines together are busy after the level, without those that hardly are."""
+        by_worker = zip(self._slots, self._by_worker(places), strict=True)
+        return sum([late(slots, costs, self._latest) for slots, costs in by_worker])
+
+    def _late_anyway(self) -> float:
+        """What takes longer than that by itself is late wherever it is."""
+        return sum([cost - self._latest for cost in takewhile(self._latest.__lt__, self._costs)])
+
+    def _by_worker(self, places: Sequence[int]) -> list[list[float]]:
+        """What each has to do."""
+        costs: list[list[float]] = [[] for _ in self._workers]
+        for cost, worker in zip(self._costs, places, strict=True):
+            if worker != NOWHERE:
+                costs[worker].append(cost)
+        return costs
+
+    def _elsewhere(self, places: Sequence[int]) -> Shares:
+        given = defaultdict[int, list[TaskId]](list)
+        for task, home, place in zip(self._tasks, self._homes, places, strict=True):
+            if home != place:
+                given[place].append(task)
+        return {self._workers[place]: frozenset(tasks) for place, tasks in given.items()}
 
 
-class _Machines:
-    """The slots of all workers, each with the time at which it will be free: never, where other work has them all."""
+def _slots(workers: Sequence[WorkerId], running: Sequence[Tasks], costs: Costs) -> list[Slots]:
+    """When they are free of what runs. Where other work has all of all workers, each counts as having one."""
+    number = [max(0, costs.slots.get(worker, 1)) for worker in workers]
+    if not any(number):
+        number = [1] * len(workers)
+    left = [sorted(map(costs.left.__getitem__, tasks), reverse=True) for tasks in running]
+    return [after([0.0] * slots, of_worker) for slots, of_worker in zip(number, left, strict=True)]
 
-    __slots__ = ("_free_at", "_order", "_sums")
 
-    def __init__(self, kept: Shares, costs: Costs) -> None:
-        self._free_at = {
-            worker: [0.0] * slots if (slots := costs.slots.get(worker, 1)) > 0 else [math.inf] for worker in kept
-        }
-        self._sums = dict.fromkeys(kept, 0.0)
-        # The worker that is free first, of these the one with the least to do; empty until somebody asks. What is out
-        # of date is passed over.
-        self._order: list[tuple[float, float, WorkerId]] = []
-        for worker, tasks in kept.items():
-            for left in sorted((costs.left[task] for task in tasks & costs.left.keys()), reverse=True):
-                self.add(worker, left)
-
-    def _turn(self, worker: WorkerId) -> tuple[float, float, WorkerId]:
-        return self._free_at[worker][0], self._sums[worker], worker
-
-    def level(self, work: float) -> float:
-        """When all would be done with this, too, if they were always busy until then; never, if all never are free."""
-        free_at = sorted(at for slots in self._free_at.values() for at in slots)
-        sums = list(accumulate(free_at))
-        levels = ((work + total) / number for number, total in enumerate(sums, 1))
-        return min(levels)
-
-    def busy_after(self, time: float) -> float:
-        """Those that never are free are late with all that they are given."""
-        return sum(
-            self._sums[worker] if at == math.inf else at - time
-            for worker, slots in self._free_at.items()
-            for at in slots
-            if at > time
-        )
-
-    def free_at(self, worker: WorkerId) -> float:
-        return self._free_at[worker][0]
-
-    def first(self) -> WorkerId:
-        if not self._order:
-            self._order = [self._turn(worker) for worker in self._free_at]
-            heapify(self._order)
-        while self._order[0] != self._turn(self._order[0][-1]):
-            heappop(self._order)
-        return self._order[0][-1]
-
-    def add(self, worker: WorkerId, cost: float) -> None:
-        free_at = self._free_at[worker]
-        heapreplace(free_at, free_at[0] + cost)
-        self._sums[worker] += cost
-        if self._order:
-            heappush(self._order, self._turn(worker))
+def _longest_first(tasks: Sequence[TaskId], costs: Sequence[float]) -> list[int]:
+    """Their places, in order; of equals the first name first. Sorts by one plain value each are the quickest."""
+    by_index = sorted(range(len(tasks)), key=[task[1] for task in tasks].__getitem__)
+    by_name = sorted(by_index, key=[task[0] for task in tasks].__getitem__)
+    return sorted(by_name, key=costs.__getitem__, reverse=True)

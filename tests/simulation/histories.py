@@ -112,6 +112,7 @@ PLANS = {
     ),
     "skewed": Plan(weigh=heavy_tailed),
     "skewed-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), weigh=heavy_tailed, converges_within=MANY),
+    "skewed-failing": Plan(weigh=heavy_tailed, fails=True),
     "failing": Plan(lossy=False, troubles=False, moves=False, namesakes=False, fails=True),
     "failing-troubled": Plan(lossy=False, moves=False, fails=True),
     "failing-wild": Plan(fails=True),

@@ -251,7 +251,7 @@ MUTATIONS = (
     Mutation(
         name="moves what runs for its cost",
         module=f"{ASSIGNORS}.by_cost",
-        edits=((" - (costs.left.keys() & NO_TASKS.union(*kept.values()))", ""),),
+        edits=(("started = frozenset(costs.left)", "started = NO_TASKS"),),
         plan="skewed",
         broken=("nothing_that_runs_moves_for_its_cost",),
     ),
