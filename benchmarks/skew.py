@@ -3,8 +3,9 @@
 200 tasks with a heavy tail (Pareto, fixed seeds) on 4 worker processes of 2 slots, with a real broker and the runner
 ``noop``. Each seed's tasks run as a first run, of which nothing is known; as the next run of the same job, when it is
 known how long each took; and as a job whose plan says so. Beside them: the bound, which is what LPT makes of eight
-slots where nothing but the tasks takes time, and one script with as many threads, each of which takes the next task of
-the plan when it has ended one (computed likewise: Spark's start is left out).
+slots where nothing but the tasks takes time; one Spark script with as many threads, each of which takes the next task
+of the plan when it has ended one (without the start of its session); and, for the first seed, mapped Airflow tasks, as
+many at a time, that make no session at all.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from airflow_provider.records import JobDefinition, TopicNames, decode
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 from benchmarks.overload import records_of
+from benchmarks.skew_peers import mapped_s, script
 
 _ROOT: Final = Path(__file__).parent.parent
 _GROUP: Final = "skew"
@@ -60,7 +62,8 @@ class Load:
 class Figures:
     """What came of one set of tasks, in seconds, from the submission to the end of the last task.
 
-    :param threads_s: of one script
+    :param threads_s: of one script, without the start of its session
+    :param script_start_s: that start
     :param rounds: of the group, in each of the runs
     """
 
@@ -69,6 +72,7 @@ class Figures:
     work_s: float
     bound_s: float
     threads_s: float
+    script_start_s: float
     first_s: float
     next_s: float
     weighted_s: float
@@ -83,7 +87,9 @@ def run(folder: Path, load: Load = Load()) -> dict[str, Any]:
             _worker(settings, load, folder / f"w{number}.log", ending)
         measured = asyncio.run(_measure(settings, load))
     _show(load, measured)
-    return {"load": asdict(load), "seeds": [asdict(figures) for figures in measured]}
+    mapped = mapped_s(durations_s(load, 1), load.workers * load.slots, folder)
+    print(f"  mapped Airflow tasks, seed 1: {mapped / measured[0].bound_s:.2f}", flush=True)
+    return {"load": asdict(load), "seeds": [asdict(figures) for figures in measured], "mapped_s": mapped}
 
 
 def _worker(settings: KafkaSettings, load: Load, log: Path, ending: ExitStack) -> None:
@@ -110,6 +116,7 @@ async def _of_seed(topics: GroupTopics, settings: KafkaSettings, load: Load, see
     times_s = durations_s(load, seed)
     slots = load.workers * load.slots
     plain, weighted = ([{"seconds": s, "number": n, **more(s)} for n, s in enumerate(times_s)] for more in _SAID)
+    beside = await asyncio.to_thread(script, times_s, slots)
     runs = [
         await _ran(topics, settings, f"plain-{seed}", "first", plain),
         await _ran(topics, settings, f"plain-{seed}", "next", plain),
@@ -120,7 +127,8 @@ async def _of_seed(topics: GroupTopics, settings: KafkaSettings, load: Load, see
         longest_s=max(times_s),
         work_s=sum(times_s),
         bound_s=in_turn(sorted(times_s, reverse=True), slots),
-        threads_s=in_turn(times_s, slots),
+        threads_s=beside.tasks_s,
+        script_start_s=beside.start_s,
         first_s=runs[0][0],
         next_s=runs[1][0],
         weighted_s=runs[2][0],
