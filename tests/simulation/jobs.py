@@ -72,7 +72,8 @@ class JobsTopic:
             self._plan(job, max(indexes[job]) + 1)
         self.written = tasks
         self._publish()
-        return NO_TASKS.union(_tasks_of(self.newest.plans.values())) - tasks
+        plans = self.newest.plans  # a worker's plan may come after its job's removal
+        return NO_TASKS.union(_tasks_of(plans[job] for job in indexes)) - tasks
 
     def plan_again(self, job: str) -> None:
         """Give all tasks of a job other configs."""
