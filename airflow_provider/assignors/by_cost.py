@@ -94,12 +94,12 @@ class _Sharing:
     __slots__ = ("_costs", "_homes", "_level", "_slots", "_tasks", "_workers")
 
     def __init__(self, kept: Shares, own: Shares, free: Tasks, costs: Costs) -> None:
-        self._workers = list(kept)
+        self._workers = sorted(kept)
         started = frozenset(costs.left)
-        running = [tasks & started for tasks in kept.values()]
+        running = [kept[worker] & started for worker in self._workers]
         waiting = [
-            plus(minus(tasks, runs), own.get(worker, NO_TASKS))
-            for (worker, tasks), runs in zip(kept.items(), running, strict=True)
+            plus(minus(kept[worker], runs), own.get(worker, NO_TASKS))
+            for worker, runs in zip(self._workers, running, strict=True)
         ]
         self._slots = _slots(self._workers, running, costs)
         tasks, homes = list[TaskId](), list[int]()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from heapq import heapreplace
@@ -282,3 +283,45 @@ def test_who_has_its_slots_full_of_what_never_ends_is_given_nothing_that_waits_f
     assert both_rounds(waits) == {W1: streams, W2: frozenset(of.of)}
     everywhere = replace(of, slots=dict.fromkeys((W1, W2), 0))
     assert {len(tasks) for tasks in eager.assign((W1, W2), frozenset(of.of), everywhere).values()} == {2}
+
+
+@patient
+@given(half_done, st.randoms(use_true_random=False))
+def test_it_comes_out_the_same_in_whatever_order_the_same_is_told(known: Round, drawn: random.Random) -> None:
+    """Another leader has the same in other tables. Costs that are alike leave most to the order."""
+    alike = replace(known.costs, of={task: math.ceil(cost / 400) for task, cost in known.costs.of.items()})
+    outcomes = []
+    for _ in range(2):
+        in_order = drawn.sample(sorted(alike.of), len(alike.of))
+        owned = {
+            worker: frozenset([task for task in in_order if task in tasks]) for worker, tasks in known.owned.items()
+        }
+        outcomes.append(
+            CostPool(
+                {worker: owned[worker] for worker in drawn.sample(sorted(owned), len(owned))},
+                {},
+                frozenset([task for task in in_order if not any(task in tasks for tasks in owned.values())]),
+                replace(alike, of={task: alike.of[task] for task in in_order}),
+            )
+        )
+    first, second = outcomes
+    assert first.relieve({}) == second.relieve({})
+    assert first.place(known.configured) == second.place(known.configured)
+
+
+@patient
+@given(half_done)
+def test_nothing_moves_for_less_than_a_tenth_of_the_level(known: Round) -> None:
+    mine = replace(known, configured=NO_TASKS.union(*known.owned.values()))
+    level = level_of(mine)
+    if lateness(mine.owned, mine.costs, level) < 0.1 * level:
+        assert not any(assign(mine).revoked.values())
+
+
+@patient
+@given(half_done)
+def test_what_is_given_back_is_not_stopped(known: Round) -> None:
+    """Where few have few tasks nothing is stopped that the next round gives to the same worker again."""
+    first, *others = (outcome for _, outcome in islice(rounds(known), 2))
+    for second in others:
+        assert all(second.assigned[worker].isdisjoint(tasks) for worker, tasks in first.revoked.items())
