@@ -184,17 +184,16 @@ half_done = half_done_of().filter(lambda known: bool(known.costs.among(known.con
 @patient
 @given(half_done)
 def test_nothing_that_runs_moves_and_all_comes_to_rest(known: Round) -> None:
-    """Each look that moves something makes machines less late, by a tenth of the level. What is new has moved nowhere
-    before, so the first one may find it elsewhere.
-    """
-    level, late = level_of(known), math.inf
+    """Each look that stops something makes machines less late, by a tenth of the level."""
+    level, most = level_of(known), math.inf
     for now, outcome in rounds(known):
         assert all(now.owned[worker] & now.costs.left.keys() <= tasks for worker, tasks in outcome.target.items())
-        if not any(outcome.revoked.values()):
+        if NO_TASKS.union(*now.owned.values()) == known.configured:
+            late = lateness(now.owned, known.costs, level)
+            assert late < most
+            most = late - 0.099 * level if any(outcome.revoked.values()) else math.inf
+        elif not any(outcome.revoked.values()):
             assert NO_TASKS.union(*outcome.target.values()) == known.configured
-        elif NO_TASKS.union(*now.owned.values()) == known.configured:
-            before, late = late, lateness(now.owned, known.costs, level)
-            assert late < before - 0.099 * level or before == math.inf
 
 
 def level_of(known: Round) -> float:
@@ -285,26 +284,33 @@ def test_who_has_its_slots_full_of_what_never_ends_is_given_nothing_that_waits_f
     assert {len(tasks) for tasks in eager.assign((W1, W2), frozenset(of.of), everywhere).values()} == {2}
 
 
+class Told(Tasks):
+    """Tasks in the order in which they were told: a table has another one in each process."""
+
+    order: list[TaskId]
+
+    def __new__(cls, order: Iterable[TaskId]) -> Told:
+        told = super().__new__(cls, order)
+        told.order = list(order)
+        return told
+
+    def __iter__(self) -> Iterator[TaskId]:
+        return iter(self.order)
+
+
 @patient
 @given(half_done, st.randoms(use_true_random=False))
 def test_it_comes_out_the_same_in_whatever_order_the_same_is_told(known: Round, drawn: random.Random) -> None:
-    """Another leader has the same in other tables. Costs that are alike leave most to the order."""
-    alike = replace(known.costs, of={task: math.ceil(cost / 400) for task, cost in known.costs.of.items()})
-    outcomes = []
+    """Costs that are alike leave most to the order."""
+    of = {task: math.ceil(cost / 400) for task, cost in known.costs.of.items()}
+    new = WorkerId("nobody")
+    owned = {**known.owned, new: known.configured.difference(*known.owned.values())}
+    pools = []
     for _ in range(2):
-        in_order = drawn.sample(sorted(alike.of), len(alike.of))
-        owned = {
-            worker: frozenset([task for task in in_order if task in tasks]) for worker, tasks in known.owned.items()
-        }
-        outcomes.append(
-            CostPool(
-                {worker: owned[worker] for worker in drawn.sample(sorted(owned), len(owned))},
-                {},
-                frozenset([task for task in in_order if not any(task in tasks for tasks in owned.values())]),
-                replace(alike, of={task: alike.of[task] for task in in_order}),
-            )
-        )
-    first, second = outcomes
+        told = {worker: Told(drawn.sample(sorted(tasks), len(tasks))) for worker, tasks in owned.items()}
+        kept = {worker: told[worker] for worker in drawn.sample(sorted(known.owned), len(known.owned))}
+        pools.append(CostPool(kept, {}, told[new], replace(known.costs, of=of, left={})))
+    first, second = pools
     assert first.relieve({}) == second.relieve({})
     assert first.place(known.configured) == second.place(known.configured)
 
@@ -312,7 +318,7 @@ def test_it_comes_out_the_same_in_whatever_order_the_same_is_told(known: Round, 
 @patient
 @given(half_done)
 def test_nothing_moves_for_less_than_a_tenth_of_the_level(known: Round) -> None:
-    mine = replace(known, configured=NO_TASKS.union(*known.owned.values()))
+    mine = of_what_is_had(known)
     level = level_of(mine)
     if lateness(mine.owned, mine.costs, level) < 0.1 * level:
         assert not any(assign(mine).revoked.values())
@@ -320,8 +326,14 @@ def test_nothing_moves_for_less_than_a_tenth_of_the_level(known: Round) -> None:
 
 @patient
 @given(half_done)
-def test_what_is_given_back_is_not_stopped(known: Round) -> None:
-    """Where few have few tasks nothing is stopped that the next round gives to the same worker again."""
-    first, *others = (outcome for _, outcome in islice(rounds(known), 2))
+def test_hardly_anything_is_stopped_that_its_worker_gets_back(known: Round) -> None:
+    first, *others = (outcome for _, outcome in islice(rounds(of_what_is_had(known)), 2))
+    stopped = sum(map(len, first.revoked.values()))
     for second in others:
-        assert all(second.assigned[worker].isdisjoint(tasks) for worker, tasks in first.revoked.items())
+        back = sum(len(second.assigned[worker] & tasks) for worker, tasks in first.revoked.items())
+        assert back <= 0.1 * stopped
+
+
+def of_what_is_had(known: Round) -> Round:
+    """The same without what is new."""
+    return replace(known, configured=NO_TASKS.union(*known.owned.values()))

@@ -72,12 +72,12 @@ def test_small_work_is_spread_as_large_work_is() -> None:
     """No worker has all that is short, and with it all the starts."""
     costs = sorted((random.Random(1).paretovariate(1.3) for _ in range(10_000)), reverse=True)
     places = deal(costs, [[0.0, 0.0] for _ in range(10)])
-    assert max(Counter(places[5_000:]).values()) < 2 * 5_000 / 10
+    assert max(Counter(places[8_000:]).values()) < 2 * 2_000 / 10
 
 
 @pytest.mark.parametrize("cost", [0.0, 1e-12])
 def test_work_that_takes_no_time_is_dealt_out_too(cost: float) -> None:
-    workers = [[0.1], [0.1], [0.1]]
+    workers = [[0.7], [0.7], [0.7]]  # a third of three times as much is less
     assert len(deal([5.0, *[cost] * 7], workers)) == 8
     assert len(deal([cost] * 7, workers)) == 7
 
@@ -102,7 +102,7 @@ def test_all_stays_where_nothing_new_comes_and_nobody_is_late(
 ) -> None:
     with_slots = [worker for worker, slots in enumerate(workers) if slots]
     homes = random.Random(seed).choices(with_slots, k=len(costs))
-    assert in_time(costs, homes, workers, last(ends(costs, workers, homes))) == homes
+    assert in_time(costs, homes, workers, last(ends(costs, workers, homes)) * _ROUNDED) == homes
 
 
 def test_late_is_what_comes_after() -> None:
