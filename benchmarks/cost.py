@@ -95,14 +95,14 @@ def _airflow(broker: LocalBroker, folder: Path, source: Path) -> tuple[float, fl
         env={"BENCH_SOURCE": str(source), "BENCH_OUTPUT": str(folder), "PYTHONPATH": str(_ROOT)},
     )
     with airflow:
-        in_airflow = _dag_seconds(airflow, "one_worker")
+        in_airflow = dag_seconds(airflow, "one_worker")
         print(f"one worker in Airflow: {in_airflow:.1f} s", flush=True)
-        mapped = _dag_seconds(airflow, "mapped")
+        mapped = dag_seconds(airflow, "mapped")
         print(f"twelve mapped tasks in Airflow: {mapped:.1f} s", flush=True)
     return mapped, in_airflow
 
 
-def _dag_seconds(airflow: LocalAirflow, dag: str) -> float:
+def dag_seconds(airflow: LocalAirflow, dag: str) -> float:
     airflow.api.wait_for_dag(dag)
     airflow.api.unpause(dag)
     run = airflow.api.trigger(dag)

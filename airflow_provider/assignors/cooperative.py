@@ -48,6 +48,9 @@ on purpose:
 ``what-waits-moves-alone``
     A round that its leader has asked for only because a worker has a slot free stops nothing that runs. Connect knows
     no slots.
+``work-is-shared-out``
+    Where it is known that batch tasks differ in what they cost, they are shared out by that, and nothing that runs of
+    them is stopped for balance (module ``by_cost``). Connect's tasks are all alike.
 ``removed-is-stopped``
     Whatever is owned and not configured is revoked. Connect leaves it running when its memory of it is gone, after a
     leader change or a failed sync, until yet another rebalance.
@@ -60,13 +63,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from airflow_provider.assignors.balance import NOTHING_FIXED, Pool
+from airflow_provider.assignors.balance import NOTHING_FIXED
 from airflow_provider.assignors.draining import Draining, draining
 from airflow_provider.assignors.lost import LostWork, judge
-from airflow_provider.assignors.model import GroupAssignment, Load, Memory, Round
+from airflow_provider.assignors.model import GroupAssignment, Memory, Round
 from airflow_provider.assignors.moves import Difference, Shuffle, write_down
 from airflow_provider.assignors.pace import pace
 from airflow_provider.assignors.policy import Policy
+from airflow_provider.assignors.pools import Kinds, Pools, pools_of
 from airflow_provider.assignors.replanned import planned_again
 from airflow_provider.assignors.shares import Shares, merged, minus, plus
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
@@ -84,8 +88,7 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
     decided = pace(policy, settled.lost_work, memory, wants_to_revoke=settled.stops > 0, now_ms=round.now_ms)
     taken = merged((*settled.relieve(round.revocation_rank, decided.allowance), settled.drains.waits))
     given = merged(settled.place(settled.free))
-    over = over_shares(settled.planners, settled.drains, settled.pools)
-    shuffle = Shuffle(kept=settled.kept, taken=taken, given=given, over=over)
+    shuffle = Shuffle(kept=settled.kept, taken=taken, given=given, over=settled.pools.over(settled.drains))
     return write_down(round, memory, settled.difference, settled.lost_work, decided, shuffle)
 
 
@@ -94,7 +97,7 @@ class Settled:
     """Who has what, before anything is evened out.
 
     :param kept: every member, and what it goes on with of what it owned
-    :param pools: of planners and of tasks
+    :param pools: what each kind of work may change
     :param free: what anybody may start
     """
 
@@ -102,25 +105,21 @@ class Settled:
     lost_work: LostWork
     drains: Draining
     kept: Shares
-    planners: Tasks
-    pools: tuple[Pool, Pool]
+    pools: Pools
     free: Tasks
 
     @property
     def stops(self) -> int:
         """How many running tasks would have to stop for nobody to have more than its share."""
-        return sum(pool.stops for pool in self.pools)
+        return self.pools.stops
 
     def relieve(self, rank: Mapping[TaskId, int], most_stops: int) -> tuple[Shares, ...]:
-        """Take from each worker what is above its share; see :meth:`Pool.relieve`."""
-        limits = limits_of(most_stops, *self.pools)
-        return tuple(pool.relieve(rank, limit) for pool, limit in zip(self.pools, limits, strict=True))
+        """Take from each worker what is above its share; see :meth:`Pools.relieve`."""
+        return tuple(self.pools.relieve(rank, most_stops))
 
     def place(self, tasks: Tasks) -> tuple[Mapping[WorkerId, Iterable[TaskId]], ...]:
-        """Give tasks to those who have the least, and to everybody what is its own; see :meth:`Pool.place`."""
-        kinds = (tasks & self.planners, minus(tasks, self.planners))
-        placed = [pool.place(kind) for pool, kind in zip(self.pools, kinds, strict=True)]
-        return (*(pool.returned for pool in self.pools), *placed)
+        """Give tasks to those who have the least, and to everybody what is its own; see :meth:`Pools.place`."""
+        return (*self.pools.returned, *self.pools.place(tasks))
 
 
 def settle(round: Round, memory: Memory, *, max_delay_ms: int) -> Settled:  # noqa: A002
@@ -129,23 +128,23 @@ def settle(round: Round, memory: Memory, *, max_delay_ms: int) -> Settled:  # no
     stopped = difference.stopped
     kept = {worker: minus(round.owned[worker], stopped) for worker in sorted(round.owned)}
     lost_work = judge(difference.lost, kept, memory, round, max_delay_ms=max_delay_ms)
-    planners = frozenset([task for task in round.configured if task[1] < 0])
     again = planned_again(difference.created, round, memory)
     own = merged((lost_work.own, again))
     drains = draining(round, kept)
-    stays = minus(round.stays, planners)
+    kinds = Kinds.of(round)
+    stays = kinds.stays(round)
     movable = {worker: minus(tasks, stays) for worker, tasks in kept.items()} if stays else kept
     fixed = {worker: len(kept[worker]) - len(tasks) for worker, tasks in movable.items()} if stays else NOTHING_FIXED
     own_of_drained = NO_TASKS.union(*(own.get(worker, NO_TASKS) for worker in drains.runs))
     created = minus(difference.created, NO_TASKS.union(*again.values()))
+    free = plus(plus(created, lost_work.as_new), own_of_drained)
     return Settled(
         difference=difference,
         lost_work=lost_work,
         drains=drains,
         kept=kept,
-        planners=planners,
-        pools=pools_of(planners, round.configured, drains, movable, own, fixed),
-        free=plus(plus(created, lost_work.as_new), own_of_drained),
+        pools=pools_of(round, memory, kinds, drains, movable, own, free, fixed),
+        free=free,
     )
 
 
@@ -178,43 +177,3 @@ def _trusted_assignment(round: Round, memory: Memory) -> Shares:  # noqa: A002
     if not all(map(memory.revoked.isdisjoint, round.owned.values())):
         return round.owned
     return memory.assignment if memory.generation == round.last_completed else {}
-
-
-def pools_of(
-    planners: Tasks,
-    configured: Tasks,
-    drains: Draining,
-    kept: Shares,
-    own: Shares,
-    fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
-) -> tuple[Pool, Pool]:
-    """Of planners and of tasks.
-
-    :param fixed: how many tasks a member has beside those
-    """
-    kept_planners, kept_tasks = _by_kind(drains.others(kept), planners)
-    own_planners, own_tasks = _by_kind(drains.others(own), planners)
-    draining_keep = drains.kept
-    of_planners = len(planners) - len(draining_keep & planners)
-    of_tasks = len(configured) - len(draining_keep) - of_planners
-    return Pool(of_planners, kept_planners, own_planners), Pool(of_tasks, kept_tasks, own_tasks, fixed)
-
-
-def over_shares(
-    planners: Tasks, drains: Draining, pools: tuple[Pool, Pool]
-) -> tuple[Mapping[WorkerId, Load], Mapping[WorkerId, Load]]:
-    """Who gives something up, and how much it had, of planners and of tasks."""
-    of_planners, of_tasks = pools
-    draining_planners, draining_tasks = drains.over(planners)
-    return {**of_planners.over, **draining_planners}, {**of_tasks.over, **draining_tasks}
-
-
-def _by_kind(shares: Shares, planners: Tasks) -> tuple[Shares, Shares]:
-    of_planners = {worker: share & planners for worker, share in shares.items()}
-    return of_planners, {worker: minus(share, of_planners[worker]) for worker, share in shares.items()}
-
-
-def limits_of(allowance: int, planners: Pool, tasks: Pool) -> tuple[int, int]:
-    """How many planners and how many tasks may be stopped: planners go first, they stop and start in no time."""
-    of_planners = min(allowance, planners.stops)
-    return of_planners, min(allowance - of_planners, tasks.stops)

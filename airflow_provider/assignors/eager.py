@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from itertools import cycle
 
-from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
+from airflow_provider.assignors.by_cost import CostPool
+from airflow_provider.assignors.costs import NO_COSTS, Costs
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
-def assign(members: Collection[WorkerId], configured: Tasks) -> Mapping[WorkerId, Tasks]:
+def assign(members: Collection[WorkerId], configured: Tasks, costs: Costs = NO_COSTS) -> Mapping[WorkerId, Tasks]:
     """Deal out all planners, then all tasks, round robin over the members in the order of their names.
 
     Planners go first, and the tasks go on where the planners ended: dealt job by job, single-task jobs in a group of
-    two would put every planner on one worker and every task on the other.
+    two would put every planner on one worker and every task on the other. Tasks that differ in what they cost are dealt
+    by that.
 
     :return: what each member runs, with an entry for every member
     :raises ValueError: for a group without members
@@ -26,7 +29,11 @@ def assign(members: Collection[WorkerId], configured: Tasks) -> Mapping[WorkerId
     if not members:
         raise ValueError("a round of assignment needs at least one member")
     hands: dict[WorkerId, list[TaskId]] = {member: [] for member in sorted(members)}
-    planners_first = sorted(configured, key=lambda task: (not task.is_planner, task))
+    by_cost = costs.among(configured)
+    planners_first = sorted(configured - by_cost, key=lambda task: (not task.is_planner, task))
     for hand, task in zip(cycle(hands.values()), planners_first):  # cycle() has no length
         hand.append(task)
+    costs = costs.beside({member: sum(not task.is_planner for task in hand) for member, hand in hands.items()})
+    for member, more in CostPool(dict.fromkeys(hands, NO_TASKS), {}, by_cost, costs).place(by_cost).items():
+        hands[member] += more
     return {member: frozenset(hand) for member, hand in hands.items()}

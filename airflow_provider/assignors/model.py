@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
+from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.protocol.model import (
     HIGHEST_INDEX,
     NO_GENERATION,
@@ -69,6 +70,7 @@ class Round:
     :param absent: what workers that are no members have said of their absence; of whom nothing is known are left out
     :param draining: members that start nothing more, and leave when what they run has finished
     :param stays: tasks that are not stopped for balance in this round
+    :param costs: what batch tasks cost; where they differ these are shared out by that, and the rest by number
     """
 
     now_ms: int
@@ -81,6 +83,7 @@ class Round:
     absent: Mapping[WorkerId, Absence] = field(default_factory=dict)
     draining: frozenset[WorkerId] = frozenset()
     stays: Tasks = NO_TASKS
+    costs: Costs = NO_COSTS
 
 
 class MoveReason(str, Enum):

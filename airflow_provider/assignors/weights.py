@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import chain
 
 from airflow_provider.assignors import cooperative, eager
+from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.assignors.model import GroupAssignment, Load, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.shares import Shares, merged
@@ -47,14 +48,16 @@ def assign(round: Round, memory: Memory, *, policy: Policy, weights: Weights) ->
     return _together(outcome, _whole(parts))
 
 
-def assign_eagerly(members: Collection[WorkerId], configured: Tasks, weights: Weights) -> Mapping[WorkerId, Tasks]:
+def assign_eagerly(
+    members: Collection[WorkerId], configured: Tasks, weights: Weights, costs: Costs = NO_COSTS
+) -> Mapping[WorkerId, Tasks]:
     """Deal everything out; see :func:`.eager.assign`.
 
     :raises ValueError: for a group without members
     """
     parts = _parts(members, weights)
     of_all = [part for member in members for part in parts.get(member, (member,))]
-    return _merged(eager.assign(of_all, configured), _whole(parts))
+    return _merged(eager.assign(of_all, configured, costs), _whole(parts))
 
 
 def split(shares: Shares, weights: Weights, *, kept: Tasks) -> dict[WorkerId, Tasks]:

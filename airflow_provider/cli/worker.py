@@ -10,7 +10,6 @@ import socket
 import sys
 from typing import Final
 
-from airflow_provider.assignors.learners.model import LearnedRule
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
@@ -28,6 +27,7 @@ from airflow_provider.coordinator.settings import DEFAULT_SESSION_MS
 from airflow_provider.group.shared import reach
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.learners.model import LearnedRule
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.records import WorkerPhase

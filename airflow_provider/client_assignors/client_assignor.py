@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Protocol
 
+from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.declarative.model import NO_TARGET, MemberTarget
 from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks
@@ -56,6 +57,7 @@ class Group:
     :param max_delay_ms: how long the group has the tasks of a lost member wait for it; None: the assignor's own
     :param now_ms: wall clock of who computes, milliseconds since 1970
     :param revocation_rank: what costs to stop, the cheapest first, as far as who computes knows; 0 where not given
+    :param costs: what batch tasks cost, as far as who computes knows
     """
 
     computing: MemberId | None
@@ -65,6 +67,7 @@ class Group:
     now_ms: int
     max_delay_ms: int | None = None
     revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
+    costs: Costs = NO_COSTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

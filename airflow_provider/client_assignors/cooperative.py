@@ -132,6 +132,7 @@ def _known(group: Group) -> _Known:
             absent=_absences(group.departed, names_then),
             draining=frozenset(names[member] for member, said in facts.items() if said.leaving is not None),
             stays=frozenset(group.revocation_rank) if not next_moves_at_ms and _has_less_to_do(group) else NO_TASKS,
+            costs=group.costs,
         ),
         memory=Memory(
             generation=_ONE,

@@ -28,7 +28,7 @@ class EagerAssignor:
 
     def assign(self, group: Group) -> Assignment:
         """:raises ValueError: for a group without members"""
-        dealt = eager.assign([WorkerId(member) for member in group.members], group.configured)
+        dealt = eager.assign([WorkerId(member) for member in group.members], group.configured, group.costs)
         return Assignment(members={MemberId(member): MemberTarget(tasks=tasks) for member, tasks in dealt.items()})
 
     def on_assignment(self, assignment: MemberTarget) -> int | None:  # noqa: ARG002  # nothing ever waits

@@ -11,8 +11,8 @@ from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from airflow_provider.assignors.learners.model import Limits, LimitsError
 from airflow_provider.assignors.policy import Policy, PolicyError, PolicyName, check_protocol, make_policy
+from airflow_provider.learners.model import Limits, LimitsError
 from airflow_provider.ledger.scaling import Goal, ScaleError, all_but, count, share
 from airflow_provider.protocol.model import PLANNER_INDEX, ConnectProtocol
 from airflow_provider.records.checks import JobError, check_job_name

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.assignors.policy import Deferred, Policy, policy_from_json, policy_to_json
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, group_protocol
 from airflow_provider.group.membership import GroupProtocol
+from airflow_provider.learners.model import LearnedRule, Limits
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId

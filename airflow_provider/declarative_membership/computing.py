@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.client_assignors.client_assignor import (
     Assignment,
     ClientSideAssignor,
@@ -26,12 +27,14 @@ def group_of(
     computing: MemberId,
     now_ms: int,
     revocation_rank: Mapping[TaskId, int],
+    costs: Costs = NO_COSTS,
 ) -> Group:
     """The group's state as an assignor gets it.
 
     :param computing: this member
     :param now_ms: wall clock, milliseconds since 1970
     :param revocation_rank: what costs to stop, the cheapest first, as far as this member knows
+    :param costs: what batch tasks cost, the same
     """
     delay_ms = prepared.scheduled_rebalance_max_delay_ms
     return Group(
@@ -42,6 +45,7 @@ def group_of(
         now_ms=now_ms,
         max_delay_ms=delay_ms if delay_ms >= 0 else None,
         revocation_rank=revocation_rank,
+        costs=costs,
     )
 
 

@@ -24,10 +24,11 @@ def in_known_order(plan: PlanRecord, known: PlanRecord | None) -> PlanRecord:
     kept = {key: before[key] for key in indexes if before.get(key) in free}
     moved = [key for key in indexes if key not in kept]
     placed = {**kept, **dict(zip(moved, sorted(free.difference(kept.values())), strict=True))}
-    configs = list(plan.configs)
+    order = list(range(len(plan.configs)))
     for key, index in placed.items():
-        configs[index] = plan.configs[indexes[key]]
-    return replace(plan, configs=tuple(configs))
+        order[index] = indexes[key]
+    weights = tuple(plan.weights[i] for i in order) if plan.weights else ()
+    return replace(plan, configs=tuple(plan.configs[i] for i in order), weights=weights)
 
 
 def _indexes_by_key(plan: PlanRecord) -> dict[str, int]:

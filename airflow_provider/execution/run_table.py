@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 
-_Turn = tuple[bool, int, TaskId]
+_Turn = tuple[bool, int, float, TaskId]
 
 
 class RunTable(MutableMapping[TaskId, TaskRun]):
@@ -80,8 +80,8 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         return min(run.work.slots, max(1, slots - self._endless))
 
     def startable(self, *, slots: int, now_ms: int, blocked: Tasks = NO_TASKS) -> Iterator[TaskId]:
-        """What may start: planners, tasks as slots are free, those of the job submitted first first. Who asks
-        starts each, or takes it out, before it asks for the next one.
+        """What may start: planners, tasks as slots are free, those of the job submitted first first, and of these the
+        longest: what begins last ends last. Who asks starts each, or takes it out, before it asks for the next one.
 
         What wants several slots is not passed by others, which would take each slot that becomes free.
 
@@ -222,8 +222,8 @@ def _waits(run: TaskRun) -> bool:
 
 def _turn(run: TaskRun) -> _Turn:
     if run.task.is_planner:
-        return False, 0, run.task
-    return True, run.work.definition.submitted_at_ms, run.task
+        return False, 0, 0, run.task
+    return True, run.work.definition.submitted_at_ms, -run.cost, run.task
 
 
 def _has_its_place(before: TaskRun, run: TaskRun) -> bool:

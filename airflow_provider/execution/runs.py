@@ -20,6 +20,7 @@ from airflow_provider.records import (
     TaskStatus,
     TaskWork,
     WrittenAsset,
+    cost_of,
     task_name,
 )
 
@@ -88,6 +89,7 @@ class TaskRun:
     :param started_at_ms: wall clock of the present start, None before the job's code was called
     :param claim: of the checkpoint, where the task's configuration names it
     :param progress: the last reported progress of the present start
+    :param took_before_ms: how long it took in earlier runs of its job
     :param wait_written: while it waits: whether this worker has written that it does
     :param began_ms: when the job's code was called (monotonic milliseconds); its time is measured from then
     :param handle: by which what runs is found again, if it outlives this process
@@ -113,6 +115,7 @@ class TaskRun:
     error: TaskFailure | None = None
     claim: CheckpointClaim | None = None
     progress: StreamProgress | SparkWork | None = None
+    took_before_ms: tuple[int, ...] = ()
     wait_written: bool = False
     began_ms: int | None = None
     handle: Any = None
@@ -140,6 +143,11 @@ class TaskRun:
     def is_endless(self) -> bool:
         """Whether nobody may wait for its end."""
         return self.work.definition.kind is TaskKind.STREAMING and not self.task.is_planner
+
+    @property
+    def cost(self) -> float:
+        """How much work it is; a stream has no end."""
+        return 0.0 if self.kind is TaskKind.STREAMING else cost_of(self.work.weight, self.took_before_ms)
 
     @property
     def due_ms(self) -> int | None:
@@ -232,6 +240,7 @@ class TaskRun:
             claim=self.claim,
             progress=self.progress if isinstance(self.progress, StreamProgress) else None,
             work=self.progress if state is TaskState.RUNNING and isinstance(self.progress, SparkWork) else None,
+            took_before_ms=self.took_before_ms,
             **more,  # type: ignore[arg-type]  # fields of TaskStatus
         )
 
@@ -252,6 +261,8 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
     :param wall_ms: the wall clock; another host's may differ, so nobody waits longer than the job says
     """
     run = TaskRun(work=work, epoch=epoch, kind=work.definition.kind if not work.task.is_planner else TaskKind.BATCH)
+    if last is not None and not work.task.is_planner:
+        run = replaced(run, took_before_ms=last.times_ms)
     if last is None or not last.is_of(work.definition.run_key, work.fingerprint):
         return run
     began = last.started_at_ms is not None

@@ -8,10 +8,10 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
-from airflow_provider.assignors.learners.model import Limits
 from airflow_provider.group.leading import later_epoch, learned_for_nothing, rebalance_asked_for, unassigned_work
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
+from airflow_provider.learners.model import Limits
 from airflow_provider.ledger.free_slots import spare_capacity
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.topics.group_topics import GroupTopics
@@ -131,7 +131,8 @@ class LeaderWatch:
             return reason
         if self._is_learned_too_long():
             return "a task has been learned for too long"
-        spare = await off_loop(lambda: spare_capacity(jobs, status), tasks=jobs.planned)
+        at_ms = wall_ms()
+        spare = await off_loop(lambda: spare_capacity(jobs, status, wall_ms=at_ms), tasks=jobs.planned)
         return spare if spare is not None and self._may_help() else None
 
     def _is_learned_too_long(self) -> bool:

@@ -10,7 +10,6 @@ from heapq import nsmallest
 from itertools import chain
 from typing import Final
 
-from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, Limits
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.record import GroupRecord
@@ -20,6 +19,8 @@ from airflow_provider.leading.call import Call
 from airflow_provider.leading.causes import names_in_short
 from airflow_provider.leading.leader import lead
 from airflow_provider.leading.unchanged_rounds import hold_back_ms
+from airflow_provider.learners.model import DEFAULT_LIMITS, Limits
+from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.free_slots import drained, nobody_stays
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, has_failed, revocation_rank, spoken_epoch
@@ -79,6 +80,7 @@ def gather_call(
         ready=said_ready(command.members, status.workers),
         stateful=jobs.stateful,
         renewed=frozenset() if last is None else _submitted_since(last, jobs),
+        costs=costs_of(jobs, status, wanted, wall_ms=at_ms),
         asked_for=rebalance_asked_for(jobs, last) is not None,
         limits=limits,
     )

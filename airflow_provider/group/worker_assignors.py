@@ -8,6 +8,7 @@ from typing import Final
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.client_assignors.client_assignor import Assignment, ClientSideAssignor, Group, WorkerFacts
 from airflow_provider.declarative.model import GroupEpoch, MemberTarget
+from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
 from airflow_provider.declarative.wire.parts import Assignor
 from airflow_provider.declarative_membership.computing import assigned_by, described, group_of, installed, target_of
@@ -15,6 +16,7 @@ from airflow_provider.declarative_membership.events import AssignmentComputed, C
 from airflow_provider.declarative_membership.record import DeclarativeRecord, record_of
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
+from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.progress import revocation_rank
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, MemberId, WorkerId
@@ -82,14 +84,17 @@ class WorkerAssignors:
     async def compute(self, command: ComputeAssignment) -> AssignmentComputed:
         """Run the selected one, in a thread if there is much to assign. An assignor that fails is told as its error."""
         prepared, assignors = command.prepared, self._assignors
-        status = self._topics.status
-        at_ms, offset = wall_ms(), self._topics.jobs.offset
+        jobs, status = self._topics.jobs, self._topics.status
+        at_ms = wall_ms()
 
         def assign() -> AssignmentComputed:
             rank = revocation_rank(status.tasks)
-            group = group_of(prepared, computing=self._member_id, now_ms=at_ms, revocation_rank=rank)
+            costs = costs_of(jobs, status, tasks_of(prepared.connectors_tasks), wall_ms=at_ms)
+            group = group_of(prepared, computing=self._member_id, now_ms=at_ms, revocation_rank=rank, costs=costs)
             assignment = assigned_by(assignors, prepared.assignor_name, group)
-            record = None if assignment.error else self._record(group, assignment, prepared.group_epoch, offset, status)
+            record = (
+                None if assignment.error else self._record(group, assignment, prepared.group_epoch, jobs.offset, status)
+            )
             return AssignmentComputed(
                 now_ms=now_ms(),
                 seq=command.seq,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider.assignors.learners.model import Limits
+from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
+from airflow_provider.learners.model import Limits
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import (
@@ -43,6 +44,7 @@ class Call:
     :param ready: what members have said in their own records that they are ready for, maybe after they had joined
     :param stateful: the jobs whose tasks have something to warm up, where tasks are learned before they move
     :param renewed: the jobs that were submitted since the last round
+    :param costs: what batch tasks cost, as far as this leader knows; a leader of Java Connect knows nothing of it
     :param asked_for: somebody has asked for this round, so all delays are over
     :param limits: how much is learned together
     :param now_ms: wall clock, milliseconds since 1970
@@ -70,5 +72,6 @@ class Call:
     ready: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     stateful: frozenset[str] = frozenset()
     renewed: frozenset[str] = frozenset()
+    costs: Costs = NO_COSTS
     asked_for: bool = False
     limits: Limits = field(default_factory=Limits)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from airflow_provider.assignors import extensible
-from airflow_provider.assignors.learners.model import READY, LearnerAssignment, LearnerMemory, LearnerRound
 from airflow_provider.assignors.model import Memory, Round
 from airflow_provider.leading.call import Call
 from airflow_provider.leading.causes import names_in_short
+from airflow_provider.learners import extensible
+from airflow_provider.learners.model import READY, LearnerAssignment, LearnerMemory, LearnerRound
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
 from airflow_provider.protocol.in_short import in_short

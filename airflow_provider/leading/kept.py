@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, TypeVar
 
-from airflow_provider.assignors.learners.model import LearnerAssignment
 from airflow_provider.assignors.model import GroupAssignment, Memory
 from airflow_provider.assignors.shares import Shares, plus, without
+from airflow_provider.learners.model import LearnerAssignment
 from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import NO_TASKS, Tasks
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider.assignors import weights
-from airflow_provider.assignors.learners.model import LearnerAssignment
 from airflow_provider.assignors.model import GroupAssignment, Memory, Move, MoveReason, Round
 from airflow_provider.assignors.shares import minus, without
 from airflow_provider.leading import extensible_round
@@ -16,6 +15,7 @@ from airflow_provider.leading.call import Call
 from airflow_provider.leading.causes import FOR_WHAT_WAITS, Cause, cause_of, lost_since
 from airflow_provider.leading.kept import Kept, keeping, kept_of
 from airflow_provider.leading.unchanged_rounds import IN_A_ROW_MS
+from airflow_provider.learners.model import LearnerAssignment
 from airflow_provider.membership.events import JoinedMember
 from airflow_provider.membership.record import ClassicRecord, epoch_of
 from airflow_provider.protocol.bridge import BRIDGE, stands_for
@@ -230,6 +230,7 @@ def _known(call: Call, owned: Mapping[WorkerId, Tasks], kept: Kept, cause: Cause
         absent=call.absent,
         draining=call.draining,
         stays=frozenset(call.revocation_rank) if cause.reason in FOR_WHAT_WAITS else NO_TASKS,
+        costs=call.costs,
     )
     return known, memory
 
@@ -256,7 +257,7 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId], of_each: weights.W
     tasks running, and stop them only now (KIP-415, downgrade). They join again, and get theirs in the next round.
     """
     last = call.last_record
-    target = assigned = weights.assign_eagerly(members, call.configured, of_each)
+    target = assigned = weights.assign_eagerly(members, call.configured, of_each, call.costs)
     if not _all_have_stopped(call):
         target, assigned = dict.fromkeys(members, NO_TASKS), _to_be_stopped(call)
     before = {} if last is None else {task: worker for worker, tasks in last.assignment.items() for task in tasks}

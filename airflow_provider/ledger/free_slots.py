@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 from airflow_provider.assignors.balance import Pool, choose
-from airflow_provider.assignors.learners.lessons import Excess
+from airflow_provider.assignors.by_cost import CostPool
+from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.assignors.shares import Shares, merged, minus
+from airflow_provider.assignors.shares import Shares, merged, minus, plus
 from airflow_provider.assignors.weights import Weights, split
 from airflow_provider.leading.causes import FREE_SLOT, WAITS_AT_DRAINING
+from airflow_provider.learners.lessons import Excess
+from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, revocation_rank
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -39,7 +42,7 @@ def nobody_stays(record: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]) 
     return away >= record.members.keys()
 
 
-def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
+def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> str | None:
     """Why to rebalance, where that would fill a free slot, or take from a worker that drains what it will never start.
     Such a round takes only tasks that wait.
 
@@ -50,6 +53,7 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     Not while another round is to follow anyway (tasks are being revoked, a delay runs): what it brings is not known
     yet, and a round right after one that revoked moves nothing.
 
+    :param wall_ms: now, milliseconds since 1970
     :returns: the reason; None: there is none
     """
     record = status.group
@@ -69,21 +73,45 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
     stateful = unfinished & NO_TASKS.union(*record.learning.values())
     if record.learns:
         stateful |= {task for task in unfinished - kept if task.job in jobs.stateful}
+    dry = {worker for worker, tasks in left.items() if len(tasks) < _slots(status.workers.get(worker))}
+    costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms) if dry else NO_COSTS
+    by_cost = NO_TASKS if stateful else costs.among(unfinished)
+    apart = plus(stateful, by_cost)
     excess = _of_stateful(record, stateful, left)
+    if by_cost:
+        beside = {worker: len(minus(tasks, apart)) + excess.loads[worker] for worker, tasks in left.items()}
+        of_cost = {worker: tasks & by_cost for worker, tasks in left.items()}
+        sooner = _ends_sooner(of_cost, costs.beside(beside), dry)
+        if sooner and all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in sooner.items()):
+            return FREE_SLOT
     stops = excess.stops()
-    running = {worker: minus(tasks, stateful) & rank.keys() for worker, tasks in left.items()}
-    waiting = {worker: minus(minus(tasks, stateful), running[worker]) for worker, tasks in left.items()}
+    running = {worker: minus(tasks, apart) & rank.keys() for worker, tasks in left.items()}
+    waiting = {worker: minus(minus(tasks, apart), running[worker]) for worker, tasks in left.items()}
     fixed = {worker: number + len(running[worker]) for worker, number in excess.even(stops).items()}
-    loads = {worker: len(running[worker]) + len(waiting[worker]) + excess.loads[worker] for worker in left}
+    loads = {
+        worker: len(minus(tasks, apart)) + len(tasks & by_cost & rank.keys()) + excess.loads[worker]
+        for worker, tasks in left.items()
+    }
     fewest = min(loads.values())
     large = _beyond_one(left, jobs)
     free = {worker: _slots(status.workers.get(worker)) - large.get(worker, 0) for worker in loads}
     if not any(load == fewest < free[worker] for worker, load in loads.items()):
         return None
     idle = {worker: choose(left[worker] & stateful - rank.keys(), number, {}) for worker, number in stops.items()}
-    taken = merged((Pool(len(unfinished - kept), waiting, {}, fixed).relieve({}), idle))
+    taken = merged((Pool(len(unfinished - kept - by_cost), waiting, {}, fixed).relieve({}), idle))
     wait = all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items())
     return FREE_SLOT if any(taken.values()) and wait else None
+
+
+def _ends_sooner(left: Shares, costs: Costs, dry: Container[WorkerId]) -> Shares:
+    """What waits and would end sooner elsewhere, if some of it would on a worker that has a slot free.
+
+    :param left: what is shared out by what it costs
+    :param dry: the workers that have
+    """
+    pool = CostPool(left, {}, NO_TASKS, costs)
+    taken = pool.relieve({})
+    return taken if any(worker in dry for worker in pool.place(NO_TASKS.union(*taken.values()))) else {}
 
 
 def _weights(members: Container[WorkerId], workers: Mapping[WorkerId, WorkerStatus]) -> Weights:

@@ -217,8 +217,9 @@ class JobsSnapshot:
         return TaskWork(
             task=task,
             definition=definition,
-            config=plan.configs[task.index],
+            config=plan.config_of(task.index),
             fingerprint=plan.fingerprints[task.index],
+            weight=plan.weight_of(task.index),
         )
 
 

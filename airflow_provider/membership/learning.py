@@ -2,7 +2,7 @@
 
 An assignment says what a member learns, and what others learn of its own. A member that has become ready for a task
 joins again, so that the leader can have the task moved. Its owner stops it before it joins that round, if it knows of
-it by then (:class:`~airflow_provider.assignors.learners.model.LearnedRule`): then the task moves in one round.
+it by then (:class:`~airflow_provider.learners.model.LearnedRule`): then the task moves in one round.
 """
 
 from __future__ import annotations

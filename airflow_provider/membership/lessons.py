@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from airflow_provider.assignors.learners.model import LearnedRule
+from airflow_provider.learners.model import LearnedRule
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, tasks_from_json, tasks_to_json
 
 

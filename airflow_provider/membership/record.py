@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from reprlib import repr as short
 from typing import Any, Final
 
-from airflow_provider.assignors.learners.model import LearnerMemory
 from airflow_provider.assignors.model import Memory, Move, shares_from_json
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS, policy_from_json
 from airflow_provider.assignors.record import GroupRecord
+from airflow_provider.learners.model import LearnerMemory
 from airflow_provider.protocol.model import (
     HIGHEST_INDEX,
     NO_TASKS,

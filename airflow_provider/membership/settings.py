@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airflow_provider.assignors.learners.model import LearnedRule, Limits
+from airflow_provider.learners.model import LearnedRule, Limits
 from airflow_provider.protocol.member_settings import CommonSettings, by_a_slower_clock
 from airflow_provider.protocol.model import ConnectProtocol
 

@@ -6,13 +6,14 @@ import argparse
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
 
-from airflow_provider.assignors import cooperative, extensible
-from airflow_provider.assignors.learners.model import LearnedRule, LearnerAssignment, LearnerMemory, Limits
+from airflow_provider.assignors import cooperative
 from airflow_provider.assignors.model import GroupAssignment, LeaveReason, Memory
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.shares import Shares
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.terminal import complain
+from airflow_provider.learners import extensible
+from airflow_provider.learners.model import LearnedRule, LearnerAssignment, LearnerMemory, Limits
 from airflow_provider.offline.json_lines import LineAnswer, answer_lines
 from airflow_provider.offline.lines import STDIN
 from airflow_provider.offline.replay_lines import LEADER_RESTART, parse_learner_line, parse_line

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from airflow_provider.assignors.learners.model import READY, LearnerRound
 from airflow_provider.assignors.model import Absence, LeaveReason, Round
+from airflow_provider.learners.model import READY, LearnerRound
 from airflow_provider.offline.json_lines import (
     UnreadableLineError,
     is_integer,

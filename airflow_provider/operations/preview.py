@@ -8,9 +8,11 @@ from enum import Enum
 from typing import Any
 
 from airflow_provider.assignors.cooperative import assign
+from airflow_provider.assignors.costs import Costs
 from airflow_provider.assignors.model import Memory, Round
 from airflow_provider.assignors.policy import IMMEDIATE
 from airflow_provider.execution.replanning import in_known_order
+from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.free_slots import drained
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured, revocation_rank
@@ -110,7 +112,7 @@ def preview(
     then = replace(as_it_is, jobs={**jobs.jobs, name: definition}, plans={**jobs.plans, name: plan})
     wanted = configured(then, status.tasks)
     owned = _owned(status, wanted)
-    target = _placed(owned, wanted, status, at_ms)
+    target = _placed(owned, wanted, status, at_ms, costs_of(then, status, wanted, wall_ms=at_ms))
     where = {task: worker for worker, tasks in target.items() for task in tasks}
     before = {task: worker for worker, tasks in owned.items() for task in tasks}
     known = jobs.plan_of(name)
@@ -121,7 +123,7 @@ def preview(
             PreviewedTask(
                 task=task,
                 name=task_name(plan.configs[task.index]),
-                config=plan.configs[task.index],
+                config=plan.config_of(task.index),
                 change=_change(task, jobs, then, wanted),
                 worker=where.get(task),
             )
@@ -139,7 +141,7 @@ def _owned(status: StatusSnapshot, wanted: Tasks) -> dict[WorkerId, Tasks]:
 
 
 def _placed(
-    owned: Mapping[WorkerId, Tasks], wanted: Tasks, status: StatusSnapshot, at_ms: int
+    owned: Mapping[WorkerId, Tasks], wanted: Tasks, status: StatusSnapshot, at_ms: int, costs: Costs
 ) -> Mapping[WorkerId, Tasks]:
     if not owned or status.group is None:
         return {}
@@ -151,6 +153,7 @@ def _placed(
         owned=owned,
         revocation_rank=revocation_rank(status.tasks),
         draining=drained(status.group.members, status.workers) & owned.keys(),
+        costs=costs,
     )
     target = assign(now, Memory(), policy=IMMEDIATE).target
     # Those who have to stop something first get what is theirs in the round after that: which is assigned likewise.

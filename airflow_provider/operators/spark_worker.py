@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import BaseOperator
 
-from airflow_provider.assignors.learners.model import DEFAULT_LIMITS, LearnedRule
 from airflow_provider.assignors.policy import Policy, PolicyName
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
 from airflow_provider.common.claims import is_of
@@ -37,6 +36,7 @@ from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.learners.model import DEFAULT_LIMITS, LearnedRule
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import RunResult, WorkerRun

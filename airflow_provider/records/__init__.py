@@ -4,6 +4,7 @@ Pure: values, keys and bytes. What a sequence of records adds up to is in ``jobs
 """
 
 from airflow_provider.records.checks import JobError
+from airflow_provider.records.costs import UNKNOWN_COST, cost_of
 from airflow_provider.records.envelope import UnreadableRecordError, decode, encode
 from airflow_provider.records.events import ActionEvent, Event, RebalanceEvent, TaskEvent, event_from_json
 from airflow_provider.records.jobs import (
@@ -32,7 +33,7 @@ from airflow_provider.records.keys import (
     worker_key,
 )
 from airflow_provider.records.log_levels import ALL_WORKERS, LevelsRecord, LogLevel
-from airflow_provider.records.names import CHECKPOINT_KEY, task_name
+from airflow_provider.records.names import CHECKPOINT_KEY, WEIGHT, task_name
 from airflow_provider.records.removal import REMOVED, Removal
 from airflow_provider.records.slots import SLOTS_KEY
 from airflow_provider.records.spark_work import SparkWork
@@ -58,6 +59,8 @@ __all__ = [
     "REBALANCE_KEY",
     "REMOVED",
     "SLOTS_KEY",
+    "UNKNOWN_COST",
+    "WEIGHT",
     "ActionEvent",
     "CheckpointClaim",
     "ControlAction",
@@ -94,6 +97,7 @@ __all__ = [
     "WorkerStatus",
     "WrittenAsset",
     "control_key",
+    "cost_of",
     "decode",
     "encode",
     "event_from_json",

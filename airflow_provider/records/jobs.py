@@ -10,6 +10,8 @@ from enum import Enum
 from reprlib import repr as short
 from typing import Annotated, Any, Final
 
+import msgspec
+
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records.checks import (
     LONGEST_ENTRY_POINT,
@@ -20,6 +22,7 @@ from airflow_provider.records.checks import (
     json_object,
 )
 from airflow_provider.records.envelope import COUNT, DEEPEST, TEXT, check_plain, convert, dump
+from airflow_provider.records.names import WEIGHT
 from airflow_provider.records.session_conf import check_session_conf
 from airflow_provider.records.slots import SLOTS_KEY, check_slots, wanted_slots
 
@@ -29,6 +32,10 @@ MOST_TASKS: Final = 100_000
 
 _LONGEST_WAIT_MS: Final = 2**52
 """With the time of day added to it, it still is a number that may stand in a record."""
+
+
+_MOST_WEIGHT: Final = 1e15
+_Weight = Annotated[float, msgspec.Meta(gt=0, le=_MOST_WEIGHT)]
 
 
 class TaskKind(str, Enum):
@@ -192,6 +199,8 @@ class PlanRecord:
     :param configs: equal ones are one object
     :param stateful: whether the tasks have something to warm up before they move; it is no part of what a task is
     :param large: how many slots each task takes that takes more than one, by its index
+    :param weights: how much work each task is, None where the plan does not say; empty: it says so of none. No part of
+        what a task is either: one that is thought to be more work than before goes on
     :param fingerprints: for each task a hash of the definition and the task's own config: a task whose fingerprint
         stays the same over a new plan needs no restart
     :raises JobError: if it has too many tasks, or a config that can't be written as JSON
@@ -205,6 +214,7 @@ class PlanRecord:
     at_ms: Annotated[int, COUNT]
     stateful: bool = False
     basis: Annotated[str, TEXT] = ""
+    weights: tuple[_Weight | None, ...] = ()
     fingerprints: tuple[str, ...] = field(init=False, repr=False, compare=False, default=())
     large: Mapping[int, int] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -247,13 +257,14 @@ class PlanRecord:
 
         :param stateful: whether its tasks have something to warm up before they move
         :raises JobError: if it has more than ``max_tasks`` tasks, a config that isn't a JSON object, or one with a
-            number of slots that is none
+            number of slots or a weight that is none
         """
         if isinstance(configs, (str, bytes, Mapping)) or not isinstance(configs, Iterable):
             raise JobError(definition.name, "plan", f"must return a list of objects, not {type(configs).__name__}")
-        checked = tuple(json_object(definition.name, f"plan()[{i}]", config) for i, config in enumerate(configs))
+        checked = [json_object(definition.name, f"plan()[{i}]", config) for i, config in enumerate(configs)]
         for i, config in enumerate(checked):
             check_slots(definition.name, f"plan()[{i}]", config)
+        weights = tuple(_taken_weight(definition.name, i, config) for i, config in enumerate(checked))
         if len(checked) > definition.max_tasks:
             raise JobError(
                 definition.name,
@@ -265,12 +276,21 @@ class PlanRecord:
             job=definition.name,
             run_key=definition.run_key,
             definition=definition.fingerprint,
-            configs=checked,
+            configs=tuple(checked),
             planned_by=planned_by,
             at_ms=at_ms,
             stateful=stateful,
             basis=definition.basis,
+            weights=weights if any(weights) else (),
         )
+
+    def weight_of(self, index: int) -> float | None:
+        return self.weights[index] if index < len(self.weights) else None
+
+    def config_of(self, index: int) -> Mapping[str, Any]:
+        """The task's config as its plan gave it."""
+        weight = self.weight_of(index)
+        return self.configs[index] if weight is None else {**self.configs[index], WEIGHT: weight}
 
     def holds_for(self, definition: JobDefinition) -> bool:
         """Whether its tasks go on: it plans that definition, or one that this was altered from, and no other plan has
@@ -286,7 +306,7 @@ class PlanRecord:
 
     def says_the_same(self, other: PlanRecord) -> bool:
         """Whether both have the same to say of the tasks, whoever has made them, and when."""
-        return (self.configs, self.stateful) == (other.configs, other.stateful)
+        return (self.configs, self.stateful, self.weights) == (other.configs, other.stateful, other.weights)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -298,6 +318,7 @@ class PlanRecord:
             "at_ms": self.at_ms,
             "stateful": self.stateful,
             **({"basis": self.basis} if self.basis else {}),
+            **({"weights": list(self.weights)} if self.weights else {}),
         }
 
     @classmethod
@@ -317,12 +338,14 @@ class TaskWork:
 
     :param config: the task's own config; for a planner the job's
     :param fingerprint: a hash of what is to run; what runs under another one must be started again
+    :param weight: how much work it is, if its plan says so
     """
 
     task: TaskId
     definition: JobDefinition
     config: Mapping[str, Any]
     fingerprint: str
+    weight: float | None = None
 
     @property
     def slots(self) -> int:
@@ -390,6 +413,21 @@ class ControlRecord:
         wish = convert(data, cls)
         soon = convert(data, _Soon).learned_first
         return replace(wish, action=ControlAction.LEAVE_SOON) if soon else wish
+
+
+def _taken_weight(job: str, index: int, config: dict[str, Any]) -> float | None:
+    """Take it out of what a plan has returned."""
+    if WEIGHT not in config:
+        return None
+    weight = config.pop(WEIGHT)
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight <= _MOST_WEIGHT:
+        raise JobError(
+            job,
+            f"plan()[{index}]",
+            f"has the {WEIGHT} {short(weight)}: it must be a number above 0, at most {_MOST_WEIGHT:g}, such as the"
+            " seconds or the rows that the task takes",
+        )
+    return float(weight)
 
 
 def _hash(text: bytes) -> str:

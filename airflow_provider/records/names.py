@@ -7,6 +7,8 @@ from typing import Any, Final
 
 CHECKPOINT_KEY: Final = "checkpoint_key"
 """In a task's configuration: the name of its checkpoint, where that is not the task's index."""
+WEIGHT: Final = "weight"
+"""In what a plan says of a task: how much work it is, beside the others."""
 _NAMED_BY: Final = ("name", CHECKPOINT_KEY)
 """The first of these in a task's configuration that is a text."""
 _LONGEST: Final = 60

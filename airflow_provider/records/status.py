@@ -22,6 +22,7 @@ from airflow_provider.protocol.model import (
     tasks_to_json,
 )
 from airflow_provider.records.checks import check_job_name
+from airflow_provider.records.costs import RUNS_KEPT
 from airflow_provider.records.envelope import COUNT, TEXT, check_depth, convert, encode_step
 from airflow_provider.records.jobs import TaskKind
 from airflow_provider.records.spark_work import SparkWork
@@ -155,6 +156,7 @@ class TaskStatus:
     :param progress: of a stream: the last batch of this attempt that it has reported
     :param wrote: the assets that a finished task says it has written
     :param work: the last reported progress of any other running task
+    :param took_before_ms: how long the task took in the last runs of its job before this one, the newest at the end
     :param kept: of a task that failed for good: its worker keeps it, and tries it again when somebody asks for that
     """
 
@@ -176,6 +178,7 @@ class TaskStatus:
     handle: Any = None
     claim: CheckpointClaim | None = None
     progress: StreamProgress | None = None
+    took_before_ms: tuple[Annotated[int, COUNT], ...] = ()
     wrote: tuple[WrittenAsset, ...] = ()
     work: SparkWork | None = None
     kept: bool = False
@@ -197,6 +200,12 @@ class TaskStatus:
         if self.started_at_ms is None or self.finished_at_ms is None or self.state is TaskState.RUNNING:
             return None
         return max(0, self.finished_at_ms - self.started_at_ms)
+
+    @property
+    def times_ms(self) -> tuple[int, ...]:
+        """How long it took in the last runs that came to their end, the newest at the end: what the next one knows."""
+        took = self.took_ms if self.state is TaskState.FINISHED else None
+        return (*self.took_before_ms, *(() if took is None else (took,)))[-RUNS_KEPT:]
 
     def running_ms(self, wall_ms: int) -> int | None:
         """For how long it has been running; None if it is not, or that is not said.
@@ -254,6 +263,7 @@ class TaskStatus:
             **({"progress": self.progress.to_json()} if self.progress else {}),
             **({"wrote": [asset.to_json() for asset in self.wrote]} if self.wrote else {}),
             **({"work": self.work.to_json()} if self.work else {}),
+            **({"took_before_ms": list(self.took_before_ms)} if self.took_before_ms else {}),
             **({"kept": True} if self.kept else {}),
         }
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import Final
 
 from airflow_provider.assignors.balance import above_shares
-from airflow_provider.assignors.learners.model import (
+from airflow_provider.assignors.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round, one_by_one
+from airflow_provider.assignors.move_reasons import why
+from airflow_provider.assignors.policy import Incremental, Policy
+from airflow_provider.learners.model import (
     LearnedRule,
     LearnerAssignment,
     LearnerMemory,
     LearnerRound,
     Limits,
 )
-from airflow_provider.assignors.model import Absence, GroupAssignment, Memory, Move, MoveReason, Round, one_by_one
-from airflow_provider.assignors.move_reasons import why
-from airflow_provider.assignors.policy import Incremental, Policy
 from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
 
 _AGAIN: Final = frozenset({MoveReason.RETURNED, MoveReason.NOT_READY})

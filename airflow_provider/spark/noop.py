@@ -1,9 +1,10 @@
 """A runner that runs nothing, for trying out groups and for measuring them without Spark.
 
-A planner plans ``max_tasks`` tasks with the job's configuration. A task runs until it is stopped; with ``seconds`` in
-its configuration it finishes after that time; with ``fail`` it fails with that message (after ``seconds``, if given).
-When it finishes it says that it has written what is in ``writes``: rows by the name of an asset. With
-``warm_up_seconds`` it takes so long to be made ready; with ``warm_up_fails`` that fails with that message.
+A planner plans ``max_tasks`` tasks with the job's configuration, or those whose configurations it has under ``tasks``.
+A task runs until it is stopped; with ``seconds`` in its configuration it finishes after that time; with ``fail`` it
+fails with that message (after ``seconds``, if given). When it finishes it says that it has written what is in
+``writes``: rows by the name of an asset. With ``warm_up_seconds`` it takes so long to be made ready; with
+``warm_up_fails`` that fails with that message.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from airflow_provider.spark.runner import (
 )
 
 WARM_UP: Final = "warm_up_seconds"
+_TASKS: Final = "tasks"
 _WARM_UP_FAILS: Final = "warm_up_fails"
 
 
@@ -158,6 +160,9 @@ def _planned(order: TaskOrder) -> TaskFinished:
 
 def _plan_of(order: TaskOrder) -> list[dict[str, Any]]:
     """:raises PlanError: if no record has room for so many tasks; found out before they are made"""
+    given = order.config.get(_TASKS)
+    if isinstance(given, list):
+        return given
     size = order.max_tasks * len(json.dumps(dict(order.config)))
     check_plan_size(order.task.job, size)
     return [dict(order.config) for _ in range(order.max_tasks)]

@@ -17,7 +17,7 @@ from simulation import invariants, learner_invariants
 from simulation.group import RoundSeen
 from simulation.rounds import Computed, read_round
 
-from airflow_provider.assignors.learners.model import DEFAULT_LIMITS
+from airflow_provider.learners.model import DEFAULT_LIMITS
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.member_events import StopTasks

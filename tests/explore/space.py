@@ -31,7 +31,7 @@ from explore.values import (
     worker_of,
 )
 
-from airflow_provider.assignors.learners.model import READY
+from airflow_provider.learners.model import READY
 from airflow_provider.membership.events import CoordinatorFound, LearnersReady, LearningProgressed, Started
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.state import MemberState

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from simulation import invariants, learner_invariants
 from simulation.rounds import Round
 
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.model import NO_TASKS, TaskId
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -42,6 +42,7 @@ class Checks:
         invariants.a_task_is_tried_again_without_a_round(now, world.trials.alone)
         invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)
         invariants.only_the_surplus_moves(now)
+        invariants.nothing_that_runs_moves_for_its_cost(now)
         invariants.lost_tasks_wait_at_most_the_delay(now, self._waits_until, skew_ms)
         invariants.the_deadline_survives_leaders(before, now, skew_ms)
         invariants.who_never_comes_back_is_not_waited_for(now)
@@ -56,7 +57,9 @@ class Checks:
         running = {task: process.worker for process in world.members for task in process.running}
         invariants.the_status_topic_tells_what_runs(world.status.tasks, running)
         if not world.status.given_up and not world.trials.are_in_place:
-            invariants.the_spread_is_at_most_one({process.name: process.tasks.held for process in world.members})
+            by_cost = self.rounds[-1].by_cost if self.rounds else NO_TASKS
+            shares = {process.name: process.tasks.held - by_cost for process in world.members}
+            invariants.the_spread_is_at_most_one(shares)
         learner_invariants.check_at_rest(world)
 
     def _latest(self, now: Round, task: TaskId) -> int:

@@ -20,12 +20,13 @@ from simulation import learner_actions as learners
 from simulation.actions import Action, Loss, Moment
 from simulation.failing import HistoryError
 from simulation.invariants import BrokenError
+from simulation.jobs import unweighed
 from simulation.learner_actions import Role, Step
 from simulation.world import NO_LIMIT, SETTINGS, World
 
-from airflow_provider.assignors.learners.model import LearnedRule, Limits
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.learners.model import LearnedRule, Limits
 from airflow_provider.protocol.model import ConnectProtocol, TaskId
 from airflow_provider.records import ControlAction
 
@@ -60,6 +61,7 @@ class Plan:
     :param troubles: workers may be paused or cut off, their records late
     :param converges_within: so many rounds after the faults stop the group is at rest
     :param moves: the coordinator may move, be away, or forget the group
+    :param weigh: how much work a task is, as its plan says
     :param fails: tasks may fail for good, and be tried again
     """
 
@@ -73,6 +75,7 @@ class Plan:
     namesakes: bool = True
     protocols: tuple[ConnectProtocol, ...] = (ConnectProtocol.SESSIONED,)
     learned: tuple[LearnedRule, ...] = tuple(LearnedRule)
+    weigh: Callable[[TaskId], float | None] = unweighed
 
     @property
     def learns(self) -> bool:
@@ -84,6 +87,11 @@ class Plan:
         have ended, then a delay may run, and one of backoff. One task after the other may have to be learned.
         """
         return 3 * self.policy.max_delay_ms + 150_000 + (1_000_000 if self.learns else 0)
+
+
+def heavy_tailed(task: TaskId) -> float:
+    """The few longest tasks are most of the work."""
+    return random.Random(f"{task}/weight").paretovariate(1.1)
 
 
 MANY = 60
@@ -102,6 +110,9 @@ PLANS = {
     "at-rebalance": Plan(
         protocols=(ConnectProtocol.EXTENSIBLE,), learned=(LearnedRule.AT_REBALANCE,), converges_within=MANY
     ),
+    "skewed": Plan(weigh=heavy_tailed),
+    "skewed-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), weigh=heavy_tailed, converges_within=MANY),
+    "skewed-failing": Plan(weigh=heavy_tailed, fails=True),
     "failing": Plan(lossy=False, troubles=False, moves=False, namesakes=False, fails=True),
     "failing-troubled": Plan(lossy=False, moves=False, fails=True),
     "failing-wild": Plan(fails=True),
@@ -171,6 +182,7 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         returns_ms=RETURNS_MS,
         stateful=STATEFUL if plan.learns else frozenset(),
         learned=plan.learned,
+        weigh=plan.weigh,
         warm_ms=random.Random(f"{seed}/warm").choice(WARM_MS),
         warm_up_fails=random.Random(f"{seed}/fails").choice((0.0, 0.0, 0.3, 0.9)),
     )

@@ -321,6 +321,16 @@ def only_the_surplus_moves(now: Round) -> None:
 
 
 @invariant
+def nothing_that_runs_moves_for_its_cost(now: Round) -> None:
+    """Of what is shared out by its cost, only what waits is taken from a worker that has it; unless two have it."""
+    if not now.cooperative:
+        return
+    stopped = all_of(_balancing(now)) & now.by_cost & now.running & now.configured - now.duplicated
+    if stopped:
+        raise Broken(f"epoch {now.record.epoch} stops {names(stopped)}, which is shared out by its cost")
+
+
+@invariant
 def lost_tasks_wait_at_most_the_delay(now: Round, until: Mapping[TaskId, int], skew_ms: int) -> None:
     """Lost tasks wait for their worker at most the scheduled delay from the round on that missed them, or as long as it
     said that its return takes, whatever rounds and leaders follow. Where the record of a round was never written the

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot, JobsView
 from airflow_provider.ledger.topic_view import Parsed
 from airflow_provider.protocol.model import NO_TASKS, PLANNER_INDEX, ConfigOffset, TaskId, Tasks, WorkerId, planner_of
-from airflow_provider.records import JobDefinition, Key, KeyKind, PlanRecord
+from airflow_provider.records import WEIGHT, JobDefinition, Key, KeyKind, PlanRecord
 
 REPLAN_MS = 20_000
 MOST_TASKS = 1_000
 _AUTHOR = WorkerId("author")
+
+
+def unweighed(_task: TaskId) -> float | None:
+    """Its plan does not say how much work it is."""
+    return None
 
 
 class JobsTopic:
@@ -22,12 +27,16 @@ class JobsTopic:
     A job that has a planner is planned again and again: such a planner always is to run, and has its plan already.
 
     :param stateful: the jobs whose tasks have something to warm up
+    :param weigh: how much work a task is, as its plan says
     :ivar written: what its author wants to run, whether it has come to its end or not
     """
 
-    def __init__(self, stateful: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, stateful: frozenset[str] = frozenset(), weigh: Callable[[TaskId], float | None] = unweighed
+    ) -> None:
         self.written: Tasks = NO_TASKS
         self._stateful = stateful
+        self._weigh = weigh
         self._view = JobsView()
         self._snapshots = {ConfigOffset(0): self._view.snapshot()}
         self._lives: Counter[TaskId] = Counter()
@@ -63,7 +72,8 @@ class JobsTopic:
             self._plan(job, max(indexes[job]) + 1)
         self.written = tasks
         self._publish()
-        return NO_TASKS.union(_tasks_of(self.newest.plans.values())) - tasks
+        plans = self.newest.plans  # a worker's plan may come after its job's removal
+        return NO_TASKS.union(_tasks_of(plans[job] for job in indexes)) - tasks
 
     def plan_again(self, job: str) -> None:
         """Give all tasks of a job other configs."""
@@ -87,12 +97,16 @@ class JobsTopic:
             self._put(KeyKind.JOB, job, definition)
 
     def _plan(self, job: str, tasks: int) -> None:
-        configs = [{"life": self._lives[TaskId(job, index)]} for index in range(tasks)]
+        configs = [self._config(TaskId(job, index)) for index in range(tasks)]
         plan = PlanRecord.of(
             self.newest.jobs[job], configs, planned_by=_AUTHOR, at_ms=0, stateful=job in self._stateful
         )
         if plan != self.newest.plans.get(job):
             self._put(KeyKind.PLAN, job, plan)
+
+    def _config(self, task: TaskId) -> dict[str, float]:
+        weight = self._weigh(task)
+        return {"life": self._lives[task], **({} if weight is None else {WEIGHT: weight})}
 
     def _put(self, kind: KeyKind, job: str, content: JobDefinition | PlanRecord | None) -> None:
         self._view.take(Parsed(self._view.offset, Key(kind=kind, name=job), content))

@@ -55,6 +55,7 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
             call.stateful,
             frozenset(call.revocation_rank),
             call.ready,
+            call.costs.among(call.configured),
             call.failed,
         )
     return answer
@@ -80,7 +81,7 @@ class Watch:
         now = process.world.clock.now
         if reason is not None or now < self._helped_at + BETWEEN_HELPS_MS:
             return reason
-        reason = spare_capacity(jobs, status)
+        reason = spare_capacity(jobs, status, wall_ms=process.wall)
         if reason is not None:
             self._helped_at = now
         return reason

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from simulation.invariants import Broken, all_of, invariant, names
 from simulation.rounds import Lessons, Round
 
-from airflow_provider.assignors.learners.model import LearnedRule
+from airflow_provider.learners.model import LearnedRule
 from airflow_provider.protocol.model import NO_TASKS, SubProtocol, TaskId, Tasks, WorkerId
 
 if TYPE_CHECKING:

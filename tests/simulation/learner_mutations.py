@@ -6,7 +6,7 @@ from __future__ import annotations
 from simulation.mutation import Mutation
 
 _MEMBERSHIP = "airflow_provider.membership"
-_LEARNERS = "airflow_provider.assignors.learners"
+_LEARNERS = "airflow_provider.learners"
 
 _TWO_OWN = "no_two_current_members_own_a_task"
 _TWO_RUN = "no_two_copies_run_at_once"

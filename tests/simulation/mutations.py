@@ -249,6 +249,13 @@ MUTATIONS = (
         seed=2,
     ),
     Mutation(
+        name="moves what runs for its cost",
+        module=f"{ASSIGNORS}.by_cost",
+        edits=(("started = frozenset(costs.left)", "started = NO_TASKS"),),
+        plan="skewed",
+        broken=("nothing_that_runs_moves_for_its_cost",),
+    ),
+    Mutation(
         name="never balances",
         module=f"{ASSIGNORS}.pace",
         edits=(

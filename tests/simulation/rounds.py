@@ -69,6 +69,7 @@ class Computed:
     :param stateful: the jobs whose tasks have something to warm up
     :param running: what was said to run
     :param ready: what members had said in the status topic that they are ready for
+    :param costed: of what it was known that it differs in what it costs
     :param failed: what of that which had ended had failed for good
     """
 
@@ -83,6 +84,7 @@ class Computed:
     stateful: frozenset[str] = frozenset()
     running: Tasks = NO_TASKS
     ready: Mapping[WorkerId, Tasks] = field(default_factory=dict)
+    costed: Tasks = NO_TASKS
     failed: Tasks = NO_TASKS
 
 
@@ -141,6 +143,7 @@ class Round:
     told: Mapping[WorkerId, Tasks] | None
     lessons: Lessons | None
     bridged: int
+    costed: Tasks
     kept: Mapping[WorkerId, Tasks]
     told_kept: Mapping[WorkerId, Tasks]
 
@@ -154,6 +157,11 @@ class Round:
         draining = self.draining & self.owned.keys()
         away = draining if len(draining) < len(self.owned) else frozenset()
         return frozenset(self.owned) - away - (self.lessons.leaving if self.lessons else frozenset())
+
+    @property
+    def by_cost(self) -> Tasks:
+        """What was shared out by what it costs: nothing, where a task has state."""
+        return NO_TASKS if any(map(self.has_state, self.configured)) else self.costed
 
     def has_state(self, task: TaskId) -> bool:
         return self.lessons is not None and task.job in self.stateful and not task.is_planner
@@ -263,6 +271,7 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
         told=targets,
         lessons=lessons,
         bridged=stands_for(said[BRIDGE].url) if BRIDGE in said else 1,
+        costed=computed.costed,
         kept=kept,
         told_kept=told_kept,
     )

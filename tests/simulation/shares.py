@@ -31,7 +31,9 @@ class Share:
 
 
 def shares_of(now: Round) -> Iterator[Share]:
-    """Planners, tasks with state, and the others, which are spread around those. Workers that drain keep theirs."""
+    """Planners, tasks with state, and the others, which are spread around those, but for what goes by its cost. Workers
+    that drain keep theirs.
+    """
     staying = sum(map(now.weight_of, now.staying))
     if not staying:
         return
@@ -42,6 +44,7 @@ def shares_of(now: Round) -> Iterator[Share]:
     spread = now.configured - kept
     stateful = sum(map(now.has_state, spread))
     planners = sum(task.is_planner for task in spread)
+    by_cost = spread & now.by_cost
 
     def nothing_to_come(_worker: WorkerId) -> int:
         return 0
@@ -54,8 +57,8 @@ def shares_of(now: Round) -> Iterator[Share]:
     if stateful:
         yield Share(is_of=now.has_state, each=stateful // staying, beside=0, to_come=to_come)
     yield Share(
-        is_of=lambda task: not task.is_planner and not now.has_state(task),
-        each=(len(spread) - planners) // staying,
+        is_of=lambda task: not task.is_planner and not now.has_state(task) and task not in by_cost,
+        each=(len(spread) - planners - len(by_cost)) // staying,
         beside=-(-stateful // staying),
         to_come=nothing_to_come,
     )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 from simulation.world import SETTINGS, World
 
-from airflow_provider.assignors.learners.model import LearnedRule
+from airflow_provider.learners.model import LearnedRule
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.model import NO_TASKS, ConnectProtocol, TaskId, Tasks, WorkerId
 from airflow_provider.records import ControlAction

@@ -17,7 +17,7 @@ from simulation.checks import Checks
 from simulation.clock import Clock
 from simulation.coordinator import Coordinator
 from simulation.failing import HistoryError
-from simulation.jobs import JobsTopic
+from simulation.jobs import JobsTopic, unweighed
 from simulation.network import Network
 from simulation.process import Process
 from simulation.rest import is_settled
@@ -25,9 +25,9 @@ from simulation.rounds import Computed, Round, Start, read_round
 from simulation.status import StatusTopic, TaskWord
 from simulation.trials import Trials
 
-from airflow_provider.assignors.learners.model import LearnedRule
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Deferred, Policy
+from airflow_provider.learners.model import LearnedRule
 from airflow_provider.ledger.progress import configured
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
@@ -64,6 +64,7 @@ class World:
     :param learned: each process has one of these rules
     :param warm_ms: from and to how long a warm-up takes
     :param warm_up_fails: how likely, from 0 to 1, one fails
+    :param weigh: how much work a task is, as its plan says
     :param cold_start_ms: so long a task that nobody has made ready runs before it does its work
     """
 
@@ -85,6 +86,7 @@ class World:
         warm_ms: tuple[int, int] = (2_000, 8_000),
         warm_up_fails: float = 0.0,
         cold_start_ms: int = 0,
+        weigh: Callable[[TaskId], float | None] = unweighed,
     ) -> None:
         self.seed = seed
         self.named = named
@@ -116,7 +118,7 @@ class World:
         self.steps = 0
         self.at_peace = False
         self.leaders_lost: Counter[str] = Counter()
-        self.jobs = JobsTopic(stateful)
+        self.jobs = JobsTopic(stateful, weigh)
         self._watch: list[Callable[[], bool]] = []
         self._holders: dict[TaskId, list[Process]] = {}
         self._owners: dict[TaskId, list[Process]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from airflow_provider.assignors.costs import NO_COSTS
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.client_assignors import CooperativeAssignor
 from airflow_provider.client_assignors.client_assignor import (
@@ -46,6 +47,7 @@ class DeclarativeGroup:
         self.last = Assignment()
         self.gone: dict[MemberId, GroupMember] = {}
         self.rank: dict[TaskId, int] = {}
+        self.costs = NO_COSTS
 
     def join(self, *names: str, facts: WorkerFacts = NOTHING_SAID, instance: str = "") -> None:
         for member in ids(names):
@@ -87,6 +89,7 @@ class DeclarativeGroup:
             configured=self.configured,
             now_ms=self.now_ms,
             revocation_rank=self.rank,
+            costs=self.costs,
         )
 
     def assign(self, computing: str | None = None) -> Assignment:

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from group_records import record_of
 
-from airflow_provider.assignors.learners.model import LearnedRule, LearnerMemory, Limits
 from airflow_provider.assignors.model import Load, Memory, Move, MoveReason
 from airflow_provider.assignors.policy import Deferred, Incremental
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName
 from airflow_provider.common.worker_values import WorkerSpec
+from airflow_provider.learners.model import LearnedRule, LearnerMemory, Limits
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import (
     ConfigOffset,

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from assignor_group import DEFERRED, tasks_of
 
-from airflow_provider.assignors import extensible
-from airflow_provider.assignors.learners.model import (
+from airflow_provider.assignors.model import Absence
+from airflow_provider.assignors.policy import Policy
+from airflow_provider.learners import extensible
+from airflow_provider.learners.model import (
     READY,
     LearnedRule,
     LearnerAssignment,
@@ -15,8 +17,6 @@ from airflow_provider.assignors.learners.model import (
     LearnerRound,
     Limits,
 )
-from airflow_provider.assignors.model import Absence
-from airflow_provider.assignors.policy import Policy
 from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
 
 

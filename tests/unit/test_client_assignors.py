@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider.assignors.balance import above_shares
+from airflow_provider.assignors.costs import Costs
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental
 from airflow_provider.client_assignors import (
@@ -15,7 +16,13 @@ from airflow_provider.client_assignors import (
     EagerAssignor,
     assignors_offered,
 )
-from airflow_provider.client_assignors.client_assignor import NOTHING_SAID, Group, Reason, WorkerFacts
+from airflow_provider.client_assignors.client_assignor import (
+    NOTHING_SAID,
+    ClientSideAssignor,
+    Group,
+    Reason,
+    WorkerFacts,
+)
 from airflow_provider.client_assignors.facts import COMPATIBLE, EAGER, SESSIONED, decode_facts, encode_facts
 from airflow_provider.client_assignors.remembered import (
     NOTHING_REMEMBERED,
@@ -35,6 +42,42 @@ SIZES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 12), max_siz
 
 def three(**settings_: object) -> DeclarativeGroup:
     group = DeclarativeGroup(TEN, **settings_)  # type: ignore[arg-type]
+    group.join("w1", "w2", "w3")
+    group.assign()
+    return group
+
+
+class TestCosts:
+    """Tasks of known costs are shared out by them, in one target."""
+
+    @pytest.mark.parametrize("assignor", [CooperativeAssignor(), EagerAssignor()])
+    def test_one_that_takes_long_is_as_much_as_all_others(self, assignor: ClientSideAssignor) -> None:
+        group = skewed(assignor)
+        by_size = sorted(len([task for task in tasks if not task.is_planner]) for tasks in group.shares.values())
+        assert by_size == [1, 4, 5]
+
+    def test_the_same_again_moves_nothing(self) -> None:
+        group = skewed(CooperativeAssignor())
+        before = group.shares
+        group.assign()
+        assert group.shares == before
+
+    def test_what_waits_goes_to_who_has_less_left_and_what_runs_stays(self) -> None:
+        group = three()
+        before = group.shares
+        ((busy, long, *_),) = ((W1, *sorted(task for task in before[W1] if not task.is_planner)),)
+        running = frozenset(min(task for task in tasks if not task.is_planner) for tasks in before.values())
+        costs = {task: 1.0 for task in group.configured if not task.is_planner} | {long: 50.0}
+        group.costs = Costs(of=costs, left={task: costs[task] for task in running})
+        group.rank = dict.fromkeys(running, 2)
+        group.assign()
+        assert {task for task in group.shares[busy] if not task.is_planner} == {long}
+        assert not moved(before, group.shares) & running
+
+
+def skewed(assignor: ClientSideAssignor) -> DeclarativeGroup:
+    group = DeclarativeGroup(TEN, assignor=assignor)
+    group.costs = Costs(of={task: 1.0 + 9 * (task.index == 3) for task in TEN if not task.is_planner})
     group.join("w1", "w2", "w3")
     group.assign()
     return group

@@ -42,7 +42,7 @@ W1, W2 = WorkerId("w1"), WorkerId("w2")
 )
 def test_tasks_that_wait_may_move_to_a_worker_that_has_run_dry(workers: dict[str, str]) -> None:
     group = Group(workers)
-    assert spare_capacity(group.jobs, group.status)
+    assert spare_capacity(group.jobs, group.status, wall_ms=0)
 
 
 @pytest.mark.parametrize(
@@ -61,26 +61,28 @@ def test_tasks_that_wait_may_move_to_a_worker_that_has_run_dry(workers: dict[str
 )
 def test_it_is_not_helped_when_a_rebalance_would_not_help(workers: dict[str, str], why: str) -> None:
     group = Group(workers)
-    assert not spare_capacity(group.jobs, group.status), why
+    assert not spare_capacity(group.jobs, group.status, wall_ms=0), why
 
 
 def test_who_learns_a_task_is_not_helped_to_another_one_that_a_round_would_not_give_it() -> None:
     """Else the leader would have the group rebalance for nothing, again and again, until the task has been learned."""
     said = {W2: WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=2)}
     group = Group({"w1": "r r p", "w2": ""})
-    assert spare_capacity(group.jobs, replace(group.status, workers=said))
+    assert spare_capacity(group.jobs, replace(group.status, workers=said), wall_ms=0)
     learns = replace(group.record, learning={W2: frozenset({A0})}, learned={W1: frozenset({A0})})
-    assert not spare_capacity(group.jobs, replace(group.status, workers=said, group=learns))
+    assert not spare_capacity(group.jobs, replace(group.status, workers=said, group=learns), wall_ms=0)
     others = Group({"w1": "r r p p", "w2": ""})
     learns = replace(others.record, learning={W2: frozenset({A0})}, learned={W1: frozenset({A0})})
-    assert spare_capacity(others.jobs, replace(others.status, workers=said, group=learns)), "w1 would have 3 of 4"
+    assert spare_capacity(others.jobs, replace(others.status, workers=said, group=learns), wall_ms=0), (
+        "w1 would have 3 of 4"
+    )
 
 
 @pytest.mark.parametrize(("slots", "helped"), [(1, True), (0, False)], ids=["free", "it drains"])
 def test_a_worker_that_drains_is_given_nothing_for_its_free_slots(slots: int, helped: bool) -> None:
     group = Group({"w1": "r p", "w2": ""})
     said = WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots)
-    assert bool(spare_capacity(group.jobs, replace(group.status, workers={W2: said}))) is helped
+    assert bool(spare_capacity(group.jobs, replace(group.status, workers={W2: said}), wall_ms=0)) is helped
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,7 @@ def test_what_waits_where_nothing_starts_any_more_goes_to_others(
     )
     busy = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=EPOCH, slots=1)
     said = {W2: drains, W1: busy}
-    assert bool(spare_capacity(group.jobs, replace(group.status, workers=said))) is helped, why
+    assert bool(spare_capacity(group.jobs, replace(group.status, workers=said), wall_ms=0)) is helped, why
 
 
 @pytest.mark.parametrize(("slots", "helped"), [(1, True), (2, True), (3, False)])
@@ -109,7 +111,7 @@ def test_what_nobody_speaks_of_waits_when_its_worker_has_others_for_its_free_slo
     """One of the two that are silent would move: with three slots, both are about to start."""
     group = Group({"w1": "r . .", "w2": ""})
     said = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots)
-    assert bool(spare_capacity(group.jobs, replace(group.status, workers={W1: said}))) is helped
+    assert bool(spare_capacity(group.jobs, replace(group.status, workers={W1: said}), wall_ms=0)) is helped
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def test_tasks_that_wait_may_move_to_a_worker_with_a_free_slot(
     group = Group(workers)
     names = [WorkerId(worker) for worker in workers]
     said = {name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots) for name in names}
-    assert bool(spare_capacity(group.jobs, replace(group.status, workers=said))) is helped, why
+    assert bool(spare_capacity(group.jobs, replace(group.status, workers=said), wall_ms=0)) is helped, why
 
 
 @pytest.mark.parametrize(
@@ -151,18 +153,18 @@ def test_tasks_that_wait_may_move_to_a_worker_with_a_free_slot(
 )
 def test_it_is_not_helped_while_another_round_is_to_follow(more: dict[str, Any]) -> None:
     group = Group({"w1": "r p", "w2": ""}, **more)
-    assert not spare_capacity(group.jobs, group.status)
+    assert not spare_capacity(group.jobs, group.status, wall_ms=0)
 
 
 def test_a_worker_that_leaves_is_not_helped() -> None:
     """It gets nothing: the group would rebalance for it again and again."""
     group = Group({"w1": "r p", "w2": ""}, leaving_soon=frozenset({W2}))
-    assert not spare_capacity(group.jobs, group.status)
+    assert not spare_capacity(group.jobs, group.status, wall_ms=0)
 
 
 def test_what_waits_moves_to_those_that_stay_though_another_leaves() -> None:
     group = Group({"w1": "r p p", "w2": "", "w3": "r"}, leaving_soon=frozenset({WorkerId("w3")}))
-    assert spare_capacity(group.jobs, group.status)
+    assert spare_capacity(group.jobs, group.status, wall_ms=0)
 
 
 @pytest.mark.parametrize(
@@ -181,13 +183,13 @@ def test_what_is_being_learned_is_counted_as_if_it_had_moved(learns: str, helped
     )
     jobs = replace(group.jobs, plans={"a": replace(group.jobs.plans["a"], stateful=True)})
     said = {name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=2) for name in (W1, W2)}
-    assert bool(spare_capacity(jobs, replace(group.status, workers=said))) is helped, why
+    assert bool(spare_capacity(jobs, replace(group.status, workers=said), wall_ms=0)) is helped, why
 
 
 def test_a_planner_that_waits_is_no_load() -> None:
     group = Group({"w1": "r", "w2": ""})
     owned = {W1: group.record.owned_by(W1) | {planner_of("a")}, W2: frozenset()}
-    assert not spare_capacity(group.jobs, replace(group.status, group=record_of(owned)))
+    assert not spare_capacity(group.jobs, replace(group.status, group=record_of(owned)), wall_ms=0)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +205,7 @@ def test_a_planner_that_waits_is_no_load() -> None:
 def test_the_rounds_that_are_asked_for_move_what_waits_and_nothing_that_runs(workers: dict[str, str]) -> None:
     """The leader's own assignor, asked with what the workers would report."""
     group = Group(workers)
-    reason = spare_capacity(group.jobs, group.status)
+    reason = spare_capacity(group.jobs, group.status, wall_ms=0)
     assert reason
     pending = {task for task, told in group.status.tasks.items() if told.state is TaskState.PENDING}
     revoking = record_after(group, reason=reason)
@@ -219,7 +221,7 @@ def test_the_rounds_that_are_asked_for_move_what_waits_and_nothing_that_runs(wor
 
 def test_who_joins_meanwhile_gets_its_share_of_what_runs() -> None:
     group = Group({"w1": "r r r r p", "w2": ""})
-    reason = spare_capacity(group.jobs, group.status)
+    reason = spare_capacity(group.jobs, group.status, wall_ms=0)
     assert reason
     assert not record_after(group, reason=reason).revoked.get(W1, NO_TASKS) & group.running
     joined = record_after(group, reason=reason, joins=(WorkerId("w3"),))

@@ -14,11 +14,11 @@ from led_group import EPOCH, Group
 from turned_clock import time_passes
 from waiting import eventually
 
-from airflow_provider.assignors.learners.model import LearnerMemory, Limits
 from airflow_provider.group import leader_watch
 from airflow_provider.group.leader_watch import LeaderWatch
 from airflow_provider.group.leading import unassigned_work
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.learners.model import LearnerMemory, Limits
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord

@@ -14,12 +14,12 @@ from group_records import record_of
 from led_group import EPOCH, Group, member, record_after
 from stand_ins import MemoryTopics
 
-from airflow_provider.assignors.learners.model import LearnerMemory
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory, Move, MoveReason
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.leading import assign, gather_call, later_epoch, unassigned_work
 from airflow_provider.group.ready_learners import ReadyLearners
 from airflow_provider.leading.leader import lead
+from airflow_provider.learners.model import LearnerMemory
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.retrying import to_try_again
 from airflow_provider.ledger.status_view import StatusSnapshot

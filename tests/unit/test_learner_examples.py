@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 from learner_group import LearnerGroup
 
-from airflow_provider.assignors.learners.model import LearnedRule
+from airflow_provider.learners.model import LearnedRule
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 
 

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from learner_group import LearnerGroup, changed, started, stopped
 
-from airflow_provider.assignors import cooperative, extensible
-from airflow_provider.assignors.learners.model import (
+from airflow_provider.assignors import cooperative
+from airflow_provider.assignors.model import GroupAssignment, Memory, MoveReason, Round
+from airflow_provider.assignors.policy import Deferred, Incremental, Policy
+from airflow_provider.learners import extensible
+from airflow_provider.learners.model import (
     READY,
     LearnedRule,
     LearnerAssignment,
@@ -20,8 +23,6 @@ from airflow_provider.assignors.learners.model import (
     LearnerRound,
     Limits,
 )
-from airflow_provider.assignors.model import GroupAssignment, Memory, MoveReason, Round
-from airflow_provider.assignors.policy import Deferred, Incremental, Policy
 from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
 
 JOB_SIZES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 12), max_size=6)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from member_script import NODE, OTHER, Script, tasks
 
-from airflow_provider.assignors.learners.model import LearnedRule, Limits
+from airflow_provider.learners.model import LearnedRule, Limits
 from airflow_provider.membership.events import (
     CoordinatorFound,
     LearnersReady,

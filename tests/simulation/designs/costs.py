@@ -14,9 +14,9 @@ from typing import Final
 
 from simulation.world import World
 
-from airflow_provider.assignors.learners.model import LearnedRule
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.learners.model import LearnedRule
 from airflow_provider.protocol.model import ConnectProtocol, TaskId, planner_of
 from airflow_provider.records import ControlAction
 

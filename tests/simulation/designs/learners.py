@@ -16,8 +16,8 @@ from simulation.designs.costs import (
     scale_down,
 )
 
-from airflow_provider.assignors.learners.model import LearnedRule
 from airflow_provider.assignors.policy import Deferred
+from airflow_provider.learners.model import LearnedRule
 from airflow_provider.protocol.model import ConnectProtocol
 
 WARM_MS: Final = 20_000

@@ -8,9 +8,9 @@ round comes out as there. How a round goes beyond that:
    then spread so that the tasks of both kinds together are even. What has not started has nothing to lose: it moves as
    a stateless one.
 2. **A move begins with a lesson.** What is above a worker's share is not stopped. The worker that it is for learns it,
-   while its owner runs it on (module ``learners.lessons``). Shares count each lesson as if the move was done, so one
+   while its owner runs it on (module ``lessons``). Shares count each lesson as if the move was done, so one
    that is under way is no reason to begin another.
-3. **A learner that is ready has its task as soon as nobody has it** (module ``learners.under_way``): the owner has
+3. **A learner that is ready has its task as soon as nobody has it** (module ``under_way``): the owner has
    stopped it before it joined, or is gone. If the owner still has it, it stops it now, and the learner has it in the
    next round, as in KIP-415. When owners stop what is learned is a rule of theirs (``LearnedRule``): both come out
    right here, since a leader only looks at what is owned and who is ready.
@@ -45,24 +45,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from airflow_provider.assignors.balance import limited
-from airflow_provider.assignors.cooperative import limits_of, over_shares, pools_of
-from airflow_provider.assignors.learners.lessons import at_most
-from airflow_provider.assignors.learners.model import (
+from airflow_provider.assignors.model import GroupAssignment, Load, Move, MoveReason
+from airflow_provider.assignors.moves import Shuffle, write_down
+from airflow_provider.assignors.pace import Pace, pace
+from airflow_provider.assignors.policy import Incremental, Policy
+from airflow_provider.assignors.pools import Kinds, pools_of
+from airflow_provider.assignors.shares import Shares, merged, minus, plus
+from airflow_provider.learners.lessons import at_most
+from airflow_provider.learners.model import (
     DEFAULT_LIMITS,
     LearnerAssignment,
     LearnerMemory,
     LearnerRound,
     Limits,
 )
-from airflow_provider.assignors.learners.settled import Settled, of_staying, settle
-from airflow_provider.assignors.learners.stateful import Stateful, begin_lessons, given_up, spread
-from airflow_provider.assignors.learners.under_way import by_worker
-from airflow_provider.assignors.learners.why import Why, each, explained
-from airflow_provider.assignors.model import GroupAssignment, Load, Move, MoveReason
-from airflow_provider.assignors.moves import Shuffle, write_down
-from airflow_provider.assignors.pace import Pace, pace
-from airflow_provider.assignors.policy import Incremental, Policy
-from airflow_provider.assignors.shares import Shares, merged, minus, plus
+from airflow_provider.learners.settled import Settled, of_staying, settle
+from airflow_provider.learners.stateful import Stateful, begin_lessons, given_up, spread
+from airflow_provider.learners.under_way import by_worker
+from airflow_provider.learners.why import Why, each, explained
 from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
 
 
@@ -108,8 +108,8 @@ def _even_out(
     stateful: Stateful,
 ) -> _Evened:
     """Even out what has no state, around what has; under a policy of steps a lesson counts as a move."""
-    planners = frozenset([task for task in round.configured if task[1] < 0])
-    stays = minus(minus(round.stays, stateful.tasks), planners)
+    kinds = Kinds.by_number(round) if stateful.tasks else Kinds.of(round)
+    stays = minus(kinds.stays(round), stateful.tasks)
     apart = plus(stateful.tasks, stays)
     stateless = {worker: minus(tasks, apart) for worker, tasks in of_staying(settled.kept, round).items()}
     if not stateless:
@@ -120,24 +120,22 @@ def _even_out(
     if stays:
         fixed = {worker: fixed.get(worker, 0) + len(settled.kept[worker] & stays) for worker in stateless}
     drains = settled.drains.without(frozenset(stateful.further.lessons))
-    pools = pools_of(planners, round.configured, drains, stateless, own, fixed)
+    free = minus(settled.free, stateful.tasks)
+    pools = pools_of(round, memory.cooperative, kinds, drains, stateless, own, free, fixed)
     stops = limited(stateful.stops, max(0, limits.per_group - len(stateful.further.lessons)))
     in_steps = isinstance(policy, Incremental)
-    wants = any(pool.stops for pool in pools) or bool(stateful.idle) or (in_steps and any(stops.values()))
+    wants = pools.stops > 0 or bool(stateful.idle) or (in_steps and any(stops.values()))
     decided = pace(policy, settled.lost_work, memory.cooperative, wants_to_revoke=wants, now_ms=round.now_ms)
-    most = limits_of(decided.allowance, *pools)
-    left = decided.allowance - sum(most)
+    left = decided.allowance - min(decided.allowance, pools.stops)
     idle = at_most(stateful.idle, left)
-    relieved = (pool.relieve(round.revocation_rank, limit) for pool, limit in zip(pools, most, strict=True))
+    relieved = pools.relieve(round.revocation_rank, decided.allowance)
     taken = merged(
         (*relieved, drains.waits, idle, stateful.further.released, _stopped_by_leaving(round, settled, stateful))
     )
-    free = minus(settled.free, stateful.tasks)
-    placed = (pool.place(tasks) for pool, tasks in zip(pools, (free & planners, free - planners), strict=True))
-    given = merged((settled.at_once, stateful.given, *(pool.returned for pool in pools), *placed))
+    given = merged((settled.at_once, stateful.given, *pools.returned, *pools.place(free)))
     return _Evened(
         decided=decided,
-        shuffle=Shuffle(kept=settled.kept, taken=taken, given=given, over=over_shares(planners, drains, pools)),
+        shuffle=Shuffle(kept=settled.kept, taken=taken, given=given, over=pools.over(drains)),
         stops=limited(stops, left - sum(map(len, idle.values()))) if in_steps else stops,
     )
 

@@ -14,11 +14,11 @@ from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 
 from airflow_provider.assignors.balance import limited
-from airflow_provider.assignors.learners.model import Limits
-from airflow_provider.assignors.learners.under_way import by_worker
 from airflow_provider.assignors.model import Load, Move, MoveReason
 from airflow_provider.assignors.shares import Shares
 from airflow_provider.assignors.spread import deal
+from airflow_provider.learners.model import Limits
+from airflow_provider.learners.under_way import by_worker
 from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
 
 

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from airflow_provider.assignors.learners.model import LearnerMemory, LearnerRound, Limits
 from airflow_provider.assignors.shares import Shares
+from airflow_provider.learners.model import LearnerMemory, LearnerRound, Limits
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 from airflow_provider.assignors.cooperative import compare
 from airflow_provider.assignors.draining import Draining, draining
-from airflow_provider.assignors.learners.model import LearnerMemory, LearnerRound, Limits
-from airflow_provider.assignors.learners.under_way import HandOver, Lessons, by_worker, hand_over, lessons_of
 from airflow_provider.assignors.lost import LostWork, judge
 from airflow_provider.assignors.moves import Difference
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.replanned import planned_again
 from airflow_provider.assignors.shares import Shares, merged, minus, plus
+from airflow_provider.learners.model import LearnerMemory, LearnerRound, Limits
+from airflow_provider.learners.under_way import HandOver, Lessons, by_worker, hand_over, lessons_of
 from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider.assignors.balance import Pool, choose
-from airflow_provider.assignors.learners.lessons import Excess, begin
-from airflow_provider.assignors.learners.model import MOST_GIVEN_UP, LearnerMemory, LearnerRound, Limits
-from airflow_provider.assignors.learners.settled import Settled, all_of, of_staying
-from airflow_provider.assignors.learners.under_way import Further, by_worker, count_by_worker, further
 from airflow_provider.assignors.model import Move
 from airflow_provider.assignors.shares import Shares, merged, minus, plus
+from airflow_provider.learners.lessons import Excess, begin
+from airflow_provider.learners.model import MOST_GIVEN_UP, LearnerMemory, LearnerRound, Limits
+from airflow_provider.learners.settled import Settled, all_of, of_staying
+from airflow_provider.learners.under_way import Further, by_worker, count_by_worker, further
 from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
 
 

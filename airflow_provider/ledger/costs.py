@@ -1,0 +1,65 @@
+"""What the tasks of a group cost, and what is left of those that run: as plans say, and as earlier runs took. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from airflow_provider.assignors.costs import NO_COSTS, Costs
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.bridge import BRIDGE
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import PlanRecord, TaskKind, TaskState, TaskStatus, cost_of
+
+
+def costs_of(jobs: JobsSnapshot, status: StatusSnapshot, wanted: Iterable[TaskId], *, wall_ms: int) -> Costs:
+    """Of the tasks that come to an end.
+
+    :param wanted: of which tasks
+    :param wall_ms: now, milliseconds since 1970
+    """
+    times = {task: last.times_ms for task, last in status.tasks.items() if last.took_before_ms or last.took_ms}
+    plans = {job: plan for job in jobs.jobs if (plan := jobs.plan_of(job)) is not None}
+    if not times and not any(plan.weights for plan in plans.values()):
+        return NO_COSTS
+    batch = {job: plan for job, plan in plans.items() if jobs.jobs[job].kind is TaskKind.BATCH}
+    of = {
+        task: cost_of(batch[task.job].weight_of(task.index), times.get(task, ()))
+        for task in wanted
+        if task.job in batch and not task.is_planner
+    }
+    for task in [task for task in of if (last := status.tasks.get(task)) and last.kind is TaskKind.STREAMING]:
+        del of[task]
+    units_s = _units_s(batch, status.tasks)
+    of = {task: cost * units_s.get(task.job, 1.0) for task, cost in of.items()}
+    return Costs(
+        of=of,
+        left={
+            task: _left(cost, (last.running_ms(wall_ms) or 0) / 1000)
+            for task, cost in of.items()
+            if (last := status.tasks.get(task)) is not None and last.state is TaskState.RUNNING
+        },
+        slots={worker: said.slots for worker, said in status.workers.items() if worker != BRIDGE},
+    )
+
+
+def _left(cost: float, ran_s: float) -> float:
+    """What takes longer than was thought may take half as long again: such is a heavy tail."""
+    return max(cost - ran_s, ran_s / 2)
+
+
+def _units_s(plans: Mapping[str, PlanRecord], statuses: Mapping[TaskId, TaskStatus]) -> dict[str, float]:
+    """In how many seconds one of what a job's weights count is done, where some of its tasks have told by now."""
+    weighted = {job: plan for job, plan in plans.items() if plan.weights}
+    took_s: defaultdict[str, float] = defaultdict(float)
+    weights: defaultdict[str, float] = defaultdict(float)
+    for task, last in statuses.items() if weighted else ():
+        plan = weighted.get(task.job)
+        if plan is None or last.state is not TaskState.FINISHED or last.run_key != plan.run_key:
+            continue
+        weight = plan.weight_of(task.index)
+        if weight is not None and last.took_ms:
+            took_s[task.job] += last.took_ms / 1000
+            weights[task.job] += weight
+    return {job: took_s[job] / weight for job, weight in weights.items()}

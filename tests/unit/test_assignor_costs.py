@@ -1,0 +1,339 @@
+"""Tasks that differ in what they cost: shared out so that the last one ends early, moved only if that is worth it."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from heapq import heapreplace
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider.assignors import cooperative, eager, weights
+from airflow_provider.assignors.by_cost import CostPool
+from airflow_provider.assignors.costs import NO_COSTS, Costs
+from airflow_provider.assignors.model import GroupAssignment, Memory, Round
+from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
+from airflow_provider.learners import extensible
+from airflow_provider.learners.model import LearnerMemory, LearnerRound
+from airflow_provider.protocol.model import NO_TASKS, GenerationId, TaskId, Tasks, WorkerId
+
+W1, W2, W3 = (WorkerId(name) for name in ("w1", "w2", "w3"))
+ONE, TWO = GenerationId(1), GenerationId(2)
+patient = settings(deadline=None)
+costs = st.floats(min_value=0.01, max_value=1_000)
+
+
+def a(*indexes: int) -> Tasks:
+    return frozenset(TaskId("a", index) for index in indexes)
+
+
+def costing(*of: float, left: Mapping[int, float] | None = None, slots: int = 1) -> Costs:
+    return Costs(
+        of={TaskId("a", index): cost for index, cost in enumerate(of)},
+        left={TaskId("a", index): rest for index, rest in (left or {}).items()},
+        slots=dict.fromkeys((W1, W2, W3), slots),
+    )
+
+
+def round_of(owned: Mapping[WorkerId, Tasks], of: Costs, *, configured: Tasks | None = None) -> Round:
+    return Round(
+        now_ms=0,
+        generation=TWO,
+        last_completed=ONE,
+        configured=frozenset(of.of) if configured is None else configured,
+        owned=owned,
+        revocation_rank=dict.fromkeys(of.left, 2),
+        named=frozenset(owned),
+        costs=of,
+    )
+
+
+NOTHING = Memory()
+
+
+def assign(known: Round, memory: Memory = NOTHING, policy: Policy = IMMEDIATE) -> GroupAssignment:
+    return weights.assign(known, memory, policy=policy, weights={})
+
+
+def rounds(known: Round) -> Iterator[tuple[Round, GroupAssignment]]:
+    """One round after the other, until one changes nothing."""
+    memory = NOTHING
+    while True:
+        outcome = assign(known, memory)
+        yield known, outcome
+        if outcome.target == known.owned:
+            return
+        after = GenerationId(known.generation + 1)
+        known = replace(known, owned=outcome.target, generation=after, last_completed=known.generation)
+        memory = outcome.memory
+
+
+def both_rounds(known: Round) -> Mapping[WorkerId, Tasks]:
+    """What is revoked in the first is given in the second."""
+    first, *others = (outcome for _, outcome in islice(rounds(known), 2))
+    for second in others:
+        assert not any(first.revoked.values()) or not any(second.revoked.values()), (
+            "a round that follows another places what that has taken, and no more"
+        )
+        if any(first.revoked.values()):
+            return second.target
+    return first.target
+
+
+def ends(tasks: Iterable[TaskId], of: Costs, worker: WorkerId) -> list[float]:
+    """When each slot is free, if what runs goes on and the longest that waits is always the next."""
+    free_at = [0.0] * of.slots.get(worker, 1)
+    for rest in sorted((of.left[task] for task in tasks if task in of.left), reverse=True):
+        heapreplace(free_at, free_at[0] + rest)
+    for rest in sorted((of.of[task] for task in tasks if task not in of.left), reverse=True):
+        heapreplace(free_at, free_at[0] + rest)
+    return free_at
+
+
+def makespan(shares: Mapping[WorkerId, Iterable[TaskId]], of: Costs) -> float:
+    """When the last one ends."""
+    return max(at for worker, tasks in shares.items() for at in ends(tasks, of, worker))
+
+
+def test_the_longest_tasks_are_spread_and_the_short_ones_fill_up() -> None:
+    outcome = assign(round_of({W1: NO_TASKS, W2: NO_TASKS}, costing(10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)))
+    assert sorted(map(len, outcome.target.values())) == [1, 10]
+
+
+def test_each_slot_counts_for_itself() -> None:
+    """One that is taken for long leaves the other one free."""
+    of = costing(20, 5, 5, 5, 5, slots=2)
+    outcome = assign(round_of({W1: NO_TASKS, W2: NO_TASKS}, of))
+    assert makespan(outcome.target, of) == 20
+
+
+@pytest.mark.parametrize("cost", [1.0, 7.5])
+@patient
+@given(
+    owned=st.lists(st.integers(0, 8), min_size=1, max_size=4),
+    new=st.integers(0, 8),
+    running=st.sets(st.integers(0, 12)),
+    policy=st.sampled_from([IMMEDIATE, Deferred(), Incremental(max_moves=2)]),
+)
+def test_where_all_cost_the_same_it_is_as_by_number(
+    cost: float, owned: list[int], new: int, running: set[int], policy: Policy
+) -> None:
+    tasks = iter(range(100))
+    shares = {WorkerId(f"w{place}"): a(*(next(tasks) for _ in range(number))) for place, number in enumerate(owned)}
+    of = costing(*[cost] * (sum(owned) + new), left={index: cost / 2 for index in running if index < sum(owned)})
+    known, memory = round_of(shares, of), Memory(generation=ONE, assignment=shares, members=frozenset(shares))
+    by_number = replace(known, costs=NO_COSTS)
+    assert cooperative.assign(known, memory, policy=policy) == cooperative.assign(by_number, memory, policy=policy)
+    assert eager.assign(shares, known.configured, of) == eager.assign(shares, known.configured)
+
+    def learners(round_: Round) -> LearnerRound:
+        return LearnerRound.beyond(
+            round_, stateful=frozenset(), pending=NO_TASKS, learning={}, leaving_soon=frozenset()
+        )
+
+    learned = LearnerMemory(cooperative=memory)
+    assert extensible.assign(learners(known), learned, policy=policy) == extensible.assign(
+        learners(by_number), learned, policy=policy
+    )
+
+
+@patient
+@given(of=st.lists(costs, min_size=1, max_size=40), slots=st.integers(1, 3), workers=st.integers(1, 3))
+def test_what_is_dealt_out_ends_when_lpt_ends(of: list[float], slots: int, workers: int) -> None:
+    """The bound: at most 4/3 of the shortest time, which is no less than the average and the longest task."""
+    known = costing(*of, slots=slots)
+    members = dict.fromkeys((W1, W2, W3)[:workers], NO_TASKS)
+    machines = workers * slots
+    shortest = max(max(of), sum(of) / machines)
+    for target in (assign(round_of(members, known)).target, eager.assign(members, frozenset(known.of), known)):
+        if len(set(of)) > 1:
+            assert makespan(target, known) <= (2 - 1 / machines) * shortest * 1.000001
+            assert makespan(target, known) <= 4 / 3 * best(of, machines) * 1.000001
+
+
+def best(of: list[float], machines: int) -> float:
+    """No more than the shortest time, times 3/4: what LPT itself takes."""
+    free_at = [0.0] * machines
+    for cost in sorted(of, reverse=True):
+        heapreplace(free_at, free_at[0] + cost)
+    return max(free_at)
+
+
+@st.composite
+def half_done_of(draw: st.DrawFn) -> Round:
+    """Workers with some tasks that run, some that wait, and some that are new."""
+    slots = draw(st.integers(1, 2))
+    of = draw(st.lists(costs, min_size=2, max_size=24))
+    places = draw(st.lists(st.sampled_from([W1, W2, W3, None]), min_size=len(of), max_size=len(of)))
+    owned = {worker: a(*(index for index, place in enumerate(places) if place == worker)) for worker in (W1, W2, W3)}
+    left = {}
+    for tasks in owned.values():
+        for task in sorted(tasks)[: draw(st.integers(0, slots))]:
+            left[task.index] = of[task.index] * draw(st.floats(0.01, 1))
+    return round_of(owned, costing(*of, left=left, slots=slots))
+
+
+half_done = half_done_of().filter(lambda known: bool(known.costs.among(known.configured)))
+
+
+@patient
+@given(half_done)
+def test_nothing_that_runs_moves_and_all_comes_to_rest(known: Round) -> None:
+    """Each look that stops something makes machines less late, by a tenth of the level."""
+    level, most = level_of(known), math.inf
+    for now, outcome in rounds(known):
+        assert all(now.owned[worker] & now.costs.left.keys() <= tasks for worker, tasks in outcome.target.items())
+        if NO_TASKS.union(*now.owned.values()) == known.configured:
+            late = lateness(now.owned, known.costs, level)
+            assert late < most
+            most = late - 0.099 * level if any(outcome.revoked.values()) else math.inf
+        elif not any(outcome.revoked.values()):
+            assert NO_TASKS.union(*outcome.target.values()) == known.configured
+
+
+def level_of(known: Round) -> float:
+    """When all would be done if each slot were always busy until then."""
+    of = known.costs
+    running = of.left.keys() & NO_TASKS.union(*known.owned.values())
+    free_at = sorted(at for worker, tasks in known.owned.items() for at in ends(tasks & running, of, worker))
+    work = sum(of.of[task] for task in known.configured - running)
+    return min((work + sum(free_at[:number])) / number for number in range(1, len(free_at) + 1))
+
+
+def lateness(shares: Mapping[WorkerId, Tasks], of: Costs, level: float) -> float:
+    """For how long slots are busy beyond a tenth after the level, all together."""
+    return sum(max(0, at - 1.1 * level) for worker, tasks in shares.items() for at in ends(tasks, of, worker))
+
+
+@patient
+@given(half_done)
+def test_nobody_is_worse_off_than_if_nothing_moved_by_more_than_one_task(known: Round) -> None:
+    """What waits moves to where it ends sooner. By more than the longest that waits nothing can end later for it."""
+    mine = NO_TASKS.union(*known.owned.values())
+    kept = replace(known, configured=mine)
+    waiting = [known.costs.of[task] for task in mine - known.costs.left.keys()]
+    before = makespan(known.owned, known.costs)
+    assert makespan(both_rounds(kept), known.costs) <= before + max(waiting, default=0)
+
+
+def test_a_worker_that_comes_is_given_of_what_waits_and_nothing_that_runs() -> None:
+    of = costing(50, 40, 3, 2, 1, left={0: 50, 1: 40})
+    target = both_rounds(round_of({W1: a(0, 2, 3), W2: a(1, 4), W3: NO_TASKS}, of))
+    assert target == {W1: a(0), W2: a(1), W3: a(2, 3, 4)}
+
+
+def test_for_little_nothing_moves() -> None:
+    of = costing(10, 9.5, 1, left={0: 10, 1: 9.5})
+    assert not any(assign(round_of({W1: a(0, 2), W2: a(1)}, of)).revoked.values())
+    sooner = costing(10, 5, 1, left={0: 10, 1: 5})
+    assert assign(round_of({W1: a(0, 2), W2: a(1)}, sooner)).revoked[W1] == a(2)
+
+
+def test_steps_bound_what_moves_and_the_longest_goes_first() -> None:
+    of = costing(50, 4, 3, 2, left={0: 50})
+    known = round_of({W1: a(0, 1, 2, 3), W2: NO_TASKS}, of)
+    assert assign(known, policy=Incremental(max_moves=1)).revoked[W1] == a(1)
+
+
+def test_what_is_not_known_to_end_goes_by_number_beside_it() -> None:
+    """Planners and streams are no work that comes to an end."""
+    streams = frozenset(TaskId("s", index) for index in range(-1, 4))
+    known = round_of({W1: NO_TASKS, W2: NO_TASKS}, costing(10, 1, 1), configured=streams | a(-1, 0, 1, 2))
+    target = assign(known).target
+    assert [len([task for task in tasks if task in streams and task.index >= 0]) for tasks in target.values()] == [2, 2]
+    assert [len([task for task in tasks if task.is_planner]) for tasks in target.values()] == [1, 1]
+    assert {a(0), a(1, 2)} == {tasks & a(0, 1, 2) for tasks in target.values()}
+
+
+def test_who_drains_gives_what_waits_to_those_where_it_ends_first() -> None:
+    of = costing(9, 5, 4, 1, left={0: 9})
+    known = replace(round_of({W1: a(0, 1), W2: a(2), W3: a(3)}, of), draining=frozenset({W1}))
+    assert both_rounds(known) == {W1: a(0), W2: a(2), W3: a(1, 3)}
+
+
+def test_who_comes_back_has_its_own_unless_it_ends_sooner_elsewhere() -> None:
+    of = costing(9, 8, 3, 1, 1)
+    pool = CostPool({W1: NO_TASKS, W2: a(0)}, {W1: a(1, 2)}, a(3, 4), of)
+    assert pool.returned == {W1: a(1)} or pool.returned == {W1: a(1, 2)}
+    given_out = pool.place(a(3, 4))
+    assert NO_TASKS.union(*pool.returned.values()).union(*given_out.values()) == a(1, 2, 3, 4)
+
+
+def test_each_part_of_a_bridge_is_a_worker_with_one_slot() -> None:
+    of = costing(4, 3, 2, 1.5)
+    known = round_of({W1: NO_TASKS, W2: NO_TASKS}, of)
+    outcome = weights.assign(known, Memory(), policy=IMMEDIATE, weights={W1: 3})
+    assert {worker: len(tasks) for worker, tasks in outcome.target.items()} == {W1: 3, W2: 1}
+
+
+def test_who_has_its_slots_full_of_what_never_ends_is_given_nothing_that_waits_for_them() -> None:
+    streams = frozenset(TaskId("s", index) for index in range(2))
+    of = costing(5, 4, 3, 2, slots=2)
+    configured = streams | frozenset(of.of)
+    known = round_of({W1: streams, W2: NO_TASKS}, of, configured=configured)
+    known = replace(known, stays=streams)
+    assert both_rounds(known) == {W1: streams, W2: frozenset(of.of)}
+    waits = replace(known, owned={W1: streams | a(0, 1), W2: a(2, 3)})
+    assert both_rounds(waits) == {W1: streams, W2: frozenset(of.of)}
+    everywhere = replace(of, slots=dict.fromkeys((W1, W2), 0))
+    assert {len(tasks) for tasks in eager.assign((W1, W2), frozenset(of.of), everywhere).values()} == {2}
+
+
+class Told(Tasks):
+    """Tasks in the order in which they were told: a table has another one in each process."""
+
+    order: list[TaskId]
+
+    def __new__(cls, order: Iterable[TaskId]) -> Told:
+        told = super().__new__(cls, order)
+        told.order = list(order)
+        return told
+
+    def __iter__(self) -> Iterator[TaskId]:
+        return iter(self.order)
+
+
+@patient
+@given(half_done, st.randoms(use_true_random=False))
+def test_it_comes_out_the_same_in_whatever_order_the_same_is_told(known: Round, drawn: random.Random) -> None:
+    """Costs that are alike leave most to the order."""
+    of = {task: math.ceil(cost / 400) for task, cost in known.costs.of.items()}
+    new = WorkerId("nobody")
+    owned = {**known.owned, new: known.configured.difference(*known.owned.values())}
+    pools = []
+    for _ in range(2):
+        told = {worker: Told(drawn.sample(sorted(tasks), len(tasks))) for worker, tasks in owned.items()}
+        kept = {worker: told[worker] for worker in drawn.sample(sorted(known.owned), len(known.owned))}
+        pools.append(CostPool(kept, {}, told[new], replace(known.costs, of=of, left={})))
+    first, second = pools
+    assert first.relieve({}) == second.relieve({})
+    assert first.place(known.configured) == second.place(known.configured)
+
+
+@patient
+@given(half_done)
+def test_nothing_moves_for_less_than_a_tenth_of_the_level(known: Round) -> None:
+    mine = of_what_is_had(known)
+    level = level_of(mine)
+    if lateness(mine.owned, mine.costs, level) < 0.1 * level:
+        assert not any(assign(mine).revoked.values())
+
+
+@patient
+@given(half_done)
+def test_hardly_anything_is_stopped_that_its_worker_gets_back(known: Round) -> None:
+    first, *others = (outcome for _, outcome in islice(rounds(of_what_is_had(known)), 2))
+    stopped = sum(map(len, first.revoked.values()))
+    for second in others:
+        back = sum(len(second.assigned[worker] & tasks) for worker, tasks in first.revoked.items())
+        assert back <= 0.1 * stopped
+
+
+def of_what_is_had(known: Round) -> Round:
+    """The same without what is new."""
+    return replace(known, configured=NO_TASKS.union(*known.owned.values()))

@@ -1,0 +1,112 @@
+"""Work on machines: dealt out evenly, poured where it is small, and kept at home where it is done in time."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from heapq import heapreplace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider.assignors.machines import NOWHERE, Slots, after, deal, in_time, late, level
+
+patient = settings(deadline=None)
+_ROUNDED = 1 + 1e-9
+
+
+@st.composite
+def drawn_work(draw: st.DrawFn) -> list[float]:
+    """The longest first: few and many, alike and with a heavy tail."""
+    seed = random.Random(draw(st.integers(0, 1 << 32)))
+    number, shape = draw(st.integers(1, 1_500)), draw(st.sampled_from([1.1, 1.3, 3, 50]))
+    step = draw(st.sampled_from([1, 0.001]))
+    return sorted((round(seed.paretovariate(shape) / step) * step for _ in range(number)), reverse=True)
+
+
+@st.composite
+def drawn_workers(draw: st.DrawFn) -> list[Slots]:
+    """With slots that are busy for a while, as heaps, and some that have none."""
+    busy = st.lists(st.floats(0, 500) | st.just(0.0), max_size=3)
+    workers = [sorted(slots) for slots in draw(st.lists(busy, min_size=1, max_size=6))]
+    return workers if any(workers) else [[0.0]]
+
+
+def ends(costs: Sequence[float], workers: Sequence[Slots], places: Sequence[int]) -> list[Slots]:
+    """When each is done, if it begins with the longest."""
+    mine: list[list[float]] = [[] for _ in workers]
+    for cost, place in zip(costs, places, strict=True):
+        if place != NOWHERE:
+            mine[place].append(cost)
+    return [after(slots, of_worker) for slots, of_worker in zip(workers, mine, strict=True)]
+
+
+def one_by_one(costs: Sequence[float], workers: Sequence[Slots]) -> float:
+    """When LPT ends that pours nothing."""
+    free_at = sorted(at for slots in workers for at in slots)
+    for cost in costs:
+        heapreplace(free_at, free_at[0] + cost)
+    return max(free_at)
+
+
+def last(workers: Sequence[Slots]) -> float:
+    return max(at for slots in workers for at in slots)
+
+
+@patient
+@given(drawn_work(), drawn_workers())
+def test_all_is_dealt_out_and_ends_when_lpt_ends(costs: list[float], workers: list[Slots]) -> None:
+    """Or at the level, and two of what is small after it: where a slot is full, and where a worker begins with the
+    longest. So from idle machines it is at most 4/3 of the shortest time there is.
+    """
+    places = deal(costs, workers)
+    assert len(places) == len(costs)
+    assert all(workers[place] for place in places), "who never has a slot free is given nothing"
+    done = last(ends(costs, workers, places))
+    assert done <= max(one_by_one(costs, workers), 1.02 * level(workers, sum(costs))) * _ROUNDED
+
+
+def test_small_work_is_spread_as_large_work_is() -> None:
+    """No worker has all that is short, and with it all the starts."""
+    costs = sorted((random.Random(1).paretovariate(1.3) for _ in range(10_000)), reverse=True)
+    places = deal(costs, [[0.0, 0.0] for _ in range(10)])
+    assert max(Counter(places[8_000:]).values()) < 2 * 2_000 / 10
+
+
+@pytest.mark.parametrize("cost", [0.0, 1e-12])
+def test_work_that_takes_no_time_is_dealt_out_too(cost: float) -> None:
+    workers = [[0.7], [0.7], [0.7]]  # a third of three times as much is less
+    assert len(deal([5.0, *[cost] * 7], workers)) == 8
+    assert len(deal([cost] * 7, workers)) == 7
+
+
+@patient
+@given(drawn_work(), drawn_workers(), st.floats(0.5, 2), st.integers(0, 1 << 32))
+def test_what_stays_is_done_in_time(costs: list[float], workers: list[Slots], much: float, seed: int) -> None:
+    homes = random.Random(seed).choices([NOWHERE, *range(len(workers))], k=len(costs))
+    latest = much * level(workers, sum(costs))
+    stay = in_time(costs, homes, workers, latest)
+    assert all(place in {home, NOWHERE} for place, home in zip(stay, homes, strict=True))
+    nothing = [NOWHERE] * len(costs)
+    before = ends(costs, workers, nothing)
+    for slots, idle in zip(ends(costs, workers, stay), before, strict=True):
+        assert all(at <= latest * _ROUNDED or at in idle for at in slots)
+
+
+@patient
+@given(drawn_work(), drawn_workers(), st.integers(0, 1 << 32))
+def test_all_stays_where_nothing_new_comes_and_nobody_is_late(
+    costs: list[float], workers: list[Slots], seed: int
+) -> None:
+    with_slots = [worker for worker, slots in enumerate(workers) if slots]
+    homes = random.Random(seed).choices(with_slots, k=len(costs))
+    assert in_time(costs, homes, workers, last(ends(costs, workers, homes)) * _ROUNDED) == homes
+
+
+def test_late_is_what_comes_after() -> None:
+    assert late([0.0, 0.0], [5.0, 4.0, 3.0], 6.0) == 1.0
+    assert late([0.0], [5.0, 4.0], 6.0) == 3.0
+    assert late([9.0], [1.0], 6.0) == 1.0, "what runs is late anyway"
+    assert late([], [5.0, 4.0], 6.0) == 9.0, "what never starts is late with all of it"
