@@ -103,6 +103,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where Spark is: a master of Spark's, or a Spark Connect server, sc://host:port, whose token, if it wants"
         f" one, is in the environment: {TOKEN_ENV} (default: %(default)s)",
     )
+    parser.add_argument(
+        "--detach",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="on a Spark Connect server streams go on without this process, and another worker goes on with them"
+        " (default: they do)",
+    )
     parser.add_argument("--spark-conf", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
     parser.add_argument(
         "--max-spark-deaths",
@@ -258,6 +265,7 @@ def _equipment(args: argparse.Namespace) -> Equipment:
         checkpoint_root=args.checkpoint_root,
         spark_master=_spark_master(args.spark_master),
         spark_token=os.environ.get(TOKEN_ENV, ""),
+        detach=args.detach,
         spark_conf=_spark_conf(args.spark_conf),
         max_spark_deaths=args.max_spark_deaths,
         progress_s=args.progress_interval,

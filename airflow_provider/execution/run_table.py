@@ -17,15 +17,29 @@ _Turn = tuple[bool, int, TaskId]
 class RunTable(MutableMapping[TaskId, TaskRun]):
     """Runs by task. A change costs the same, however many there are."""
 
-    __slots__ = ("_active", "_busy", "_claiming", "_failed", "_later", "_overdue", "_resting", "_runs", "_startable")
+    __slots__ = (
+        "_active",
+        "_alone",
+        "_busy",
+        "_claiming",
+        "_failed",
+        "_later",
+        "_leaving",
+        "_overdue",
+        "_runs",
+        "_startable",
+        "_waiting",
+    )
 
     def __init__(self) -> None:
         self._runs: dict[TaskId, TaskRun] = {}
         self._active: set[TaskId] = set()
         self._claiming: set[TaskId] = set()
         self._failed: set[TaskId] = set()
+        self._leaving: set[TaskId] = set()
         self._busy = 0
-        self._resting = 0
+        self._alone = 0
+        self._waiting = 0
         # What has changed since it was put there is left there, and passed over when its turn comes.
         self._startable: list[_Turn] = []
         self._later: list[tuple[int, TaskId]] = []
@@ -36,15 +50,35 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         """Those that neither wait nor rest."""
         return frozenset(self._active)
 
-    @property
-    def all_rest(self) -> bool:
-        """Whether there is nothing but what is paused or has failed."""
-        return self._resting == len(self._runs)
+    def need_no_process(self, slots: int) -> bool:
+        """Whether there is nothing but what goes on without a process, what rests, and what waits for a slot that none
+        of these gives up.
+        """
+        waits_for_slot = self._waiting if slots and self._busy >= slots else 0
+        return self._alone + waits_for_slot == len(self._runs)
+
+    def has_startable(self, *, slots: int, now_ms: int, blocked: Tasks = NO_TASKS) -> bool:
+        """Whether :meth:`startable` has any."""
+        self._wake(now_ms)
+        return any(
+            (run := self._runs.get(turn[-1])) is not None
+            and _waits(run)
+            and run.not_before_ms <= now_ms
+            and _turn(run) == turn
+            and turn[-1] not in blocked
+            for turn in self._startable
+            if not turn[0] or self._busy < slots
+        )
 
     @property
     def failed(self) -> Tasks:
         """Those that have failed for good, and keep their places."""
         return frozenset(self._failed)
+
+    @property
+    def leaving(self) -> Tasks:
+        """Those of which it is not known yet whether anybody goes on with them."""
+        return frozenset(self._leaving)
 
     @property
     def claiming(self) -> list[TaskRun]:
@@ -119,7 +153,8 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         before = self._runs.get(task)
         self._runs[task] = run
         self._busy += run.takes_slot - (before is not None and before.takes_slot)
-        self._resting += run.state.rests - (before is not None and before.state.rests)
+        self._alone += (not run.needs_process) - (before is not None and not before.needs_process)
+        self._waiting += _waits_for_slot(run) - (before is not None and _waits_for_slot(before))
         waits, due_ms = _waits(run), run.due_ms
         if waits and run.claim is not None:
             self._claiming.add(task)
@@ -133,6 +168,10 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             self._failed.add(task)
         else:
             self._failed.discard(task)
+        if run.state is RunState.LEAVING:
+            self._leaving.add(task)
+        else:
+            self._leaving.discard(task)
         if before is not None and _waits(before) is waits and _has_its_place(before, run):
             return
         if due_ms is not None:
@@ -143,10 +182,12 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
     def __delitem__(self, task: TaskId) -> None:
         run = self._runs.pop(task)
         self._busy -= run.takes_slot
-        self._resting -= run.state.rests
+        self._alone -= not run.needs_process
+        self._waiting -= _waits_for_slot(run)
         self._active.discard(task)
         self._claiming.discard(task)
         self._failed.discard(task)
+        self._leaving.discard(task)
 
     def validate(self) -> None:
         """Check what must hold after every change.
@@ -166,7 +207,9 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             assert due_ms is not None or not _waits(run) or task in turns, f"{task} has its turn"
         there = self._active | self._claiming | self._failed
         assert there <= self._runs.keys(), "what is gone is not active, does not claim, and has not failed"
-        assert self._resting == sum(run.state.rests for run in self._runs.values()), "each that rests is counted"
+        alone = sum(not run.needs_process for run in self._runs.values())
+        assert self._alone == alone, "each that goes on without a process is counted"
+        assert self._waiting == sum(map(_waits_for_slot, self._runs.values())), "each that waits for a slot is counted"
         assert self._busy == sum(run.takes_slot for run in self._runs.values()), "each slot is counted"
 
     def __iter__(self) -> Iterator[TaskId]:
@@ -178,6 +221,10 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
 def _waits(run: TaskRun) -> bool:
     return run.state is RunState.WAITING
+
+
+def _waits_for_slot(run: TaskRun) -> bool:
+    return run.state is RunState.WAITING and not run.task.is_planner
 
 
 def _turn(run: TaskRun) -> _Turn:

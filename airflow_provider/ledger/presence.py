@@ -17,6 +17,14 @@ def present(status: StatusSnapshot) -> frozenset[WorkerId]:
     return frozenset(name for name in members if name not in records or records[name].state is not WorkerPhase.LEFT)
 
 
+def stay(status: StatusSnapshot) -> frozenset[WorkerId]:
+    """Who is in the group, and has not said that it leaves."""
+    records = status.workers
+    return frozenset(
+        name for name in present(status) if name not in records or records[name].state is not WorkerPhase.STOPPING
+    )
+
+
 def is_same_process(one: str, other: str) -> bool:
     """Whether both name the same process (:attr:`~.records.WorkerStatus.process`), whatever JVM it had then."""
     return one.split("/")[:4] == other.split("/")[:4]

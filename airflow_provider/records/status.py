@@ -146,7 +146,8 @@ class TaskStatus:
     :param retry_at_ms: wall clock before which the next attempt shall not start, on any worker
     :param error: of the last attempt that failed
     :param result: what a finished task returned, any JSON value
-    :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value
+    :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value. Of a task
+        that waits: what ran before it, and is not known to have ended
     :param claim: of the checkpoint that this attempt has, None where the task's index names it
     :param progress: of a stream: the last batch of this attempt that it has reported
     :param wrote: the assets that a finished task says it has written
@@ -181,6 +182,13 @@ class TaskStatus:
         """Its progress in words; empty if none was reported."""
         far = self.progress or self.work
         return far.in_words() if far is not None else ""
+
+    @property
+    def lives_on(self) -> bool:
+        """Whether something of it may run on the Spark side whether or not its worker is there, and be found by its
+        handle.
+        """
+        return self.handle is not None and self.state in (TaskState.PENDING, TaskState.RUNNING)
 
     @property
     def standing_claim(self) -> CheckpointClaim | None:

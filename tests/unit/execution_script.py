@@ -14,7 +14,9 @@ from airflow_provider.execution.events import (
     AttemptStopped,
     EpochAdvanced,
     Event,
+    HandleWritten,
     LearningStopped,
+    StreamBegan,
     TasksGiven,
     TasksRevoked,
     TasksToLearn,
@@ -122,6 +124,12 @@ class Script:
     def begin(self, task: TaskId, handle: Any = None) -> list[Command]:
         return self.feed(AttemptBegan, task=task, handle=handle)
 
+    def detached(self, task: TaskId) -> list[Command]:
+        """It goes on without this process."""
+        self.begin(task, handle={"session": "s"})
+        self.answer(HandleWritten, task)
+        return self.feed(StreamBegan, task=task, handle={"session": "s", "query": "q"})
+
     def running(self, *tasks: TaskId) -> Script:
         """Have these, and their code called."""
         self.give(*tasks)
@@ -187,6 +195,16 @@ def _in_words(command: Command) -> str:
             return f"stop {_named(tasks)}: {reason}"
         case commands.StopWatching(tasks=tasks):
             return f"stop watching {_named(tasks)}"
+        case commands.Watch(run=run):
+            return f"watch {run.task}"
+        case commands.TakeOver(run=run):
+            return f"take over {run.task} #{run.attempt}"
+        case commands.LetBegin(task=task):
+            return f"let {task} begin"
+        case commands.EndAbandoned(status=status):
+            return f"end {status.task}, abandoned"
+        case commands.WriteHandle(status=status):
+            return f"insist on where {status.task} begins"
         case commands.WritePlan(plan=plan):
             return f"insist on a plan of {len(plan.configs)}"
         case commands.WriteEnd() | commands.WriteStatus() | commands.WriteProgress() | commands.WriteStopped():
