@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from airflow_provider.driver.errors import SparkGoneError, SparkStartError
+from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.records.json_value import NotJsonError, to_small_json_value
 from airflow_provider.spark.entry_point import load_job
 from airflow_provider.spark.failures import (
@@ -31,7 +32,6 @@ from airflow_provider.spark.job import (
 )
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 from airflow_provider.spark.planning import make_plan
-from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
     OnEvent,

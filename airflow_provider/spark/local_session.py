@@ -24,10 +24,10 @@ from airflow_provider.driver.pyspark_internals import (
     take_off_listener_bus,
     unbind_session,
 )
+from airflow_provider.driver.query_progress import QueryProgress, await_termination
 from airflow_provider.driver.rehearsal import rehearse
 from airflow_provider.driver.shipping import explain_missing
 from airflow_provider.spark.job import FencedError, TaskGuard
-from airflow_provider.spark.query_progress import QueryProgress, await_termination
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from airflow_provider.driver.job_counts import JobCounts
+from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, labelled
 from airflow_provider.spark.asset_writes import AssetWrite
 from airflow_provider.spark.job import Config
 from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
-from airflow_provider.spark.query_progress import QueryProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider.driver.job_counts import JobCounts
+from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.group.membership import Ended
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
@@ -24,7 +25,6 @@ from airflow_provider.kafka.wire.messages import (
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import Epoch, GenerationId, MemberId, TaskId, Tasks, WorkerId
 from airflow_provider.records import Event, decode, event_from_json
-from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     LastEvent,
     OnEvent,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.spark.query_progress import QueryProgress, await_termination
+from airflow_provider.driver.query_progress import QueryProgress, await_termination
 
 
 class Query:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from airflow_provider.driver.errors import SparkGoneError, SparkStartError
+from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
 from airflow_provider.spark.asset_writes import AssetWrite
 from airflow_provider.spark.attempt import run_attempt
@@ -16,7 +17,6 @@ from airflow_provider.spark.failures import describe
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import FencedError, TaskContext, TaskGuard, spark_job
 from airflow_provider.spark.lineage import Dataset, Lineage
-from airflow_provider.spark.query_progress import QueryProgress
 from airflow_provider.spark.runner import (
     QueryStarted,
     RunnerEvent,

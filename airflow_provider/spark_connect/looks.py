@@ -1,0 +1,254 @@
+"""Looks at all queries on one server that this process watches, a few at once, evenly spread over time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.spark_connect.asking import (
+    NotThereError,
+    Questions,
+    SessionClosedError,
+    SessionUnknownError,
+    UnansweredError,
+)
+from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.messages import RunningQuery
+from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews, QueryTold, ServerBack, ServerSilent
+from airflow_provider.spark_connect.silence import Silence
+from airflow_provider.spark_connect.trouble import Trouble
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 4.0
+LOOKS_PER_S: Final = 300
+"""If there are more queries than that allows, each is looked at less often."""
+AT_ONCE: Final = 16
+
+
+class Listener:
+    """Who is told of some of the queries.
+
+    :param questions: asks in his name
+    :param tell_every_s: how often a query's progress is told at most, in seconds
+    """
+
+    def __init__(self, questions: Questions, hear: Callable[[QueryNews], None], tell_every_s: float) -> None:
+        self.questions = questions
+        self.tell_every_s = tell_every_s
+        self._hear = hear
+
+    def tell(self, news: QueryNews) -> None:
+        try:
+            self._hear(news)
+        except Exception:
+            log.exception("What was told of a query could not be handled; the others are watched on")
+
+
+@dataclass(slots=True, eq=False)
+class Watched:
+    """One query.
+
+    :ivar tell_at: from when on its progress may be told again
+    :ivar round: after which doubt about the server it was last seen there
+    :ivar gone: whether it is no longer watched
+    """
+
+    handle: QueryHandle
+    query: RunningQuery
+    listener: Listener
+    tell_at: float
+    told: QueryProgress | None = None
+    round: int = -1
+    gone: bool = False
+    complained: bool = False
+
+
+@dataclass(order=True, slots=True)
+class _Due:
+    at: float
+    number: int
+    watched: Watched = field(compare=False)
+
+
+class Looks:
+    """The queries of one server. Belongs to one event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._silence = Silence()
+        self._due: list[_Due] = []
+        self._numbers = itertools.count()
+        self._listeners: dict[Listener, int] = {}
+        self._changed = asyncio.Event()
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._going_on: set[asyncio.Task[None]] = set()
+        self._round = 0
+        self._answered_at = float("-inf")
+
+    def add(self, handle: QueryHandle, query: RunningQuery, listener: Listener) -> Watched:
+        now = _now()
+        watched = Watched(handle, query, listener, tell_at=now + random.uniform(0, listener.tell_every_s))
+        self._listeners[listener] = self._listeners.get(listener, 0) + 1
+        if self._silence.why and self._listeners[listener] == 1:
+            listener.tell(ServerSilent(self._silence.why))
+        self._put(watched, now + random.uniform(0, self._every_s()))
+        return watched
+
+    def remove(self, watched: Watched) -> None:
+        if not watched.gone:
+            watched.gone = True
+            self._listeners[watched.listener] -= 1
+            if not self._listeners[watched.listener]:
+                del self._listeners[watched.listener]
+
+    def give_up(self, why: str) -> None:
+        """Nobody can ever be asked."""
+        self._silence.why = why
+        self._tell_all(ServerSilent(why))
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        try:
+            while True:
+                watched = await self._next()
+                if self._silence.doubtful:
+                    await asyncio.sleep(self._silence.wait_s())
+                    await self._look(watched)
+                else:
+                    await self._room.acquire()
+                    task = asyncio.create_task(self._look_beside(watched))
+                    self._going_on.add(task)
+                    task.add_done_callback(self._going_on.discard)
+        finally:
+            for task in self._going_on:
+                task.cancel()
+            await asyncio.gather(*self._going_on, return_exceptions=True)
+
+    async def _next(self) -> Watched:
+        """The one that is due, when it is."""
+        while True:
+            self._changed.clear()
+            while self._due and self._due[0].watched.gone:
+                heapq.heappop(self._due)
+            waits_s = self._due[0].at - _now() if self._due else None
+            if waits_s is not None and waits_s <= 0:
+                return heapq.heappop(self._due).watched
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), waits_s)
+
+    async def _look_beside(self, watched: Watched) -> None:
+        try:
+            await self._look(watched)
+        finally:
+            self._room.release()
+
+    async def _look(self, watched: Watched) -> None:
+        asked_at, every_s = _now(), self._every_s()
+        try:
+            news = await self._ask(watched, asked_at)
+        except UnansweredError as error:
+            self._failed(watched, error, asked_at)
+        except Exception as error:
+            log.exception("Query %s could not be looked at", watched.query)
+            self._failed(watched, UnansweredError(Trouble.OTHER, repr(error)), asked_at)
+        except NotThereError as error:
+            if not isinstance(error, SessionClosedError | SessionUnknownError):
+                self._round += 1  # a session that is there, and empty: the server may have begun anew
+            self._answered()
+            self._end(watched, QueryLost(watched.handle, _why_lost(error)))
+        else:
+            self._answered()
+            if news is not None:
+                self._end(watched, news)
+        if not watched.gone:
+            self._put(watched, asked_at + every_s)
+
+    async def _ask(self, watched: Watched, now: float) -> QueryEnded | None:
+        """What has become of it; None: it runs on."""
+        ask, session, query = watched.listener.questions, watched.handle.session_id, watched.query
+        in_round = self._round
+        if watched.round != in_round:
+            await ask.require_session(session)
+        if not await ask.is_active(session, query):
+            error = await ask.error(session, query)
+            last = await ask.last_progress(session, query)
+            return QueryEnded(watched.handle, error, None if last is None else last.batch)
+        watched.round = in_round
+        if now >= watched.tell_at:
+            watched.tell_at = now + watched.listener.tell_every_s
+            progress = await ask.last_progress(session, query)
+            if progress is not None and progress != watched.told and not watched.gone:
+                watched.told = progress
+                watched.listener.tell(QueryTold(watched.handle, progress))
+        return None
+
+    def _answered(self) -> None:
+        self._answered_at = _now()
+        if self._silence.doubtful:
+            self._round += 1
+            self._spread()
+        if self._silence.answered():
+            log.info("The Spark Connect server %s answers again", self._name)
+            self._tell_all(ServerBack())
+
+    def _failed(self, watched: Watched, error: UnansweredError, asked_at: float) -> None:
+        if self._answers_for_others(error.trouble, asked_at):
+            if not watched.complained:
+                watched.complained = True
+                log.warning(
+                    "Spark Connect server %s does not say how query %s is: %s", self._name, watched.query, error
+                )
+        elif self._silence.failed(str(error), asked_at=asked_at, now=_now()):
+            log.warning("The Spark Connect server %s says nothing of its queries: %s", self._name, error)
+            self._tell_all(ServerSilent(str(error)))
+
+    def _answers_for_others(self, trouble: Trouble, asked_at: float) -> bool:
+        """Whether what has come to nothing is of one query, not of the server."""
+        if trouble is Trouble.SLOW:
+            return self._answered_at > asked_at
+        return trouble is Trouble.OTHER and self._answered_at >= asked_at - LOOK_EVERY_S
+
+    def _end(self, watched: Watched, news: QueryEnded | QueryLost) -> None:
+        if not watched.gone:
+            self.remove(watched)
+            watched.listener.tell(news)
+
+    def _tell_all(self, news: ServerSilent | ServerBack) -> None:
+        for listener in list(self._listeners):
+            listener.tell(news)
+
+    def _put(self, watched: Watched, at: float) -> None:
+        heapq.heappush(self._due, _Due(at, next(self._numbers), watched))
+        if self._due[0].watched is watched:
+            self._changed.set()
+
+    def _spread(self) -> None:
+        """They have all become due meanwhile."""
+        now, every_s = _now(), self._every_s()
+        for due in self._due:
+            due.at = now + random.uniform(0, every_s)
+        heapq.heapify(self._due)
+
+    def _every_s(self) -> float:
+        return max(LOOK_EVERY_S, len(self._due) / LOOKS_PER_S)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _why_lost(error: NotThereError) -> str:
+    if isinstance(error, SessionClosedError):
+        return f"the server has closed its session: it was told to, or nobody asked for anything there ({error})"
+    if isinstance(error, SessionUnknownError):
+        return f"the server does not know its session, so it was restarted ({error})"
+    return f"the server does not have it, so it was restarted or the query ended long ago ({error})"
