@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider.execution.commands import GiveUpWriting, StartAttempt
+from airflow_provider.execution.commands import GiveUpWriting, StartAttempt, StopWatching
 from airflow_provider.execution.events import (
     EpochAdvanced,
     FailedLetGo,
@@ -19,7 +19,7 @@ from airflow_provider.execution.state import LAST_WORDS_MS, Execution
 from airflow_provider.ledger.presence import is_same_process, stay
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
-from airflow_provider.records import WorkerPhase
+from airflow_provider.records import TaskState, WorkerPhase
 
 _MOST_SAID: Final = 100
 """Of more waiting tasks than these nothing is said in one round: thousands of words would hold up the whole group."""
@@ -80,6 +80,21 @@ def on_revoked(x: Execution, task: TaskId, event: TasksRevoked) -> None:
 def on_revoked_taking_over(x: Execution, task: TaskId, _event: TasksRevoked) -> None:
     """Nothing has been done about it here; so its last record is as true as it was."""
     x.let_go(task)
+
+
+def on_topics_taking_over(x: Execution, task: TaskId, event: TopicsRead) -> None:
+    """Somebody may have said of what can't be reached that it is certainly gone."""
+    run, last = x.runs[task], x.status.tasks.get(task)
+    if (
+        last is not None
+        and last.state is TaskState.STOPPED
+        and (last.attempt, last.handle) == (run.attempt, run.handle)
+    ):
+        x.do(StopWatching(tasks=frozenset({task})))
+        x.wait_for_next(run, 0)
+        x.claim_again(task)
+    else:
+        on_topics(x, task, event)
 
 
 def look_who_stays(x: Execution, task: TaskId) -> None:

@@ -134,7 +134,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksGiven: to(late, _TAKING_OVER),
         TasksRevoked: to(assigned.on_revoked_taking_over, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _TAKING_OVER),
-        TopicsRead: to(assigned.on_topics, _TAKING_OVER, _STOPPING, _RESTARTING),
+        TopicsRead: to(assigned.on_topics_taking_over, _TAKING_OVER, _STOPPING, _RESTARTING, _WAITING),
         QueryAdopted: to(attempts.on_adopted, _STARTED),
         QueryCleared: to(attempts.on_cleared, _WAITING),
         QueryUnreachable: to(attempts.on_unreachable, _TAKING_OVER),
@@ -274,6 +274,7 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
         case TopicsRead():
             return _read(x, event)
         case EpochAdvanced():
+            x.end_what_nobody_has()
             return list(x.runs)
         case TimerFired():
             x.armed_at = None
@@ -306,9 +307,10 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
     changed, before = event.jobs is not x.jobs, x.status
     x.jobs, x.status = event.jobs, event.status
     if not changed:
-        failed, leaving = x.runs.failed, x.runs.leaving
-        return sorted(leaving | (failed & said_since(before, x.status, failed))) if failed or leaving else ()
+        failed, looking = x.runs.failed, x.runs.looking
+        return sorted(looking | (failed & said_since(before, x.status, failed))) if failed or looking else ()
     x.forget_removed_jobs()
+    x.end_what_nobody_has()
     return list(x.runs)
 
 

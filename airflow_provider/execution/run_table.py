@@ -12,6 +12,7 @@ from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 
 _Turn = tuple[bool, int, TaskId]
+_LOOKING = frozenset({RunState.TAKING_OVER, RunState.LEAVING})
 
 
 class RunTable(MutableMapping[TaskId, TaskRun]):
@@ -24,7 +25,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         "_claiming",
         "_failed",
         "_later",
-        "_leaving",
+        "_looking",
         "_overdue",
         "_runs",
         "_startable",
@@ -36,7 +37,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         self._active: set[TaskId] = set()
         self._claiming: set[TaskId] = set()
         self._failed: set[TaskId] = set()
-        self._leaving: set[TaskId] = set()
+        self._looking: set[TaskId] = set()
         self._busy = 0
         self._alone = 0
         self._waiting = 0
@@ -76,9 +77,9 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         return frozenset(self._failed)
 
     @property
-    def leaving(self) -> Tasks:
-        """Those of which it is not known yet whether anybody goes on with them."""
-        return frozenset(self._leaving)
+    def looking(self) -> Tasks:
+        """Those of which it is not known yet what has become, or is to become, of what goes on without a process."""
+        return frozenset(self._looking)
 
     @property
     def claiming(self) -> list[TaskRun]:
@@ -168,10 +169,10 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             self._failed.add(task)
         else:
             self._failed.discard(task)
-        if run.state is RunState.LEAVING:
-            self._leaving.add(task)
+        if run.state in _LOOKING:
+            self._looking.add(task)
         else:
-            self._leaving.discard(task)
+            self._looking.discard(task)
         if before is not None and _waits(before) is waits and _has_its_place(before, run):
             return
         if due_ms is not None:
@@ -187,7 +188,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         self._active.discard(task)
         self._claiming.discard(task)
         self._failed.discard(task)
-        self._leaving.discard(task)
+        self._looking.discard(task)
 
     def validate(self) -> None:
         """Check what must hold after every change.

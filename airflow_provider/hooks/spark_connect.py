@@ -101,8 +101,8 @@ def _token_for(handle: QueryHandle, address: SparkAddress) -> str:
     """No other server than the connection's own gets its token."""
     if ConnectServer.parse(address.master) != handle.server:
         raise SparkConnectionError(
-            f"a query runs on {handle.server}, and the connection {handle.conn_id!r} leads elsewhere by now: end it there"
-            " with cospark jobs orphans"
+            f"a query runs on {handle.server}, and the connection {handle.conn_id!r} leads elsewhere by now: end it"
+            " there with cospark jobs orphans"
         )
     return address.token
 

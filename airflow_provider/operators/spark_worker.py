@@ -96,8 +96,8 @@ class SparkWorkerOperator(BaseOperator):
         ``sc://host:port``. Such a worker needs no Java; see ``docs/spark-connect.md``
     :param spark_conn_id: in place of ``spark_master``: a connection of type ``spark_connect``, whose password is the
         server's token
-    :param detach: with a Spark Connect server: streams go on there without this task's process, which is needed to start
-        them only; see ``docs/detached.md``
+    :param detach: with a Spark Connect server: streams go on there without this task's process, which is needed only to
+        start them; see ``docs/detached.md``
     :param spark_conf: Spark's settings; with Spark Connect those of each session
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
         it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files

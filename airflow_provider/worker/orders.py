@@ -74,6 +74,8 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
     """What the machine hears of it."""
     if isinstance(event, WarmUpEvent):
         return _heard_of_warm_up(event, now_ms=now_ms, wall_ms=wall_ms)
+    if isinstance(event, SparkLost | SparkAbsent):
+        return _heard_of_spark(event, now_ms=now_ms, wall_ms=wall_ms)
     if isinstance(event, QueryDetached | LookedEvent):
         return _heard_of_query(event, now_ms=now_ms, wall_ms=wall_ms)
     task = event.order.task
@@ -104,11 +106,6 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
             )
         case TaskStopped():
             return events.AttemptStopped(now_ms=now_ms, wall_ms=wall_ms, task=task)
-        case SparkLost():
-            failure = TaskFailure.of(event.error, event.traceback)
-            return events.SparkLost(now_ms=now_ms, wall_ms=wall_ms, task=task, spark=event.spark, failure=failure)
-        case SparkAbsent():
-            return events.SparkAbsent(now_ms=now_ms, wall_ms=wall_ms, task=task, error=event.error)
 
 
 def _recorded(progress: QueryProgress | JobCounts, wall_ms: int) -> StreamProgress | SparkWork:
@@ -145,3 +142,13 @@ def _heard_of_query(event: QueryDetached | LookedEvent, *, now_ms: int, wall_ms:
             return events.QueryCleared(now_ms=now_ms, wall_ms=wall_ms, task=task)
         case QueryUnreachable():
             return events.QueryUnreachable(now_ms=now_ms, wall_ms=wall_ms, task=task, why=event.why)
+
+
+def _heard_of_spark(event: SparkLost | SparkAbsent, *, now_ms: int, wall_ms: int) -> events.AttemptEvent:
+    task = event.order.task
+    match event:
+        case SparkLost():
+            failure = TaskFailure.of(event.error, event.traceback)
+            return events.SparkLost(now_ms=now_ms, wall_ms=wall_ms, task=task, spark=event.spark, failure=failure)
+        case SparkAbsent():
+            return events.SparkAbsent(now_ms=now_ms, wall_ms=wall_ms, task=task, error=event.error)

@@ -27,7 +27,7 @@ from airflow_provider.execution.events import (
 from airflow_provider.execution.learners import LearnerState
 from airflow_provider.execution.machine import handle
 from airflow_provider.execution.runs import RunState
-from airflow_provider.execution.state import Execution, ExecutionSettings
+from airflow_provider.execution.state import Execution, ExecutionSettings, Place
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import Point, StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
@@ -49,6 +49,7 @@ class Script:
         tasks: int = 3,
         linger_ms: int = 60_000,
         status: StatusSnapshot | None = None,
+        place: Place = Place.PROCESS,
         **definition: Any,
     ) -> None:
         self.now = 1_000
@@ -65,6 +66,7 @@ class Script:
             linger_ms=linger_ms,
             max_spark_deaths=3,
             mask=lambda text: text,
+            place=place,
         )
         self.execution = Execution(settings, self.jobs, self.status, now_ms=self.now)
         self.plan(*self.configs)
@@ -165,7 +167,7 @@ class Script:
 def words(done: list[Command]) -> list[str]:
     """Commands in a few words each, without those that only arm a timer."""
     said = (command for command in done if not isinstance(command, commands.ArmTimer))
-    return [_of_learner(command) or _in_words(command) for command in said]
+    return [_of_learner(command) or _of_detached(command) or _in_words(command) for command in said]
 
 
 def written(done: list[Command], state: TaskState) -> TaskStatus:
@@ -187,14 +189,8 @@ def _of_learner(command: Command) -> str:
     return ""
 
 
-def _in_words(command: Command) -> str:
+def _of_detached(command: Command) -> str:
     match command:
-        case commands.StartAttempt(run=run):
-            return f"start {run.task} #{run.attempt}"
-        case commands.StopAttempts(tasks=tasks, reason=reason):
-            return f"stop {_named(tasks)}: {reason}"
-        case commands.StopWatching(tasks=tasks):
-            return f"stop watching {_named(tasks)}"
         case commands.Watch(run=run):
             return f"watch {run.task}"
         case commands.TakeOver(run=run):
@@ -205,6 +201,17 @@ def _in_words(command: Command) -> str:
             return f"end {status.task}, abandoned"
         case commands.WriteHandle(status=status):
             return f"insist on where {status.task} begins"
+    return ""
+
+
+def _in_words(command: Command) -> str:
+    match command:
+        case commands.StartAttempt(run=run):
+            return f"start {run.task} #{run.attempt}"
+        case commands.StopAttempts(tasks=tasks, reason=reason):
+            return f"stop {_named(tasks)}: {reason}"
+        case commands.StopWatching(tasks=tasks):
+            return f"stop watching {_named(tasks)}"
         case commands.WritePlan(plan=plan):
             return f"insist on a plan of {len(plan.configs)}"
         case commands.WriteEnd() | commands.WriteStatus() | commands.WriteProgress() | commands.WriteStopped():

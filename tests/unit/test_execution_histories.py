@@ -98,6 +98,7 @@ class World:
     def carry_out(self, done: list[Command]) -> None:
         execution = self.script.execution
         for command in done:
+            self.write(command)
             match command:
                 case commands.StartAttempt(run=run):
                     assert run.task not in self.out, f"a second run of {run.task}"
@@ -110,35 +111,8 @@ class World:
                     self.warm_up(command)
                 case commands.StopAttempts(tasks=tasks):
                     assert tasks <= self.out.keys(), "what does not run is told to stop"
-                case commands.Watch(run=run):
-                    assert run.task in self.out, "what has not begun is watched"
-                    self.alone.add(run.task)
-                case commands.TakeOver(run=run):
-                    assert run.task not in self.out, f"{run.task} runs here"
-                    self.out[run.task] = run.attempt
-                    self.alone.add(run.task)
-                case commands.StopWatching(tasks=tasks):
-                    assert tasks <= self.alone, "what would end with this process is let go of"
-                    self.alone -= tasks
-                    for task in tasks:
-                        del self.out[task]
-                case commands.LetBegin(task=task):
-                    assert task in self.out.keys() - self.alone, "what does not run is let begin"
-                case commands.WriteHandle(status=status, number=number):
-                    self.said[status.task] = status
-                    self.insisted[status.task] = number
-                case commands.WriteStatus(status=status) | commands.WriteStopped(status=status):
-                    self.said[status.task] = status
-                case commands.WriteEnd(status=status, number=number):
-                    assert status.state.final
-                    assert status.epoch == self.epoch, "a leader would take it for an old word"
-                    assert status.task not in self.out, "it has not ended yet"
-                    self.said[status.task] = status
-                    self.insisted[status.task] = number
-                case commands.WritePlan(task=task, number=number):
-                    self.insisted[task] = number
-                case commands.GiveUpWriting(task=task):
-                    self.insisted.pop(task, None)
+                case commands.Watch() | commands.TakeOver() | commands.StopWatching() | commands.LetBegin():
+                    self.alone_too(command)
                 case commands.ReleaseStopped(tasks=tasks) | commands.ReleaseFinished(tasks=tasks):
                     assert not tasks & self.insisted.keys(), "the last record of a released task is not stored"
                     assert not tasks & self.out.keys(), "something of a released task runs"
@@ -153,6 +127,41 @@ class World:
         learners = execution.learners.tasks.values()
         assert self.warm == {learner.task for learner in learners if learner.state.with_runner}
         assert execution.learners.progress.keys() <= self.to_learn, "what is not to be learned is"
+
+    def write(self, command: Command) -> None:
+        match command:
+            case commands.WriteHandle(status=status, number=number):
+                self.said[status.task] = status
+                self.insisted[status.task] = number
+            case commands.WriteStatus(status=status) | commands.WriteStopped(status=status):
+                self.said[status.task] = status
+            case commands.WriteEnd(status=status, number=number):
+                assert status.state.final
+                assert status.epoch == self.epoch, "a leader would take it for an old word"
+                assert status.task not in self.out, "it has not ended yet"
+                self.said[status.task] = status
+                self.insisted[status.task] = number
+            case commands.WritePlan(task=task, number=number):
+                self.insisted[task] = number
+            case commands.GiveUpWriting(task=task):
+                self.insisted.pop(task, None)
+
+    def alone_too(self, command: Command) -> None:
+        match command:
+            case commands.Watch(run=run):
+                assert run.task in self.out, "what has not begun is watched"
+                self.alone.add(run.task)
+            case commands.TakeOver(run=run):
+                assert run.task not in self.out, f"{run.task} runs here"
+                self.out[run.task] = run.attempt
+                self.alone.add(run.task)
+            case commands.StopWatching(tasks=tasks):
+                assert tasks <= self.alone, "what would end with this process is let go of"
+                self.alone -= tasks
+                for task in tasks:
+                    del self.out[task]
+            case commands.LetBegin(task=task):
+                assert task in self.out.keys() - self.alone, "what does not run is let begin"
 
     def warm_up(self, command: commands.StartWarmUp | commands.StopWarmUp) -> None:
         if isinstance(command, commands.StopWarmUp):
