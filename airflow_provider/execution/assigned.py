@@ -106,7 +106,7 @@ def look_who_stays(x: Execution, task: TaskId) -> None:
     me, said = x.settings.worker, x.status.workers.get(x.settings.worker)
     if said is None or said.state is not WorkerPhase.STOPPING or not is_same_process(said.process, x.settings.process):
         return
-    if stay(x.status) - {me}:
+    if stay(x.status, wall_ms=x.wall) - {me}:
         x.let_go(task)
         return
     x.stop(task, RunState.STOPPING, "nobody stays in the group")

@@ -17,6 +17,7 @@ from airflow_provider.execution.runs import TaskRun
 from airflow_provider.execution.state import Execution, ExecutionSettings, Place
 from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskFailure, TaskState, TaskStatus
@@ -90,6 +91,7 @@ class TaskExecutor:
         self._runner = make_runner(lambda event: self._steps.guarded(lambda: self._on_event(event)))
         self._queries = make_queries(lambda event: self._steps.guarded(lambda: self._on_event(event)))
         self._for_good = False
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._records = TaskRecords(worker, topics, feed=self._feed, steps=self._steps)
         settings = ExecutionSettings(
             worker=worker,
@@ -189,7 +191,10 @@ class TaskExecutor:
         self._feed(events.FailedLetGo(now_ms=now_ms(), wall_ms=wall_ms()))
 
     def leave_for_good(self) -> None:
-        self._for_good = True
+        """From now on it matters what workers say of themselves."""
+        if not self._for_good:
+            self._for_good = True
+            self._unsubscribe = self._topics.subscribe(lambda: self._steps.guarded(self.refresh), About.WORKERS)
 
     def _read(self) -> None:
         jobs, status = self._topics.jobs, self._topics.status
@@ -327,6 +332,7 @@ class TaskExecutor:
         self._feed(events.AttemptStopped(now_ms=now_ms(), wall_ms=wall_ms(), task=task))
 
     async def close(self) -> None:
+        self._unsubscribe()
         self._log_levels.restore()
         self._feed(events.Closed(now_ms=now_ms(), wall_ms=wall_ms()))
         self._stop(frozenset(self._to_start), "the worker is closing")

@@ -64,7 +64,7 @@ async def test_a_query_goes_on_in_the_triggerer_and_with_the_next_worker(
         assert (told.handle, told.attempt) == (began.handle, began.attempt)
 
         group.start("w2")
-        await group.wait_for(lambda _, status: status.workers.get(W2) is not None, "another worker comes")
+        await group.wait_for(lambda _, status: W2 in status.group.members, "another worker comes")
         assert (await cospark(group, "workers", "stop", group.group_id, "w1")).status == 0
         adopted = await life.said(lambda last: last.worker == W2 and last.state is TaskState.RUNNING, "w2 goes on")
         assert (adopted.handle, adopted.attempt) == (began.handle, began.attempt), "no stop, no start"
