@@ -120,7 +120,8 @@ async def _answer(call: Awaitable[T]) -> T:
     try:
         return await call
     except grpc.RpcError as error:
-        trouble, text = trouble_of(error), text_of(error)
+        broken_off = error.code() is grpc.StatusCode.CANCELLED  # by a server that goes
+        trouble, text = Trouble.AWAY if broken_off else trouble_of(error), text_of(error)
         if _NO_QUERY in text:
             raise NotThereError(text) from None
         if _CLOSED in text:

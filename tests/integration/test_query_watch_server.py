@@ -1,0 +1,177 @@
+"""Queries on a real Spark Connect server are watched, found and stopped by who has not started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import TypeVar
+
+import grpc
+import pytest
+from waiting import eventually
+
+from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.spark_connect import asking
+from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.news import (
+    QueryEnded,
+    QueryLost,
+    QueryNews,
+    QueryTold,
+    ServerBack,
+    ServerSilent,
+)
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.watching import QueryWatch
+from benchmarks.tiny_queries import TinyQueries
+
+DEADLINE_S = 120.0
+_TIMEOUT = "spark.connect.session.manager.defaultSessionTimeout"
+_LOOKS = "spark.connect.session.manager.maintenanceInterval"
+N = TypeVar("N")
+
+
+@pytest.fixture(scope="module")
+def connect() -> Iterator[LocalConnectServer]:
+    with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
+        yield server
+
+
+class Watching:
+    """One who watches, one who starts queries, and what was told."""
+
+    def __init__(self, server: LocalConnectServer) -> None:
+        self.where = ConnectServer.parse(server.url)
+        self.news: list[QueryNews] = []
+        self.queries = TinyQueries(self.where)
+        self.watch = QueryWatch(ConnectSettings(server=self.where), "cospark/tests", self.news.append, tell_every_s=1)
+
+    async def __aenter__(self) -> Watching:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        for handle in self.watch.watched:
+            await self.watch.stop(handle, timeout_s=DEADLINE_S)
+        await self.watch.close()
+        await self.queries.__aexit__(None, None, None)
+
+    def of(self, kind: type[N]) -> list[N]:
+        return [each for each in self.news if isinstance(each, kind)]
+
+    async def hears(self, kind: type[N]) -> N:
+        await eventually(lambda: self.of(kind), f"{kind.__name__} in {self.news}", within_s=DEADLINE_S)
+        return self.of(kind)[0]
+
+    def anywhere(self) -> QueryHandle:
+        """A session that the server has not heard of."""
+        return QueryHandle(server=self.where, session_id=str(uuid.uuid4()))
+
+
+@pytest.fixture
+async def watching(connect: LocalConnectServer) -> AsyncIterator[Watching]:
+    async with Watching(connect) as watching:
+        yield watching
+
+
+async def test_a_query_of_somebody_else_is_found_watched_and_told_of(watching: Watching) -> None:
+    handle = await watching.queries.start()
+    found = await watching.watch.find(QueryHandle(server=handle.server, session_id=handle.session_id))
+    assert found == handle
+    watching.watch.watch(handle)
+    told = await watching.hears(QueryTold)
+    assert told.handle == handle
+    assert told.progress.rows is not None
+    await watching.queries.stop(handle)
+    ended = await watching.hears(QueryEnded)
+    assert (ended.handle, ended.error) == (handle, None)
+    assert ended.last_batch is not None
+    assert await watching.watch.find(handle) is None
+
+
+async def test_a_query_that_fails_tells_why(watching: Watching) -> None:
+    handle = await watching.queries.start(only_below=2)
+    watching.watch.watch(handle)
+    ended = await watching.hears(QueryEnded)
+    assert ended.handle == handle
+    assert "counted too far" in (ended.error or "")
+    await watching.watch.stop(handle, timeout_s=DEADLINE_S)
+
+
+async def test_nobody_starts_anything_in_a_session_that_was_stopped(watching: Watching) -> None:
+    handle, unheard_of = await watching.queries.start(), watching.anywhere()
+    watching.watch.watch(handle)
+    for each in (handle, unheard_of, handle):
+        await watching.watch.stop(each, timeout_s=DEADLINE_S)
+    for each in (handle, unheard_of):
+        with pytest.raises(grpc.RpcError, match="SESSION_CLOSED"):
+            await watching.queries.start(session_id=each.session_id)
+        assert await watching.watch.find(each) is None
+    assert not watching.of(QueryEnded)
+
+
+async def test_what_is_closed_by_somebody_else_is_lost(watching: Watching, connect: LocalConnectServer) -> None:
+    handle = await watching.queries.start()
+    watching.watch.watch(handle)
+    async with Watching(connect) as other:
+        await other.watch.stop(handle, timeout_s=DEADLINE_S)
+    assert "has closed its session" in (await watching.hears(QueryLost)).why
+
+
+async def test_asking_for_a_session_does_not_make_it(watching: Watching) -> None:
+    unheard_of = watching.anywhere()
+    for _ in range(2):
+        assert await watching.watch.find(unheard_of) is None
+    handle = QueryHandle(
+        server=watching.where, session_id=unheard_of.session_id, query_id=str(uuid.uuid4()), run_id=str(uuid.uuid4())
+    )
+    watching.watch.watch(handle)
+    assert "does not know its session" in (await watching.hears(QueryLost)).why
+
+
+async def test_a_server_that_pauses_is_told_and_its_queries_are_watched_on(
+    watching: Watching, connect: LocalConnectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "ANSWER_S", 5.0)
+    handle = await watching.queries.start()
+    watching.watch.watch(handle)
+    await watching.hears(QueryTold)
+    assert connect.pid is not None
+    os.kill(connect.pid, signal.SIGSTOP)
+    try:
+        await watching.hears(ServerSilent)
+    finally:
+        os.kill(connect.pid, signal.SIGCONT)
+    await watching.hears(ServerBack)
+    told = len(watching.of(QueryTold))
+    await eventually(lambda: len(watching.of(QueryTold)) > told)
+    assert watching.watch.watched == {handle}
+
+
+@pytest.mark.thorough  # a server starts again
+async def test_what_ran_on_a_server_that_was_killed_is_lost(connect: LocalConnectServer) -> None:
+    async with Watching(connect) as watching:
+        handle = await watching.queries.start()
+        watching.watch.watch(handle)
+        await watching.hears(QueryTold)
+        connect.kill()
+        await watching.hears(ServerSilent)
+        connect.start()
+        lost = await watching.hears(QueryLost)
+        assert (lost.handle, "does not know its session" in lost.why) == (handle, True)
+        assert len(watching.of(ServerSilent)) == len(watching.of(ServerBack)) == 1
+
+
+@pytest.mark.thorough  # with a server of its own, that is waited for
+async def test_a_query_runs_on_as_long_as_somebody_watches_it_and_then_its_session_is_closed() -> None:
+    """A running query alone does not keep its session."""
+    with LocalConnectServer(conf={_TIMEOUT: "12s", _LOOKS: "2s"}, start_timeout_s=DEADLINE_S) as server:
+        async with Watching(server) as watching:
+            watched, alone = await watching.queries.start(), await watching.queries.start()
+            watching.watch.watch(watched)
+            await eventually(lambda: len(watching.of(QueryTold)) >= 6, within_s=DEADLINE_S)
+            watching.watch.watch(alone)
+            lost = await watching.hears(QueryLost)
+            assert lost.handle == alone
+            assert watching.watch.watched == {watched}

@@ -1,0 +1,201 @@
+"""A Spark Connect server without a Spark: real messages over a real connection, as far as watching queries needs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import grpc
+from pyspark.sql.connect.proto import (
+    ExecutePlanRequest,
+    ExecutePlanResponse,
+    InterruptRequest,
+    InterruptResponse,
+    ReleaseExecuteRequest,
+    ReleaseExecuteResponse,
+    ReleaseSessionRequest,
+    ReleaseSessionResponse,
+    SparkConnectServiceServicer,
+)
+from pyspark.sql.connect.proto.base_pb2_grpc import add_SparkConnectServiceServicer_to_server
+
+from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+
+HOST = "127.0.0.1"
+Context: TypeAlias = Any  # grpc.aio.ServicerContext, which has no types here
+
+
+@dataclass
+class FakeQuery:
+    """One query, from its start on."""
+
+    query_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    active: bool = True
+    error: str = ""
+    batch: int = -1
+    says_nonsense: bool = False
+
+    @property
+    def progress(self) -> list[str]:
+        sources = [
+            {"numInputRows": 2, "processedRowsPerSecond": 0.5},
+            {"numInputRows": 3, "processedRowsPerSecond": 1.0},
+        ]
+        return [json.dumps({"batchId": self.batch, "sources": sources})] if self.batch >= 0 else []
+
+
+class FakeConnect(SparkConnectServiceServicer):
+    """What it has of sessions and queries; a test may change all of it at any time.
+
+    :ivar refusal: with which every call is refused
+    :ivar speaks: whether it answers; cleared, all calls wait
+    :ivar forgets_to_close: whether it says that it has released a session and has not
+    :ivar at_once: how many calls there were at most at one time
+    :ivar peers: from which connections it was asked
+    :ivar metadata: what came with the last call
+    """
+
+    def __init__(self, *, port: int = 0, credentials: grpc.ServerCredentials | None = None) -> None:
+        self.port = port
+        self.sessions: dict[str, list[FakeQuery]] = {}
+        self.closed: set[str] = set()
+        self.asked: Counter[str] = Counter()
+        self.refusal: tuple[grpc.StatusCode, str] | None = None
+        self.speaks = asyncio.Event()
+        self.speaks.set()
+        self.forgets_to_close = False
+        self.at_once = 0
+        self.peers: set[str] = set()
+        self.metadata: dict[str, str] = {}
+        self._now = 0
+        self._credentials = credentials
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        self._server = grpc.aio.server()
+        add: Any = add_SparkConnectServiceServicer_to_server
+        add(self, self._server)
+        address = f"{HOST}:{self.port}"
+        if self._credentials is None:
+            self.port = self._server.add_insecure_port(address)
+        else:
+            self.port = self._server.add_secure_port(address, self._credentials)
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Nobody listens there any more."""
+        self.speaks.set()
+        if self._server is not None:
+            await self._server.stop(None)
+
+    def forget(self) -> None:
+        """What a restart does."""
+        self.sessions.clear()
+        self.closed.clear()
+
+    def settings(self, *, host: str = HOST, token: str = "") -> ConnectSettings:
+        return ConnectSettings(server=ConnectServer(host=host, port=self.port), token=token)
+
+    def handle(self, query: FakeQuery | None = None, session_id: str = "") -> QueryHandle:
+        """Of a query that runs now in that session, if there is one; the session is there already."""
+        session_id = session_id or str(uuid.uuid4())
+        server = self.settings().server
+        if query is None:
+            return QueryHandle(server=server, session_id=session_id)
+        self.sessions.setdefault(session_id, []).append(query)
+        return QueryHandle(server=server, session_id=session_id, query_id=query.query_id, run_id=query.run_id)
+
+    async def ExecutePlan(self, request: ExecutePlanRequest, context: Context) -> AsyncIterator[ExecutePlanResponse]:  # noqa: N802
+        command = request.plan.command
+        name = command.WhichOneof("command_type")
+        if name == "streaming_query_manager_command":
+            queries = await self._enter("running", request, context)
+            yield self._running(queries)
+        else:
+            asked = command.streaming_query_command
+            queries = await self._enter(str(asked.WhichOneof("command")), request, context)
+            wanted = (asked.query_id.id, asked.query_id.run_id)
+            query = next((each for each in queries if (each.query_id, each.run_id) == wanted), None)
+            if query is None:
+                await context.abort(
+                    grpc.StatusCode.INTERNAL, "[CONNECT_INVALID_PLAN.STREAMING_QUERY_NOT_FOUND] no query"
+                )
+            assert query is not None
+            yield ExecutePlanResponse(execution_progress=ExecutePlanResponse.ExecutionProgress())
+            yield self._answer(asked, query)
+
+    async def Interrupt(self, request: InterruptRequest, context: Context) -> InterruptResponse:  # noqa: N802
+        await self._enter("interrupt", request, context)
+        return InterruptResponse(session_id=request.session_id)
+
+    async def ReleaseExecute(self, request: ReleaseExecuteRequest, context: Context) -> ReleaseExecuteResponse:  # noqa: N802
+        if request.session_id not in self.sessions and request.session_id not in self.closed:
+            self.asked["session"] += 1
+            await context.abort(grpc.StatusCode.INTERNAL, "[INVALID_HANDLE.SESSION_NOT_FOUND] Session not found.")
+        await self._enter("session", request, context)
+        return ReleaseExecuteResponse(session_id=request.session_id)
+
+    async def ReleaseSession(self, request: ReleaseSessionRequest, context: Context) -> ReleaseSessionResponse:  # noqa: N802
+        """Of a session that it does not have nothing is remembered, as in Spark."""
+        self.asked["release"] += 1
+        if request.session_id in self.sessions and not self.forgets_to_close:
+            assert not any(query.active for query in self.sessions[request.session_id]), "stopped before"
+            del self.sessions[request.session_id]
+            self.closed.add(request.session_id)
+        return ReleaseSessionResponse(session_id=request.session_id)
+
+    async def _enter(self, what: str, request: Any, context: Context) -> list[FakeQuery]:
+        """What each call goes through. Most make a session that is not there."""
+        self.asked[what] += 1
+        self.peers.add(context.peer())
+        self.metadata = {str(name): str(value) for name, value in context.invocation_metadata() or ()}
+        assert request.user_context.user_id == "cospark"
+        self._now += 1
+        self.at_once = max(self.at_once, self._now)
+        try:
+            await self.speaks.wait()
+            await asyncio.sleep(0)
+        finally:
+            self._now -= 1
+        if self.refusal is not None:
+            await context.abort(*self.refusal)
+        if request.session_id in self.closed:
+            await context.abort(grpc.StatusCode.INTERNAL, "[INVALID_HANDLE.SESSION_CLOSED] Session was closed.")
+        return self.sessions.setdefault(request.session_id, [])
+
+    def _running(self, queries: list[FakeQuery]) -> ExecutePlanResponse:
+        response = ExecutePlanResponse()
+        active = response.streaming_query_manager_command_result.active
+        active.SetInParent()
+        for query in queries:
+            if query.active:
+                active.active_queries.add().id.CopyFrom(_id(query))
+        return response
+
+    def _answer(self, asked: Any, query: FakeQuery) -> ExecutePlanResponse:
+        response = ExecutePlanResponse()
+        result = response.streaming_query_command_result
+        result.query_id.CopyFrom(_id(query))
+        command = asked.WhichOneof("command")
+        if command == "status" and not query.says_nonsense:
+            result.status.is_active = query.active
+        elif command == "last_progress":
+            result.recent_progress.recent_progress_json.extend(query.progress)
+        elif command == "exception" and query.error:
+            result.exception.exception_message = query.error
+        elif command == "stop":
+            query.active = False
+        return response
+
+
+def _id(query: FakeQuery) -> Any:
+    from pyspark.sql.connect.proto import StreamingQueryInstanceId
+
+    return StreamingQueryInstanceId(id=query.query_id, run_id=query.run_id)

@@ -1,0 +1,65 @@
+"""What tests of watched queries share: a server, those who watch, and what they heard. They look much more often."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+import pytest
+from fake_connect import FakeConnect
+from waiting import eventually
+
+from airflow_provider.spark_connect import asking, looks, silence
+from airflow_provider.spark_connect.news import QueryNews
+from airflow_provider.spark_connect.shared_server import SERVERS
+from airflow_provider.spark_connect.watching import QueryWatch
+
+LOOK_EVERY_S = 0.05
+N = TypeVar("N")
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeConnect]:
+    """With short times: nothing of a test depends on how short."""
+    monkeypatch.setattr(looks, "LOOK_EVERY_S", LOOK_EVERY_S)
+    monkeypatch.setattr(silence, "SILENT_S", 0.2)
+    monkeypatch.setattr(silence, "_FIRST_WAIT_S", 0.05)
+    monkeypatch.setattr(silence, "_LONGEST_WAIT_S", 0.2)
+    fake = FakeConnect()
+    await fake.start()
+    yield fake
+    await fake.stop()
+    assert not SERVERS._open, "all connections are given back"
+
+
+class Hearing:
+    """A watch, and what it was told."""
+
+    def __init__(self, server: FakeConnect, *, tell_every_s: float = LOOK_EVERY_S, token: str = "") -> None:
+        self.news: list[QueryNews] = []
+        settings = server.settings(host="localhost" if token else "127.0.0.1", token=token)
+        self.watch = QueryWatch(settings, "cospark/tests", self.news.append, tell_every_s=tell_every_s)
+
+    async def __aenter__(self) -> Hearing:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.watch.close()
+
+    def of(self, kind: type[N]) -> list[N]:
+        return [each for each in self.news if isinstance(each, kind)]
+
+    async def hears(self, kind: type[N], count: int = 1) -> list[N]:
+        """Wait until it has been told so many of that kind."""
+        await eventually(lambda: len(self.of(kind)) >= count, f"{count} of {kind.__name__} in {self.news}")
+        return self.of(kind)
+
+
+async def looked(server: FakeConnect, times: int = 3) -> None:
+    """Wait until the queries have been looked at so often from now on."""
+    before = server.asked["status"]
+    await eventually(lambda: server.asked["status"] >= before + times)
+
+
+def short_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "ANSWER_S", 0.3)

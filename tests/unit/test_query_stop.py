@@ -1,0 +1,157 @@
+"""Queries on a Spark Connect server are found, and stopped so that nobody can start one in their session again."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+
+import grpc
+import pytest
+from fake_connect import FakeConnect, FakeQuery
+from query_watch_bench import Hearing, looked, short_answers
+from query_watch_bench import server as server
+from waiting import DEADLINE_S
+
+from airflow_provider.spark_connect import ending
+from airflow_provider.spark_connect.asking import UnansweredError
+from airflow_provider.spark_connect.ending import QueryNotStoppedError
+from airflow_provider.spark_connect.handle import QueryHandle
+
+
+@pytest.fixture(autouse=True)
+def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "_AGAIN_S", 0.05)
+
+
+async def test_a_query_that_is_stopped_is_told_of_no_more_and_its_session_is_closed(server: FakeConnect) -> None:
+    query = FakeQuery()
+    handle = server.handle(query)
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(handle)
+        await looked(server)
+        await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
+        assert not query.active
+        assert server.closed == {handle.session_id}
+        assert not hearing.watch.watched
+        assert not hearing.news
+        await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
+
+
+async def test_a_query_that_nobody_knew_of_is_stopped_with_its_session(server: FakeConnect) -> None:
+    query = FakeQuery()
+    known = server.handle(query)
+    async with Hearing(server) as hearing:
+        await hearing.watch.stop(server.handle(session_id=known.session_id), timeout_s=DEADLINE_S)
+    assert not query.active
+    assert server.closed == {known.session_id}
+
+
+async def test_a_session_that_the_server_has_never_had_is_closed_too(server: FakeConnect) -> None:
+    """Who was about to begin there comes too late."""
+    handle = server.handle()
+    async with Hearing(server) as hearing:
+        await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
+    assert server.closed == {handle.session_id}
+
+
+async def test_what_has_ended_by_itself_can_be_stopped(server: FakeConnect) -> None:
+    handle = server.handle(FakeQuery(active=False, error="it failed"))
+    async with Hearing(server) as hearing:
+        await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
+    assert server.closed == {handle.session_id}
+
+
+async def test_a_server_that_does_not_confirm_it_is_an_error_that_names_both(
+    server: FakeConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "_AGAIN_S", DEADLINE_S)
+    server.forgets_to_close = True
+    handle = server.handle(FakeQuery())
+    async with Hearing(server) as hearing:
+        with pytest.raises(QueryNotStoppedError) as refused:
+            await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
+    assert handle.session_id in str(refused.value)
+    assert str(handle.server) in str(refused.value)
+    assert "still takes calls" in str(refused.value)
+
+
+async def test_a_server_that_is_back_in_time_does_confirm_it(server: FakeConnect) -> None:
+    query = FakeQuery()
+    handle = server.handle(query)
+    await server.stop()
+    async with Hearing(server) as hearing:
+        stopping = asyncio.create_task(hearing.watch.stop(handle, timeout_s=DEADLINE_S))
+        await asyncio.sleep(0.2)
+        assert not stopping.done()
+        await server.start()
+        await stopping
+    assert server.closed == {handle.session_id}
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED])
+async def test_a_server_that_stays_away_or_lets_nobody_in_confirms_nothing(
+    server: FakeConnect, code: grpc.StatusCode
+) -> None:
+    server.refusal = (code, "not today")
+    async with Hearing(server) as hearing:
+        with pytest.raises(QueryNotStoppedError, match="not today"):
+            await hearing.watch.stop(server.handle(FakeQuery()), timeout_s=0.3)
+
+
+async def test_who_closes_meanwhile_does_not_keep_a_query_from_being_stopped(server: FakeConnect) -> None:
+    handle = server.handle(FakeQuery())
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(handle)
+        await looked(server)
+        server.speaks.clear()
+        stopping = asyncio.create_task(hearing.watch.stop(handle, timeout_s=DEADLINE_S))
+        await asyncio.sleep(0)
+        await hearing.watch.close()
+        server.speaks.set()
+        await stopping
+    assert server.closed == {handle.session_id}
+
+
+async def test_the_query_of_a_session_is_found_by_the_session_alone(server: FakeConnect) -> None:
+    server.handle(FakeQuery())
+    known = server.handle(FakeQuery())
+    async with Hearing(server) as hearing:
+        wanted = QueryHandle(server=known.server, session_id=known.session_id, conn_id="spark")
+        found = await hearing.watch.find(wanted)
+    assert found == QueryHandle(
+        server=known.server,
+        session_id=known.session_id,
+        conn_id="spark",
+        query_id=known.query_id,
+        run_id=known.run_id,
+    )
+
+
+async def test_a_new_run_of_the_same_query_is_found_before_another_query(server: FakeConnect) -> None:
+    old = server.handle(FakeQuery(active=False))
+    server.handle(FakeQuery(), old.session_id)
+    assert old.query_id is not None
+    new = server.handle(FakeQuery(query_id=old.query_id), old.session_id)
+    async with Hearing(server) as hearing:
+        assert await hearing.watch.find(old) == new
+
+
+async def test_where_nothing_runs_nothing_is_found_and_no_session_is_made(server: FakeConnect) -> None:
+    ended, closed = server.handle(FakeQuery(active=False)), server.handle()
+    server.closed.add(closed.session_id)
+    async with Hearing(server) as hearing:
+        assert await hearing.watch.find(ended) is None
+        assert await hearing.watch.find(closed) is None
+        assert await hearing.watch.find(server.handle(session_id=str(uuid.uuid4()))) is None
+    assert server.sessions.keys() == {ended.session_id}
+
+
+async def test_a_server_that_does_not_say_what_runs_there_is_an_error(
+    server: FakeConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short_answers(monkeypatch)
+    handle = server.handle(FakeQuery())
+    server.speaks.clear()
+    async with Hearing(server) as hearing:
+        with pytest.raises(UnansweredError):
+            await hearing.watch.find(handle)

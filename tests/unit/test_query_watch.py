@@ -1,0 +1,178 @@
+"""What is told of queries that are watched on a Spark Connect server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from fake_connect import FakeConnect, FakeQuery
+from query_watch_bench import Hearing, looked
+from query_watch_bench import server as server
+from waiting import eventually
+
+from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.spark_connect import looks
+from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryTold, ServerBack, ServerSilent
+
+
+async def test_progress_is_told_when_there_is_some_and_only_if_it_is_new(server: FakeConnect) -> None:
+    query = FakeQuery()
+    handle = server.handle(query)
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(handle)
+        await looked(server)
+        assert hearing.news == []
+        query.batch = 7
+        (told,) = await hearing.hears(QueryTold)
+        assert told == QueryTold(handle, QueryProgress(batch=7, rows_per_second=1.5, rows=5))
+        await looked(server)
+        assert len(hearing.news) == 1
+        query.batch = 8
+        assert (await hearing.hears(QueryTold, 2))[1].progress.batch == 8
+
+
+async def test_progress_is_not_asked_for_with_each_look(server: FakeConnect) -> None:
+    async with Hearing(server, tell_every_s=3600) as hearing:
+        hearing.watch.watch(server.handle(FakeQuery(batch=1)))
+        await looked(server, 10)
+        assert server.asked["last_progress"] <= 1
+
+
+async def test_an_end_is_told_once_with_the_last_batch_and_it_is_not_asked_for_again(server: FakeConnect) -> None:
+    query, other = FakeQuery(batch=41), FakeQuery()
+    handle, left = server.handle(query), server.handle(other)
+    async with Hearing(server, tell_every_s=3600) as hearing:
+        hearing.watch.watch(handle)
+        hearing.watch.watch(left)
+        await looked(server)
+        query.active = False
+        assert await hearing.hears(QueryEnded) == [QueryEnded(handle, None, 41)]
+        assert hearing.watch.watched == {left}
+        asked = server.asked["exception"]
+        await looked(server)
+        assert server.asked["exception"] == asked
+        assert len(hearing.of(QueryEnded)) == 1
+
+
+async def test_a_failed_query_tells_why(server: FakeConnect) -> None:
+    handle = server.handle(FakeQuery(active=False, error="no such column"))
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(handle)
+        assert await hearing.hears(QueryEnded) == [QueryEnded(handle, "no such column", None)]
+
+
+async def test_a_session_that_somebody_closes_is_lost(server: FakeConnect) -> None:
+    handle = server.handle(FakeQuery())
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(handle)
+        await looked(server)
+        del server.sessions[handle.session_id]
+        server.closed.add(handle.session_id)
+        (lost,) = await hearing.hears(QueryLost)
+        assert lost.handle == handle
+        assert "has closed its session" in lost.why
+        assert hearing.watch.watched == frozenset()
+
+
+async def test_a_session_that_the_server_never_had_is_lost_and_not_made(server: FakeConnect) -> None:
+    handle = server.handle(FakeQuery())
+    server.forget()
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(handle)
+        (lost,) = await hearing.hears(QueryLost)
+        assert "does not know its session, so it was restarted" in lost.why
+        assert server.sessions == {}
+
+
+async def test_a_restart_between_two_looks_loses_all_and_makes_few_sessions(server: FakeConnect) -> None:
+    handles = [server.handle(FakeQuery()) for _ in range(60)]
+    async with Hearing(server) as hearing:
+        for handle in handles:
+            hearing.watch.watch(handle)
+        await looked(server, 3 * len(handles))
+        server.forget()
+        lost = await hearing.hears(QueryLost, len(handles))
+        assert {each.handle for each in lost} == set(handles)
+        assert len(lost) == len(handles)
+        assert len(server.sessions) <= looks.AT_ONCE
+        assert not hearing.of(ServerSilent)
+
+
+async def test_nobody_looks_at_what_was_let_go(server: FakeConnect) -> None:
+    query = FakeQuery()
+    gone, left = server.handle(query), server.handle(FakeQuery())
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(gone)
+        hearing.watch.watch(left)
+        hearing.watch.watch(left)
+        await looked(server)
+        hearing.watch.let_go(gone)
+        hearing.watch.let_go(gone)
+        query.active = False
+        await looked(server, 5)
+        assert not hearing.of(QueryEnded)
+        assert server.sessions.keys() == {gone.session_id, left.session_id}
+
+
+async def test_a_query_without_ids_cannot_be_watched(server: FakeConnect) -> None:
+    async with Hearing(server) as hearing:
+        with pytest.raises(ValueError, match="its ids are not known: find it first"):
+            hearing.watch.watch(server.handle())
+
+
+async def test_only_so_many_calls_are_made_at_once(server: FakeConnect) -> None:
+    server.speaks.clear()
+    async with Hearing(server) as hearing:
+        for _ in range(100):
+            hearing.watch.watch(server.handle(FakeQuery()))
+        await eventually(lambda: server.at_once == looks.AT_ONCE)
+        server.speaks.set()
+        await looked(server, 200)
+        assert server.at_once == looks.AT_ONCE
+
+
+async def test_more_queries_than_calls_allow_are_looked_at_less_often(
+    server: FakeConnect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "LOOKS_PER_S", 50)
+    async with Hearing(server) as hearing:
+        for _ in range(200):
+            hearing.watch.watch(server.handle(FakeQuery()))
+        await looked(server, 1)
+        before = server.asked["status"]
+        await asyncio.sleep(1.0)
+        assert server.asked["status"] - before <= 150, "200 at a time, each 50 ms, would be 4,000"
+
+
+async def test_who_hears_may_fail_and_the_others_are_told(
+    server: FakeConnect, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Hearing(server) as broken, Hearing(server) as hearing:
+        broken.watch._hear = _raise
+        broken.watch.watch(server.handle(FakeQuery(active=False)))
+        await eventually(lambda: "could not be handled" in caplog.text)
+        hearing.watch.watch(server.handle(FakeQuery(active=False)))
+        await hearing.hears(QueryEnded)
+
+
+async def test_all_watches_of_a_process_share_a_connection_and_each_hears_of_its_own(server: FakeConnect) -> None:
+    one, two = FakeQuery(), FakeQuery()
+    mine, yours = server.handle(one), server.handle(two)
+    async with Hearing(server) as hearing:
+        async with Hearing(server) as other:
+            hearing.watch.watch(mine)
+            other.watch.watch(yours)
+            await looked(server, 4)
+            one.active = False
+            await hearing.hears(QueryEnded)
+            assert not other.of(QueryEnded)
+        assert len(server.peers) == 1
+        again = server.handle(FakeQuery(active=False))
+        hearing.watch.watch(again)
+        assert [each.handle for each in await hearing.hears(QueryEnded, 2)] == [mine, again]
+        assert len(server.peers) == 1
+        assert not hearing.of(ServerBack)
+
+
+def _raise(_news: object) -> None:
+    raise RuntimeError("a fault")

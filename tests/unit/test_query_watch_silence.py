@@ -1,0 +1,140 @@
+"""A Spark Connect server that is away, pauses, starts anew or lets nobody in, under queries that are watched."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from fake_connect import FakeConnect, FakeQuery
+from query_watch_bench import Hearing, looked, short_answers
+from query_watch_bench import server as server
+from waiting import eventually
+
+from airflow_provider.spark_connect import line, looks
+from airflow_provider.spark_connect.asking import UnansweredError
+from airflow_provider.spark_connect.news import QueryEnded, QueryLost, ServerBack, ServerSilent
+from airflow_provider.spark_connect.silence import SILENT_S, Silence
+
+
+async def test_a_server_that_pauses_is_told_once_and_what_ran_there_is_watched_on(
+    server: FakeConnect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    short_answers(monkeypatch)
+    queries = [FakeQuery() for _ in range(20)]
+    async with Hearing(server) as hearing:
+        for query in queries:
+            hearing.watch.watch(server.handle(query))
+        await looked(server, 40)
+        server.speaks.clear()
+        await hearing.hears(ServerSilent)
+        asked = sum(server.asked.values())
+        await eventually(lambda: sum(server.asked.values()) >= asked + 2)
+        queries[3].active = False
+        server.speaks.set()
+        await hearing.hears(QueryEnded)
+        assert [type(each) for each in hearing.news] == [ServerSilent, ServerBack, QueryEnded]
+        assert len(hearing.watch.watched) == 19
+        assert caplog.text.count("says nothing of its queries") == 1
+
+
+async def test_what_a_restarted_server_does_not_have_is_lost_and_the_rest_is_not(server: FakeConnect) -> None:
+    handles = [server.handle(FakeQuery()) for _ in range(20)]
+    async with Hearing(server) as hearing:
+        for handle in handles:
+            hearing.watch.watch(handle)
+        await looked(server, 40)
+        await server.stop()
+        (silent,) = await hearing.hears(ServerSilent)
+        assert silent.why
+        kept = handles[0].session_id
+        server.sessions = {kept: server.sessions[kept]}
+        await server.start()
+        await hearing.hears(QueryLost, 19)
+        await looked(server)
+        assert server.sessions.keys() == {kept}, "no session was made by asking"
+        assert hearing.watch.watched == {handles[0]}
+        assert len(hearing.of(QueryLost)) == 19
+        assert [type(each) for each in hearing.news[:2]] == [ServerSilent, ServerBack]
+
+
+async def test_who_begins_to_watch_while_the_server_is_away_hears_of_that(server: FakeConnect) -> None:
+    handle, later = server.handle(FakeQuery()), server.handle(FakeQuery())
+    await server.stop()
+    async with Hearing(server) as first, Hearing(server) as second:
+        first.watch.watch(handle)
+        await first.hears(ServerSilent)
+        second.watch.watch(later)
+        assert second.of(ServerSilent) == first.of(ServerSilent)
+        await server.start()
+        await first.hears(ServerBack)
+        await second.hears(ServerBack)
+
+
+async def test_a_server_that_is_away_is_asked_ever_less_often(server: FakeConnect) -> None:
+    server.refusal = (grpc.StatusCode.UNAVAILABLE, "draining")
+    async with Hearing(server) as hearing:
+        for _ in range(50):
+            hearing.watch.watch(server.handle(FakeQuery()))
+        await hearing.hears(ServerSilent)
+        assert server.asked["session"] <= looks.AT_ONCE + 10
+        assert server.asked["status"] == 0
+
+
+async def test_a_server_that_lets_nobody_in_is_told_with_its_words(
+    server: FakeConnect, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.refusal = (grpc.StatusCode.UNAUTHENTICATED, "Invalid token")
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(server.handle(FakeQuery()))
+        assert await hearing.hears(ServerSilent) == [ServerSilent("Invalid token")]
+        server.refusal = None
+        await hearing.hears(ServerBack)
+
+
+async def test_one_query_of_which_nothing_is_said_is_no_silence(
+    server: FakeConnect, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = FakeQuery(says_nonsense=True)
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(server.handle(FakeQuery()))
+        await looked(server)
+        hearing.watch.watch(server.handle(odd))
+        await eventually(lambda: "does not say how query" in caplog.text)
+        await looked(server, 10)
+        assert not hearing.news
+        assert caplog.text.count("does not say how query") == 1
+        odd.says_nonsense, odd.active = False, False
+        await hearing.hears(QueryEnded)
+
+
+async def test_what_is_not_installed_is_named(server: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ImportError("No module named 'grpc'")
+
+    monkeypatch.setattr(line, "preload", fail)
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(server.handle(FakeQuery()))
+        (silent,) = await hearing.hears(ServerSilent)
+        assert "No module named 'grpc'" in silent.why
+        assert "pip install" in silent.why
+        with pytest.raises(UnansweredError, match="pip install"):
+            await hearing.watch.find(server.handle())
+
+
+def test_a_server_is_silent_after_a_while_and_asked_ever_less_often() -> None:
+    silence = Silence()
+    assert not silence.doubtful
+    assert not silence.failed("away", asked_at=100.0, now=100.1)
+    assert silence.doubtful
+    assert silence.failed("still away", asked_at=104.0, now=100.0 + SILENT_S)
+    assert silence.why == "still away"
+    assert not silence.failed("away", asked_at=200.0, now=210.0), "told once"
+    waits = [silence.wait_s() for _ in range(10)]
+    assert waits == sorted(waits)
+    assert waits[-1] == waits[-2]
+    assert silence.answered()
+    assert not silence.answered()
+    assert silence.wait_s() == waits[0]
+
+
+def test_a_question_that_waited_long_makes_a_server_silent_at_once() -> None:
+    assert Silence().failed("no answer", asked_at=0.0, now=SILENT_S)
