@@ -37,28 +37,34 @@ LINES: Final = 5
 
 
 class Copying:
-    """A stream that copies lines, and what it has copied."""
+    """A stream that copies lines, and what it has copied.
 
-    def __init__(self, group: Fleet, folder: Path, **more: Any) -> None:
+    :param config: more of its configuration
+    """
+
+    def __init__(self, group: Fleet, folder: Path, **config: Any) -> None:
         self._group = group
         self._input, self._output = folder / "input", folder / "output"
         self._input.mkdir()
         self._written = 0
-        self._more = more
+        self._config = config
 
     async def submit(self) -> None:
-        config = {"input": str(self._input), "output": str(self._output)}
-        definition: dict[str, Any] = {"entry_point": f"{MODULE}:Append", "config": config, **self._more}
-        await self._group.submit(JOB, tasks=1, kind=TaskKind.STREAMING, **definition)
+        config = {"input": str(self._input), "output": str(self._output), **self._config}
+        await self._group.submit(JOB, tasks=1, kind=TaskKind.STREAMING, entry_point=f"{MODULE}:Append", config=config)
 
     async def goes_on(self) -> None:
         """What is written now is copied, each line once."""
+        self.write()
+        await eventually(partial(self._has, self._written), "the lines are copied", within_s=DEADLINE_S)
+
+    def write(self) -> None:
+        """More lines, in a file that appears whole or not at all."""
         first = LINES * self._written
         hidden = self._input / f".{self._written}"
         hidden.write_text("".join(json.dumps({"id": each}) + "\n" for each in range(first, first + LINES)))
         hidden.rename(self._input / f"{self._written}.json")
         self._written += 1
-        await eventually(partial(self._has, self._written), "the lines are copied", within_s=DEADLINE_S)
 
     def _has(self, files: int) -> bool:
         copied = sorted(
@@ -126,12 +132,13 @@ class Life:
         assert holds(last), f"{what}: {last.error}"
         return last
 
-    async def begun(self) -> TaskStatus:
+    async def begun(self, attempt: int = 1) -> TaskStatus:
         """Its handle says which query runs."""
-        return await self.said(
-            lambda last: last.state is TaskState.RUNNING and bool(last.handle and last.handle["run_id"]),
-            "the query runs, and its record says which",
-        )
+
+        def runs(last: TaskStatus) -> bool:
+            return last.state is TaskState.RUNNING and last.attempt == attempt and bool(last.handle["run_id"])
+
+        return await self.said(runs, f"the query of attempt {attempt} runs, and its record says which")
 
 
 def active_queries(server: str, session_id: str) -> list[str]:
