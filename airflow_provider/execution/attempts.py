@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.execution.assigned import on_topics_waiting
+from airflow_provider.execution.assigned import on_topics, on_topics_waiting
 from airflow_provider.execution.commands import GiveUpWriting, Inform, LetBegin, WritePlan, WriteProgress
 from airflow_provider.execution.events import (
     AttemptBegan,
@@ -22,6 +22,7 @@ from airflow_provider.execution.events import (
     SparkLost,
     StreamBegan,
     TimerFired,
+    TopicsRead,
 )
 from airflow_provider.execution.replanning import in_known_order
 from airflow_provider.execution.runs import RunState, TaskRun
@@ -42,8 +43,30 @@ def on_began(x: Execution, task: TaskId, event: AttemptBegan) -> None:
 
 
 def on_handle_written(x: Execution, task: TaskId, event: HandleWritten) -> None:
-    if event.number == x.runs[task].number and not x.runs[task].detached:
+    if event.number == x.runs[task].number:
+        look_whether_it_may_begin(x, task)
+
+
+def look_whether_it_may_begin(x: Execution, task: TaskId) -> None:
+    """It begins when it has been read in the topic where: so of two workers that begin, whatever each believes, at
+    least one reads of the other before it does. A word that is older than another's is not read.
+    """
+    run, last = x.runs[task], x.status.tasks.get(task)
+    if not run.waits_to_begin or last is None:
+        return
+    if (last.worker, last.attempt, last.handle) != (x.settings.worker, run.attempt, run.handle):
+        return
+    if task in x.status.unended:
+        x.stop(task, RunState.RESTARTING, "what ran of it before may run on")
+    else:
+        x.keep(replaced(run, let_begin=True))
         x.do(LetBegin(task=task))
+
+
+def on_topics_started(x: Execution, task: TaskId, event: TopicsRead) -> None:
+    on_topics(x, task, event)
+    if x.runs[task].waits_to_begin:
+        look_whether_it_may_begin(x, task)
 
 
 def on_stream_began(x: Execution, task: TaskId, event: StreamBegan) -> None:

@@ -78,7 +78,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
     @property
     def looking(self) -> Tasks:
-        """Those of which it is not known yet what has become, or is to become, of what goes on without a process."""
+        """Those of which the topic is to say what has become, or is to become, of what goes on without a process."""
         return frozenset(self._looking)
 
     @property
@@ -169,7 +169,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             self._failed.add(task)
         else:
             self._failed.discard(task)
-        if run.state in _LOOKING:
+        if run.state in _LOOKING or run.waits_to_begin:
             self._looking.add(task)
         else:
             self._looking.discard(task)

@@ -97,6 +97,7 @@ class TaskRun:
     :param began_ms: when the job's code was called (monotonic milliseconds); its time is measured from then
     :param handle: by which what runs is found again, if it outlives this process; while it is taken over that of what
         ran before
+    :param let_begin: its handle stands in the topic, so that its code may be called
     :param detached: whether it runs without this process
     :param revoked: the membership waits until it is released
     :param plan: of a planner: what is being written
@@ -122,6 +123,7 @@ class TaskRun:
     wait_written: bool = False
     began_ms: int | None = None
     handle: Any = None
+    let_begin: bool = False
     detached: bool = False
     revoked: bool = False
     plan: PlanRecord | None = None
@@ -163,6 +165,11 @@ class TaskRun:
         return not (self.detached or self.state.rests or self.state is RunState.TAKING_OVER)
 
     @property
+    def waits_to_begin(self) -> bool:
+        """Whether it is still to be seen that others know where it is about to begin."""
+        return self.state is RunState.STARTED and self.handle is not None and not (self.let_begin or self.detached)
+
+    @property
     def plans_again(self) -> bool:
         """Whether this is a planner that would plan once more after a while: the next worker makes the same plan."""
         return self.task.is_planner and self.work.definition.replan_interval_ms is not None
@@ -196,6 +203,7 @@ class TaskRun:
             started_at_ms=None,
             began_ms=None,
             handle=None,
+            let_begin=False,
             detached=False,
             progress=None,
             plan=None,
@@ -274,17 +282,18 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
     )
 
 
-def taken_over(run: TaskRun, last: TaskStatus, *, now_ms: int, wall_ms: int) -> TaskRun:
+def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wall_ms: int) -> TaskRun:
     """The same attempt goes on, if it is of the same work; else what ran is to end before this begins.
 
     :param run: what :func:`first_run` has made of it
     :param last: which lives on
+    :param attempt: what its number is from now on
     """
     ran_ms = max(0, wall_ms - last.started_at_ms) if last.started_at_ms is not None else 0
     return replaced(
         run,
         state=RunState.TAKING_OVER,
-        attempt=last.attempt,
+        attempt=attempt,
         started_at_ms=last.started_at_ms,
         began_ms=now_ms - ran_ms,
         handle=last.handle,

@@ -210,8 +210,12 @@ class Execution:
         last = last_word(self.status.tasks.get(task), self.stops.pop(task, None))
         run = first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall)
         run = replaced(run, read_to=self.jobs.offset)
+        unended = self.status.unended.get(task)
+        if unended is not None:
+            self._take_over(run, unended, attempt=max(run.attempt, unended.attempt))
+            return True
         if last is not None and last.lives_on:
-            self._take_over(run, last)
+            self._take_over(run, last, attempt=last.attempt)
             return True
         if self.jobs.is_paused(task.job):
             self._admit_paused(run, last)
@@ -225,9 +229,9 @@ class Execution:
             self.say_that_it_waits(task)
         return True
 
-    def _take_over(self, run: TaskRun, last: TaskStatus) -> None:
+    def _take_over(self, run: TaskRun, last: TaskStatus, *, attempt: int) -> None:
         """What runs by what is configured no more is ended before anything else begins."""
-        run = self.keep(taken_over(run, last, now_ms=self.now, wall_ms=self.wall))
+        run = self.keep(taken_over(run, last, attempt=attempt, now_ms=self.now, wall_ms=self.wall))
         self.restarts.admit(run)
         self.do(TakeOver(run=run))
         if not last.is_of(run.work.definition.run_key, run.work.fingerprint):

@@ -190,6 +190,10 @@ class TaskStatus:
         """
         return self.handle is not None and self.state in (TaskState.PENDING, TaskState.RUNNING)
 
+    def knows_of(self, before: TaskStatus) -> bool:
+        """Whether who wrote this knew what lives on by ``before``: it is about the same, or comes after it."""
+        return self.attempt > before.attempt or _place(self.handle) == _place(before.handle)
+
     @property
     def standing_claim(self) -> CheckpointClaim | None:
         """Of the checkpoint that may be in use, or come into use at any moment."""
@@ -280,6 +284,13 @@ class TaskStatus:
         _check_writable("result", status.result)
         _check_writable("handle", status.handle)
         return status
+
+
+def _place(handle: Any) -> Any:
+    """Where it is, without what is known of it since it has begun."""
+    if isinstance(handle, dict) and "session_id" in handle:
+        return handle.get("server"), handle["session_id"]
+    return handle
 
 
 def _check_writable(name: str, value: object) -> None:

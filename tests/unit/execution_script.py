@@ -129,8 +129,14 @@ class Script:
     def detached(self, task: TaskId) -> list[Command]:
         """It goes on without this process."""
         self.begin(task, handle={"session": "s"})
-        self.answer(HandleWritten, task)
+        self.read_back(task)
         return self.feed(StreamBegan, task=task, handle={"session": "s", "query": "q"})
+
+    def read_back(self, task: TaskId) -> list[Command]:
+        """It is stored, and read, where this is about to begin."""
+        run = self.execution.runs[task]
+        self.answer(HandleWritten, task)
+        return self.say(run.status(TaskState.RUNNING, ME))
 
     def running(self, *tasks: TaskId) -> Script:
         """Have these, and their code called."""

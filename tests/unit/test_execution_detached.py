@@ -78,10 +78,32 @@ def test_the_code_is_called_when_it_is_stored_where_it_begins() -> None:
     script.give(A0)
     begun = script.begin(A0, handle={"session": "s"})
     assert words(begun) == ["insist on where a:0 begins"]
-    assert words(script.answer(HandleWritten, A0)) == ["let a:0 begin"]
+    assert words(script.answer(HandleWritten, A0)) == [], "another one's word may win"
+    assert words(script.read_back(A0)) == ["let a:0 begin"]
     alone = script.feed(StreamBegan, task=A0, handle=HANDLE)
     assert words(alone) == ["watch a:0", "write a:0 running"]
     assert written(alone, TaskState.RUNNING).handle == HANDLE
+
+
+def test_who_reads_of_another_begin_first_does_not_begin() -> None:
+    script = Script(**STREAMING)
+    script.give(A0, epoch=2)
+    script.begin(A0, handle={"session": "mine"})
+    said = script.execution.runs[A0].status(TaskState.RUNNING, ME)
+    other = replace(said, worker=OTHER, epoch=Epoch(1), handle=HANDLE)
+    script.status = replace(script.status, unended={A0: other})
+    assert words(script.say(said)) == ["stop a:0: what ran of it before may run on"]
+    stopped = words(script.stopped(A0))
+    assert stopped == ["give up a:0", "write a:0 stopped", "take over a:0 #2"]
+
+
+def test_who_has_been_overtaken_by_another_does_not_begin() -> None:
+    script = Script(**STREAMING)
+    script.give(A0)
+    script.begin(A0, handle={"session": "mine"})
+    said = script.execution.runs[A0].status(TaskState.RUNNING, ME)
+    script.answer(HandleWritten, A0)
+    assert words(script.say(replace(said, worker=OTHER, epoch=Epoch(2), handle=HANDLE))) == []
 
 
 def test_what_is_told_to_stop_before_that_is_stored_never_begins() -> None:
@@ -97,7 +119,7 @@ def test_what_began_to_go_on_alone_as_it_was_told_to_stop_is_ended() -> None:
     script = Script(**STREAMING)
     script.give(A0)
     script.begin(A0, handle={"session": "s"})
-    script.answer(HandleWritten, A0)
+    script.read_back(A0)
     script.revoke(A0)
     alone = words(script.feed(StreamBegan, task=A0, handle=HANDLE))
     assert alone == ["watch a:0", "write a:0 running", "stop a:0: it was told to stop"]

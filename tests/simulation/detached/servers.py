@@ -110,7 +110,7 @@ class WatchOfServer:
         if looking is not None:
             looking.cancel()
 
-    async def stop(self, handle: QueryHandle, *, timeout_s: float) -> None:  # noqa: ARG002
+    async def stop(self, handle: QueryHandle, *, timeout_s: float) -> None:
         self.let_go(handle)
         await self._on_its_way()
         self._server.release(handle.session_id)
@@ -118,7 +118,7 @@ class WatchOfServer:
 
     async def find(self, handle: QueryHandle) -> QueryHandle | None:
         await self._on_its_way()
-        self._server._answers()  # noqa: SLF001
+        self._server._answers()
         query = self._server.active.get(handle.session_id)
         await self._on_its_way()
         return None if query is None else replace(handle, query_id="q", run_id=query.run_id)
