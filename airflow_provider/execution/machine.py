@@ -274,7 +274,6 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
         case TopicsRead():
             return _read(x, event)
         case EpochAdvanced():
-            x.end_what_nobody_has()
             return list(x.runs)
         case TimerFired():
             x.armed_at = None
@@ -306,11 +305,12 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
     """
     changed, before = event.jobs is not x.jobs, x.status
     x.jobs, x.status = event.jobs, event.status
+    if changed or x.status.group is not before.group:
+        x.end_what_nobody_has()
     if not changed:
         failed, looking = x.runs.failed, x.runs.looking
         return sorted(looking | (failed & said_since(before, x.status, failed))) if failed or looking else ()
     x.forget_removed_jobs()
-    x.end_what_nobody_has()
     return list(x.runs)
 
 

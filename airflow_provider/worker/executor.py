@@ -91,7 +91,7 @@ class TaskExecutor:
         self._runner = make_runner(lambda event: self._steps.guarded(lambda: self._on_event(event)))
         self._queries = make_queries(lambda event: self._steps.guarded(lambda: self._on_event(event)))
         self._for_good = False
-        self._unsubscribe: Callable[[], None] = lambda: None
+        self._unsubscribes = [topics.subscribe(lambda: self._steps.guarded(self.refresh), About.ROUNDS)]
         self._records = TaskRecords(worker, topics, feed=self._feed, steps=self._steps)
         settings = ExecutionSettings(
             worker=worker,
@@ -194,7 +194,8 @@ class TaskExecutor:
         """From now on it matters what workers say of themselves."""
         if not self._for_good:
             self._for_good = True
-            self._unsubscribe = self._topics.subscribe(lambda: self._steps.guarded(self.refresh), About.WORKERS)
+            about_workers = self._topics.subscribe(lambda: self._steps.guarded(self.refresh), About.WORKERS)
+            self._unsubscribes.append(about_workers)
 
     def _read(self) -> None:
         jobs, status = self._topics.jobs, self._topics.status
@@ -332,7 +333,8 @@ class TaskExecutor:
         self._feed(events.AttemptStopped(now_ms=now_ms(), wall_ms=wall_ms(), task=task))
 
     async def close(self) -> None:
-        self._unsubscribe()
+        for unsubscribe in self._unsubscribes:
+            unsubscribe()
         self._log_levels.restore()
         self._feed(events.Closed(now_ms=now_ms(), wall_ms=wall_ms()))
         self._stop(frozenset(self._to_start), "the worker is closing")

@@ -75,7 +75,7 @@ class World:
         self._view.apply(task_key(status.task).encode(), status.encoded(), self._view.offset)
         self.snapshots.append(self._view.snapshot())
         for life in self.lives.values():
-            late_s = self.chance.random() * (10 if self.chance.random() < 0.1 else 0.5)
+            late_s = self.chance.random() * (15 if self.chance.random() < 0.3 else 0.5)
             self.loop.call_later(late_s, life.come, len(self.snapshots) - 1)
 
     @property
