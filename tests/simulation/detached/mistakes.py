@@ -81,7 +81,6 @@ def has_a_server_that_takes_calls_in_ended_sessions(patch: pytest.MonkeyPatch) -
 
 MISTAKES: Final[tuple[Mistake, ...]] = (
     begins_before_it_is_read_where,
-    overlooks_what_was_written_over,
     takes_silence_for_an_end,
     begins_beside_what_runs_by_an_older_plan,
     forgets_what_ran_before_what_waits,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from simulation.detached.life import Life
@@ -245,7 +245,35 @@ async def _rest(world: World) -> None:
         raise BrokenError(f"everything comes to rest: {left}")
 
 
+async def one_begins_before_it_has_read_of_another(world: World) -> None:
+    """The first is given up by the group while it begins, and the second reads late."""
+    first, second = world.lives[WORKERS[0]], world.lives[WORKERS[2]]
+    task = TASKS[0]
+    late, reads_late = second.come, [0]
+    second.come = reads_late.append  # type: ignore[method-assign]  # of one worker only
+    first.take(frozenset({task}), Epoch(1))
+    while task not in world.status.tasks:  # noqa: ASYNC110  of virtual time there is enough
+        await asyncio.sleep(0.1)
+    second.take(frozenset({task}), Epoch(2))
+    while world.status.tasks[task].worker != second.worker:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    late(max(reads_late))
+    second.come = late  # type: ignore[method-assign]
+    for _ in range(300):
+        await asyncio.sleep(0.1)
+        world.check()
+    assert [len(server.active) for server in world.servers] == [0, 1], "it has ended there, and runs here"
+
+
 def play(seed: int, *, steps: int = 12) -> World:
+    """A random history.
+
+    :raises BrokenError: what must hold does not; says how it came to that
+    """
+    return played(seed, lambda world: _history(world, steps))
+
+
+def played(seed: int, history: Callable[[World], Coroutine[Any, Any, None]]) -> World:
     """:raises BrokenError: what must hold does not; says how it came to that"""
     loop = VirtualLoop()
     asyncio.set_event_loop(loop)
@@ -254,7 +282,7 @@ def play(seed: int, *, steps: int = 12) -> World:
         async def run() -> World:
             world = World(seed, loop)
             try:
-                await _history(world, steps)
+                await history(world)
             except AssertionError as broken:
                 story = "\n".join(world.told[-60:])
                 raise BrokenError(f"seed {seed}: {broken}\n{story}") from broken
