@@ -102,7 +102,9 @@ class Bench:
 async def test_what_has_begun_here_is_watched_without_a_word() -> None:
     bench = Bench()
     watch = await bench.watching()
-    assert (watch.watched, bench.heard, bench.queries.running) == ({STARTED}, [], {A0})
+    assert watch.watched == {STARTED}
+    assert bench.heard == []
+    assert bench.queries.running == {A0}
     progress = QueryProgress(batch=7, rows_per_second=1.0)
     watch.hear(QueryTold(STARTED, progress))
     assert bench.heard == [TaskProgressed(order=ORDER, progress=progress)]

@@ -41,8 +41,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.now = 0.0
-        super().__init__(selectors.DefaultSelector())
-        self._selector = _NothingComes(self._selector, self)
+        super().__init__(_NothingComes(selectors.DefaultSelector(), self))
 
     def time(self) -> float:
         return self.now

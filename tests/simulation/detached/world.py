@@ -250,7 +250,7 @@ async def one_begins_before_it_has_read_of_another(world: World) -> None:
     first, second = world.lives[WORKERS[0]], world.lives[WORKERS[2]]
     task = TASKS[0]
     late, reads_late = second.come, [0]
-    second.come = reads_late.append  # type: ignore[method-assign]  # of one worker only
+    second.come = reads_late.append  # type: ignore[method-assign, assignment]  # of one worker only
     first.take(frozenset({task}), Epoch(1))
     while task not in world.status.tasks:  # noqa: ASYNC110  of virtual time there is enough
         await asyncio.sleep(0.1)
