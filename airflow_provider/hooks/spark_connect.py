@@ -35,7 +35,7 @@ class SparkAddress:
 
 
 class SparkConnectHook(BaseHook):
-    """Tells where a Spark Connect server is. For the process of a worker: what it gives has a token in it.
+    """Tells where a Spark Connect server is. What it gives has a token in it.
 
     :param spark_conn_id: a connection of type ``spark_connect``: host, port, login (the user whose the sessions are),
         password (the token) and, in the extra, ``use_ssl``
