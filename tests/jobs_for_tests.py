@@ -12,6 +12,7 @@ from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskCo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
 
@@ -113,3 +114,14 @@ class Declared(SparkJob):
 
     def run(self, spark: SparkSession, task: TaskContext) -> str:
         return str(task.config["table"])
+
+
+class Append(SparkJob):
+    """Copies what arrives in a folder, without any Python beside Spark."""
+
+    def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
+        lines = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(task.config["input"])
+        stream = lines.writeStream.format("json").option("checkpointLocation", task.checkpoint_location)
+        if task.config.get("bounded"):
+            stream = stream.trigger(availableNow=True)
+        return stream.start(task.config["output"])

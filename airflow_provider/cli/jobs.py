@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from airflow_provider.cli import plan_jobs, steer_jobs
+from airflow_provider.cli import orphans, plan_jobs, steer_jobs
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until_complete
 from airflow_provider.cli.json_option import json_object_of
@@ -94,6 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     steer_jobs.add_actions(actions)
     plan_jobs.add_action(actions)
+    orphans.add_action(actions)
 
     remove = actions.add_parser("remove", help="remove a job, and stop its tasks")
     add_group_argument(remove)
@@ -111,6 +112,7 @@ def run(args: argparse.Namespace) -> int:
         "remove": _remove,
         **steer_jobs.ACTIONS,
         "plan": plan_jobs.plan,
+        "orphans": orphans.run,
     }
 
     try:

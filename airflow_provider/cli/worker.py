@@ -104,6 +104,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Spark master, or a Spark Connect server: sc://host:port. If the server needs a token, set it in the"
         f" environment variable {TOKEN_ENV} (default: %(default)s)",
     )
+    parser.add_argument(
+        "--detach",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="on a Spark Connect server streams go on without this process, and another worker goes on with them"
+        " (default: they do)",
+    )
     add_spark_conf_option(parser, "Spark; with Spark Connect, of each session")
     parser.add_argument(
         "--max-spark-deaths",
@@ -259,6 +266,7 @@ def _equipment(args: argparse.Namespace) -> Equipment:
         checkpoint_root=args.checkpoint_root,
         spark_master=_spark_master(args.spark_master),
         spark_token=os.environ.get(TOKEN_ENV, ""),
+        detach=args.detach,
         spark_conf=spark_conf_of(args.spark_conf),
         max_spark_deaths=args.max_spark_deaths,
         progress_s=args.progress_interval,

@@ -23,12 +23,34 @@ from airflow_provider.worker.settings import Until, WorkerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WatchSpec:
+    """How what goes on without a worker's process is watched meanwhile.
+
+    :param server: the URL of its Spark Connect server
+    :param progress_s: the least time between two progress reports of a task, in seconds
+    :param max_spark_deaths: a task under which Spark has ended so often fails
+    """
+
+    server: str
+    progress_s: float
+    max_spark_deaths: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"server": self.server, "progress_s": self.progress_s, "max_spark_deaths": self.max_spark_deaths}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> WatchSpec:
+        return cls(server=data["server"], progress_s=data["progress_s"], max_spark_deaths=data["max_spark_deaths"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSpec:
     """How a worker lives, wherever its membership is held. A trigger keeps it as its argument ``plan``.
 
     :param policy: how an imbalance is resolved, while this one leads the group
     :param coordinators: who may coordinate a declarative group
     :param idle_timeout_ms: how long it waits while nobody in its group has anything to run; None: without end
+    :param watches: what goes on without its process; None: nothing does
     """
 
     member: MemberSettings
@@ -38,6 +60,7 @@ class WorkerSpec:
     idle_timeout_ms: int | None = None
     group_protocol: GroupProtocolName = GroupProtocolName.CLASSIC
     coordinators: Coordinators = Coordinators.MEMBERS
+    watches: WatchSpec | None = None
 
     def settings(self, phase: WorkerPhase, returns_ms: int | None = None) -> WorkerSettings:
         """In the worker's own words.
@@ -84,6 +107,7 @@ class WorkerSpec:
             "idle_timeout_ms": self.idle_timeout_ms,
             "group_protocol": self.group_protocol.value,
             "coordinators": self.coordinators.value,
+            **({"watches": self.watches.to_json()} if self.watches is not None else {}),
         }
 
     @classmethod
@@ -114,6 +138,7 @@ class WorkerSpec:
                 idle_timeout_ms=data.get("idle_timeout_ms"),
                 group_protocol=GroupProtocolName(data.get("group_protocol", GroupProtocolName.CLASSIC)),
                 coordinators=Coordinators(data.get("coordinators", Coordinators.MEMBERS)),
+                watches=WatchSpec.from_json(data["watches"]) if data.get("watches") else None,
             )
 
 

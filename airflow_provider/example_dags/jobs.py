@@ -43,10 +43,11 @@ class CopyLines(SparkJob):
 
     def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
         lines = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(task.config["input"])
+        output = task.config["output"]
 
         def write(batch: DataFrame, batch_id: int) -> None:
             # Named by its number: a batch that is written again replaces itself.
-            batch.write.mode("overwrite").json(f"{task.config['output']}/batch={batch_id}")
+            batch.write.mode("overwrite").json(f"{output}/batch={batch_id}")
 
         return (
             lines.writeStream.foreachBatch(task.foreach_batch(write))

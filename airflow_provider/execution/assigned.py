@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider.execution.commands import GiveUpWriting, Inform, StartAttempt
-from airflow_provider.execution.events import EpochAdvanced, FailedLetGo, SlotFree, TasksGiven, TasksRevoked, TopicsRead
+from airflow_provider.execution.commands import GiveUpWriting, Inform, StartAttempt, StopWatching
+from airflow_provider.execution.events import (
+    EpochAdvanced,
+    FailedLetGo,
+    SlotFree,
+    TasksGiven,
+    TasksRevoked,
+    TimerFired,
+    TopicsRead,
+)
 from airflow_provider.execution.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
-from airflow_provider.execution.state import Execution
+from airflow_provider.execution.state import LAST_WORDS_MS, Execution
+from airflow_provider.ledger.presence import is_same_process, stay
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
+from airflow_provider.records import TaskState, WorkerPhase
 
 _MOST_SAID: Final = 100
 """Of more waiting tasks than these nothing is said in one round: thousands of words would hold up the whole group."""
@@ -56,11 +66,63 @@ def _give_up_waiting(x: Execution, run: TaskRun) -> None:
 
 def on_revoked(x: Execution, task: TaskId, event: TasksRevoked) -> None:
     """What outlives this process is not ended: the worker that has the task next goes on with it."""
-    run = _revoke(x, task)
-    if run.handle is None:
+    run = x.runs[task]
+    if not run.detached:
+        _revoke(x, task)
         x.stop(task, RunState.STOPPING, event.reason)
+    elif event.for_good:
+        x.keep(replaced(run, state=RunState.LEAVING, revoked=True, give_up_ms=x.now + LAST_WORDS_MS))
+        look_who_stays(x, task)
     else:
         x.let_go(task)
+
+
+def on_revoked_taking_over(x: Execution, task: TaskId, _event: TasksRevoked) -> None:
+    """Nothing has been done about it here; so its last record is as true as it was."""
+    x.let_go(task)
+
+
+def on_topics_taking_over(x: Execution, task: TaskId, event: TopicsRead) -> None:
+    """Somebody may have said of what can't be reached that it is certainly gone."""
+    run, last = x.runs[task], x.status.tasks.get(task)
+    if (
+        last is not None
+        and last.state is TaskState.STOPPED
+        and (last.attempt, last.handle) == (run.attempt, run.handle)
+    ):
+        x.do(StopWatching(tasks=frozenset({task})))
+        x.wait_for_next(run, 0)
+        x.claim_again(task)
+    else:
+        on_topics(x, task, event)
+
+
+def look_who_stays(x: Execution, task: TaskId) -> None:
+    """Where nobody would go on with it, it is ended.
+
+    Of two who leave at the same time each first says so, and then looks: so at least one sees that the other leaves,
+    too. Who sees nobody that stays also ends what others have let go of.
+    """
+    me, said = x.settings.worker, x.status.workers.get(x.settings.worker)
+    if said is None or said.state is not WorkerPhase.STOPPING or not is_same_process(said.process, x.settings.process):
+        return
+    if stay(x.status, wall_ms=x.wall) - {me}:
+        x.let_go(task)
+        return
+    x.stop(task, RunState.STOPPING, "nobody stays in the group")
+    x.end_abandoned()
+
+
+def on_nobody_said_who_stays(x: Execution, task: TaskId, _event: TimerFired) -> None:
+    """The topic can't be written or read: then nothing is ended that others may count on."""
+    x.let_go(task)
+
+
+def on_topics_leaving(x: Execution, task: TaskId, event: TopicsRead) -> None:
+    if x.jobs.work_of(task) is None:
+        on_topics(x, task, event)
+    else:
+        look_who_stays(x, task)
 
 
 def on_revoked_timed_out(x: Execution, task: TaskId, event: TasksRevoked) -> None:

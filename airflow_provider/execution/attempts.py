@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider.execution.assigned import on_topics_waiting
-from airflow_provider.execution.commands import GiveUpWriting, Inform, WritePlan, WriteProgress
+from airflow_provider.execution.assigned import on_topics, on_topics_waiting
+from airflow_provider.execution.commands import GiveUpWriting, Inform, LetBegin, WritePlan, WriteProgress
 from airflow_provider.execution.events import (
     AttemptBegan,
     AttemptEvent,
@@ -12,30 +12,111 @@ from airflow_provider.execution.events import (
     AttemptProgressed,
     EndRefused,
     EndWritten,
+    HandleWritten,
     PlanRefused,
     PlanWritten,
+    QueryAdopted,
+    QueryCleared,
+    QueryUnreachable,
     SparkAbsent,
     SparkLost,
     StreamBegan,
     TimerFired,
+    TopicsRead,
 )
 from airflow_provider.execution.replanning import in_known_order
 from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.execution.state import Execution, ImpossibleEventError
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
-from airflow_provider.records import JobError, PlanRecord, TaskKind, TaskState
+from airflow_provider.records import JobError, PlanRecord, TaskKind, TaskState, TaskStatus
 
 # ---- it runs
 
 
 def on_began(x: Execution, task: TaskId, event: AttemptBegan) -> None:
     run = x.keep(replaced(x.runs[task], started_at_ms=x.wall, began_ms=x.now, handle=event.handle))
-    x.write(run, TaskState.RUNNING)
+    if event.handle is None:
+        x.write(run, TaskState.RUNNING)
+    elif run.state is RunState.STARTED:  # else it is told to stop, and has not begun
+        x.write_handle(run)
 
 
-def on_stream_began(x: Execution, task: TaskId, _event: StreamBegan) -> None:
-    x.write(x.keep(replaced(x.runs[task], kind=TaskKind.STREAMING)), TaskState.RUNNING)
+def on_handle_written(x: Execution, task: TaskId, event: HandleWritten) -> None:
+    if event.number == x.runs[task].number:
+        look_whether_it_may_begin(x, task)
+
+
+def look_whether_it_may_begin(x: Execution, task: TaskId) -> None:
+    """It begins when it has been read in the topic where: so of two workers that begin, whatever each believes, at
+    least one reads of the other before it does. A word that is older than another's is not read.
+    """
+    run, last = x.runs[task], x.status.tasks.get(task)
+    if not run.waits_to_begin or last is None:
+        return
+    if (last.worker, last.attempt, last.handle) != (x.settings.worker, run.attempt, run.handle):
+        return
+    if task in x.status.unended:
+        x.stop(task, RunState.RESTARTING, "what ran of it before may run on")
+    else:
+        x.keep(replaced(run, let_begin=True))
+        x.do(LetBegin(task=task))
+
+
+def on_topics_started(x: Execution, task: TaskId, event: TopicsRead) -> None:
+    on_topics(x, task, event)
+    if x.runs[task].waits_to_begin:
+        look_whether_it_may_begin(x, task)
+
+
+def on_stream_began(x: Execution, task: TaskId, event: StreamBegan) -> None:
+    run = replaced(x.runs[task], kind=TaskKind.STREAMING)
+    if event.handle is not None:
+        run = x.watch(replaced(run, handle=event.handle, detached=True))
+    x.write(x.keep(run), TaskState.RUNNING)
+
+
+def on_stream_began_stopping(x: Execution, task: TaskId, event: StreamBegan) -> None:
+    """It has begun to go on by itself as it was told to stop."""
+    on_stream_began(x, task, event)
+    if event.handle is not None:
+        x.stop(task, x.runs[task].state, "it was told to stop")
+
+
+# ---- what ran before
+
+
+def on_adopted(x: Execution, task: TaskId, event: QueryAdopted) -> None:
+    """Only what is new is said: a process may take over what it has handed over before."""
+    run = x.runs[task]
+    goes_on = run.start(x.runs.share_of(run, slots=x.slots))
+    claim = x.claims.of(run.work)
+    adopted = replaced(goes_on, kind=TaskKind.STREAMING, handle=event.handle, detached=True, claim=claim)
+    x.keep(adopted)
+    x.idle_since_ms = x.now
+    last = x.status.tasks.get(task)
+    told = adopted.status(TaskState.RUNNING, x.settings.worker)
+    if last is None or last.state is not TaskState.RUNNING or _who(last) != _who(told):
+        x.write(adopted, TaskState.RUNNING)
+        x.do(Inform(message=f"task {run.label} runs on, and is watched from here"))
+
+
+def _who(status: TaskStatus) -> tuple[object, ...]:
+    return status.worker, status.epoch, status.attempt, status.handle, status.claim
+
+
+def on_cleared(x: Execution, task: TaskId, _event: QueryCleared) -> None:
+    """Another attempt may begin."""
+    x.wait_for_next(x.runs[task], 0)
+    x.claim_again(task)
+
+
+def on_unreachable(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
+    """Nothing is started on a guess."""
+    why = x.failure(f"it waits, as what ran of it before may run on: {event.why}")
+    run = x.keep(replaced(x.runs[task], error=why))
+    x.write(run, TaskState.PENDING)
+    x.warn(f"task {run.label}: {why.message}")
 
 
 def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:

@@ -31,11 +31,41 @@ class StopAttempts(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopWatching(Command):
-    """Let go of the handles of these; their work goes on without this process. Each ends here with
-    :class:`~.events.AttemptStopped`.
-    """
+    """Let go of the handles of these; their work goes on without this process. Nothing more is heard of them."""
 
     tasks: Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch(Command):
+    """What has begun here goes on without this process: watch it by its handle. It has the last event of its attempt
+    from there.
+    """
+
+    run: TaskRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeOver(Command):
+    """Look by its handle what has become of what ran before. Answered by :class:`~.events.QueryAdopted`, which is
+    followed by a last event, by :class:`~.events.QueryCleared`, or by :class:`~.events.QueryUnreachable` first.
+    """
+
+    run: TaskRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndAbandoned(Command):
+    """End what this says to run: nobody is to, and nobody waits for it."""
+
+    status: TaskStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetBegin(Command):
+    """Where the attempt is to begin is stored: its code may be called."""
+
+    task: TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +107,16 @@ class WriteStopped(Command):
 class WriteEnd(Command):
     """Write the last record of a task, again and again until it is stored, in place of one that is still being
     written. Answered by :class:`~.events.EndWritten` or :class:`~.events.EndRefused` with the same number.
+    """
+
+    number: int
+    status: TaskStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteHandle(Command):
+    """Write where an attempt is about to begin, again and again until it is stored. Answered by
+    :class:`~.events.HandleWritten` with the same number.
     """
 
     number: int

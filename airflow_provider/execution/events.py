@@ -36,10 +36,14 @@ class TasksGiven(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TasksRevoked(Event):
-    """These are to stop, started or not, and the membership waits until they are released."""
+    """These are to stop, started or not, and the membership waits until they are released.
+
+    :param for_good: this worker leaves its group, and does not come back
+    """
 
     tasks: Tasks
     reason: str
+    for_good: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +197,31 @@ class AttemptBegan(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamBegan(AttemptEvent):
-    """The attempt is a stream."""
+    """The attempt is a stream.
+
+    :param handle: it goes on without this process, and is found by this; None: it ends with this process
+    """
+
+    handle: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryAdopted(AttemptEvent):
+    """What ran of the task before it was given here runs on, and is watched from here."""
+
+    handle: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryCleared(AttemptEvent):
+    """Of what ran of the task before, nothing runs any more, and nothing of it can begin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryUnreachable(AttemptEvent):
+    """It can't be seen whether anything runs of what ran of the task before. It is tried again."""
+
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +296,11 @@ class PlanRefused(Written):
     """No broker will ever take the plan."""
 
     refusal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandleWritten(Written):
+    """The record is stored that says where the attempt is about to begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

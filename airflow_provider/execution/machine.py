@@ -70,8 +70,12 @@ from airflow_provider.execution.events import (
     Event,
     FailedLetGo,
     GroupJoined,
+    HandleWritten,
     PlanRefused,
     PlanWritten,
+    QueryAdopted,
+    QueryCleared,
+    QueryUnreachable,
     SlotFree,
     SparkAbsent,
     SparkLost,
@@ -91,7 +95,9 @@ _GONE: Final = None
 _WAITING = RunState.WAITING
 _PAUSED = RunState.PAUSED
 _STARTED = RunState.STARTED
+_TAKING_OVER = RunState.TAKING_OVER
 _STOPPING = RunState.STOPPING
+_LEAVING = RunState.LEAVING
 _TIMED_OUT = RunState.TIMED_OUT
 _RESTARTING = RunState.RESTARTING
 _PUBLISHING = RunState.PUBLISHING
@@ -99,38 +105,50 @@ _CLOSING = RunState.CLOSING
 _FAILED = RunState.FAILED
 
 _WRITTEN = (PlanWritten, PlanRefused, EndWritten, EndRefused)
+_LOOKED = (QueryAdopted, QueryCleared, QueryUnreachable, HandleWritten)
 _LAST = (AttemptFinished, AttemptFailed, AttemptStopped, SparkLost, SparkAbsent)
 _OF_ATTEMPT = (AttemptBegan, StreamBegan, AttemptProgressed, *_LAST)
 
 
 TRANSITIONS: Final[Table[RunState]] = {
     _GONE: {
-        TasksGiven: to(assigned.on_given, _WAITING, _PAUSED, _FAILED, _GONE),
+        TasksGiven: to(assigned.on_given, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE),
         TasksRevoked: to(assigned.on_revoked_unknown, _GONE),
-        **all_late(_GONE, _OF_ATTEMPT, _WRITTEN),
+        **all_late(_GONE, _OF_ATTEMPT, _WRITTEN, _LOOKED),
     },
     _WAITING: {
         TasksGiven: to(late, _WAITING),
         TasksRevoked: to(assigned.on_revoked_waiting, _GONE),
         EpochAdvanced: to(assigned.on_epoch_waiting, _WAITING),
-        TopicsRead: to(assigned.on_topics_waiting, _WAITING, _PAUSED, _FAILED, _GONE),
+        TopicsRead: to(assigned.on_topics_waiting, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE),
         SlotFree: to(assigned.on_slot_free, _STARTED, _GONE),
-        **all_late(_WAITING, _OF_ATTEMPT, _WRITTEN),
+        **all_late(_WAITING, _OF_ATTEMPT, _WRITTEN, _LOOKED),
     },
     _PAUSED: {
         TasksGiven: to(late, _PAUSED),
         TasksRevoked: to(assigned.on_revoked_waiting, _GONE),
         EpochAdvanced: to(assigned.on_epoch_waiting, _PAUSED),
-        TopicsRead: to(assigned.on_topics_paused, _PAUSED, _WAITING, _FAILED, _GONE),
-        **all_late(_PAUSED, _OF_ATTEMPT, _WRITTEN),
+        TopicsRead: to(assigned.on_topics_paused, _PAUSED, _WAITING, _TAKING_OVER, _RESTARTING, _FAILED, _GONE),
+        **all_late(_PAUSED, _OF_ATTEMPT, _WRITTEN, _LOOKED),
+    },
+    _TAKING_OVER: {
+        TasksGiven: to(late, _TAKING_OVER),
+        TasksRevoked: to(assigned.on_revoked_taking_over, _GONE),
+        EpochAdvanced: to(assigned.on_epoch, _TAKING_OVER),
+        TopicsRead: to(assigned.on_topics_taking_over, _TAKING_OVER, _STOPPING, _RESTARTING, _WAITING),
+        QueryAdopted: to(attempts.on_adopted, _STARTED),
+        QueryCleared: to(attempts.on_cleared, _WAITING),
+        QueryUnreachable: to(attempts.on_unreachable, _TAKING_OVER),
+        **all_late(_TAKING_OVER, _OF_ATTEMPT, _WRITTEN, (HandleWritten,)),
     },
     _STARTED: {
         TasksGiven: to(late, _STARTED),
-        TasksRevoked: to(assigned.on_revoked, _STOPPING),
+        TasksRevoked: to(assigned.on_revoked, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _STARTED),
-        TopicsRead: to(assigned.on_topics, _STARTED, _STOPPING, _RESTARTING),
+        TopicsRead: to(attempts.on_topics_started, _STARTED, _STOPPING, _RESTARTING),
         TimerFired: to(attempts.on_time_over, _TIMED_OUT),
         AttemptBegan: to(attempts.on_began, _STARTED),
+        HandleWritten: to(attempts.on_handle_written, _STARTED, _RESTARTING),
         StreamBegan: to(attempts.on_stream_began, _STARTED),
         AttemptProgressed: to(attempts.on_progressed, _STARTED),
         AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING),
@@ -138,7 +156,22 @@ TRANSITIONS: Final[Table[RunState]] = {
         AttemptStopped: to(attempts.on_stopped, _GONE),
         SparkLost: to(attempts.on_spark_lost, _WAITING, _CLOSING),
         SparkAbsent: to(attempts.on_spark_absent, _WAITING),
-        **all_late(_STARTED, _WRITTEN),
+        QueryCleared: to(attempts.on_cleared, _WAITING),
+        **all_late(_STARTED, _WRITTEN, (QueryAdopted, QueryUnreachable)),
+    },
+    _LEAVING: {
+        TasksGiven: to(late, _LEAVING),
+        TasksRevoked: to(late, _LEAVING),
+        EpochAdvanced: to(assigned.on_epoch, _LEAVING),
+        TopicsRead: to(assigned.on_topics_leaving, _LEAVING, _STOPPING, _GONE),
+        TimerFired: to(assigned.on_nobody_said_who_stays, _GONE),
+        AttemptProgressed: to(late, _LEAVING),
+        AttemptFinished: to(attempts.on_finished, _CLOSING),
+        AttemptFailed: to(attempts.on_stopped, _GONE),
+        AttemptStopped: to(attempts.on_stopped, _GONE),
+        SparkLost: to(attempts.on_stopped, _GONE),
+        SparkAbsent: to(attempts.on_stopped, _GONE),
+        **all_late(_LEAVING, (AttemptBegan, StreamBegan), _WRITTEN, _LOOKED),
     },
     _STOPPING: {
         TasksGiven: to(assigned.on_given_back, _RESTARTING),
@@ -146,14 +179,15 @@ TRANSITIONS: Final[Table[RunState]] = {
         EpochAdvanced: to(assigned.on_epoch, _STOPPING),
         TopicsRead: to(late, _STOPPING),
         AttemptBegan: to(attempts.on_began, _STOPPING),
-        StreamBegan: to(attempts.on_stream_began, _STOPPING),
+        StreamBegan: to(attempts.on_stream_began_stopping, _STOPPING),
         AttemptProgressed: to(late, _STOPPING),
         AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _GONE),
         AttemptFailed: to(attempts.on_stopped, _GONE),
         AttemptStopped: to(attempts.on_stopped, _GONE),
         SparkLost: to(attempts.on_stopped, _GONE),
         SparkAbsent: to(attempts.on_stopped, _GONE),
-        **all_late(_STOPPING, _WRITTEN),
+        QueryCleared: to(attempts.on_stopped, _GONE),
+        **all_late(_STOPPING, _WRITTEN, (QueryAdopted, QueryUnreachable, HandleWritten)),
     },
     _TIMED_OUT: {
         TasksGiven: to(assigned.on_given_again, _TIMED_OUT),
@@ -161,14 +195,15 @@ TRANSITIONS: Final[Table[RunState]] = {
         EpochAdvanced: to(assigned.on_epoch, _TIMED_OUT),
         TopicsRead: to(assigned.on_topics, _TIMED_OUT, _STOPPING, _RESTARTING),
         AttemptBegan: to(attempts.on_began, _TIMED_OUT),
-        StreamBegan: to(attempts.on_stream_began, _TIMED_OUT),
+        StreamBegan: to(attempts.on_stream_began_stopping, _TIMED_OUT),
         AttemptProgressed: to(late, _TIMED_OUT),
         AttemptFinished: to(attempts.on_finished, _CLOSING),
         AttemptFailed: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         AttemptStopped: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         SparkLost: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         SparkAbsent: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
-        **all_late(_TIMED_OUT, _WRITTEN),
+        QueryCleared: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        **all_late(_TIMED_OUT, _WRITTEN, (QueryAdopted, QueryUnreachable, HandleWritten)),
     },
     _RESTARTING: {
         TasksGiven: to(late, _RESTARTING),
@@ -176,10 +211,13 @@ TRANSITIONS: Final[Table[RunState]] = {
         EpochAdvanced: to(assigned.on_epoch, _RESTARTING),
         TopicsRead: to(late, _RESTARTING),
         AttemptBegan: to(attempts.on_began, _RESTARTING),
-        StreamBegan: to(attempts.on_stream_began, _RESTARTING),
+        StreamBegan: to(attempts.on_stream_began_stopping, _RESTARTING),
         AttemptProgressed: to(late, _RESTARTING),
-        **{last: to(attempts.on_stopped_to_restart, _WAITING, _PAUSED, _FAILED, _GONE) for last in _LAST},
-        **all_late(_RESTARTING, _WRITTEN),
+        **{
+            last: to(attempts.on_stopped_to_restart, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE)
+            for last in (*_LAST, QueryCleared)
+        },
+        **all_late(_RESTARTING, _WRITTEN, (QueryAdopted, QueryUnreachable, HandleWritten)),
     },
     _PUBLISHING: {
         TasksGiven: to(assigned.on_given_again, _PUBLISHING),
@@ -189,7 +227,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TimerFired: to(attempts.on_given_up, _GONE),
         PlanWritten: to(attempts.on_plan_written, _CLOSING, _WAITING, _GONE, _PUBLISHING),
         PlanRefused: to(attempts.on_plan_refused, _CLOSING, _PUBLISHING),
-        **all_late(_PUBLISHING, _OF_ATTEMPT, (EndWritten, EndRefused)),
+        **all_late(_PUBLISHING, _OF_ATTEMPT, (EndWritten, EndRefused), _LOOKED),
     },
     _CLOSING: {
         TasksGiven: to(assigned.on_given_again, _CLOSING),
@@ -199,7 +237,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TimerFired: to(attempts.on_given_up, _GONE),
         EndWritten: to(attempts.on_end_written, _GONE, _CLOSING, _FAILED),
         EndRefused: to(attempts.on_end_refused, _CLOSING),
-        **all_late(_CLOSING, _OF_ATTEMPT, (PlanWritten, PlanRefused)),
+        **all_late(_CLOSING, _OF_ATTEMPT, (PlanWritten, PlanRefused), _LOOKED),
     },
     _FAILED: {
         TasksGiven: to(late, _FAILED),
@@ -207,7 +245,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         FailedLetGo: to(assigned.on_revoked_failed, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _FAILED),
         TopicsRead: to(assigned.on_topics_failed, _FAILED, _WAITING, _PAUSED, _GONE),
-        **all_late(_FAILED, _OF_ATTEMPT, _WRITTEN),
+        **all_late(_FAILED, _OF_ATTEMPT, _WRITTEN, _LOOKED),
     },
 }
 
@@ -256,7 +294,9 @@ def _going(x: Execution, event: Drained | FailedLetGo | Closed) -> Iterable[Task
         x.keeps_failed = False
         return sorted(x.runs.failed)
     x.slots = 0  # planners need none
-    x.closed = x.closed or isinstance(event, Closed)
+    if isinstance(event, Closed):
+        x.closed = True
+        x.forget_what_goes_on()
     return ()
 
 
@@ -266,9 +306,11 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
     """
     changed, before = event.jobs is not x.jobs, x.status
     x.jobs, x.status = event.jobs, event.status
+    if changed or x.status.group is not before.group:
+        x.end_what_nobody_has()
     if not changed:
-        failed = x.runs.failed
-        return sorted(failed & said_since(before, x.status, failed)) if failed else ()
+        failed, looking = x.runs.failed, x.runs.looking
+        return sorted(looking | (failed & said_since(before, x.status, failed))) if failed or looking else ()
     x.forget_removed_jobs()
     return list(x.runs)
 

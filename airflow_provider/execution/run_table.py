@@ -12,6 +12,7 @@ from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 
 _Turn = tuple[bool, int, float, TaskId]
+_LOOKING = frozenset({RunState.TAKING_OVER, RunState.LEAVING})
 
 
 class RunTable(MutableMapping[TaskId, TaskRun]):
@@ -22,15 +23,17 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
     __slots__ = (
         "_active",
+        "_alone",
         "_busy",
         "_claiming",
         "_endless",
         "_failed",
         "_later",
+        "_looking",
         "_overdue",
-        "_resting",
         "_runs",
         "_startable",
+        "_waiting",
         "held_back",
     )
 
@@ -39,9 +42,11 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         self._active: set[TaskId] = set()
         self._claiming: set[TaskId] = set()
         self._failed: set[TaskId] = set()
+        self._looking: set[TaskId] = set()
         self._busy = 0
         self._endless = 0
-        self._resting = 0
+        self._alone = 0
+        self._waiting = 0
         # What has changed since it was put there is left there, and passed over when its turn comes.
         self._startable: list[_Turn] = []
         self._later: list[tuple[int, TaskId]] = []
@@ -53,15 +58,41 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         """Those that neither wait nor rest."""
         return frozenset(self._active)
 
-    @property
-    def all_rest(self) -> bool:
-        """Whether there is nothing but what is paused or has failed."""
-        return self._resting == len(self._runs)
+    def need_no_process(self, slots: int) -> bool:
+        """Whether there is nothing but what goes on without a process, what rests, and what waits for a slot that none
+        of these gives up.
+        """
+        full = self._busy >= slots or self.held_back is not None
+        waits_for_slot = self._waiting if slots and full else 0
+        return self._alone + waits_for_slot == len(self._runs)
+
+    def has_startable(self, *, slots: int, now_ms: int, blocked: Tasks = NO_TASKS) -> bool:
+        """Whether :meth:`startable` has any."""
+        self._wake(now_ms)
+        if self._busy >= slots and not any(not turn[0] for turn in self._startable):
+            return False
+        first = min((turn for turn in self._startable if self._may_start(turn, now_ms, blocked)), default=None)
+        if first is None:
+            return False
+        run = self._runs[first[-1]]
+        return run.task.is_planner or self._busy + self.share_of(run, slots=slots) <= slots
+
+    def _may_start(self, turn: _Turn, now_ms: int, blocked: Tasks) -> bool:
+        return turn[-1] not in blocked and self._has_turn(turn, now_ms)
+
+    def _has_turn(self, turn: _Turn, now_ms: int) -> bool:
+        run = self._runs.get(turn[-1])
+        return run is not None and _waits(run) and run.not_before_ms <= now_ms and _turn(run) == turn
 
     @property
     def failed(self) -> Tasks:
         """Those that have failed for good, and keep their places."""
         return frozenset(self._failed)
+
+    @property
+    def looking(self) -> Tasks:
+        """Those of which the topic is to say what has become, or is to become, of what goes on without a process."""
+        return frozenset(self._looking)
 
     @property
     def claiming(self) -> list[TaskRun]:
@@ -93,9 +124,9 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         put_off = []
         while self._startable and (not self._startable[0][0] or self._busy < slots):
             turn = heappop(self._startable)
-            run = self._runs.get(turn[-1])
-            if run is None or not _waits(run) or run.not_before_ms > now_ms or _turn(run) != turn:
+            if not self._has_turn(turn, now_ms):
                 continue
+            run = self._runs[turn[-1]]
             if run.task in blocked:
                 put_off.append(turn)
             elif self._busy + self.share_of(run, slots=slots) > slots and not run.task.is_planner:
@@ -151,7 +182,6 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         self._count(run, 1)
         if before is not None:
             self._count(before, -1)
-        self._resting += run.state.rests - (before is not None and before.state.rests)
         waits, due_ms = _waits(run), run.due_ms
         if waits and run.claim is not None:
             self._claiming.add(task)
@@ -165,6 +195,10 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             self._failed.add(task)
         else:
             self._failed.discard(task)
+        if run.state in _LOOKING or run.waits_to_begin:
+            self._looking.add(task)
+        else:
+            self._looking.discard(task)
         if before is not None and _waits(before) is waits and _has_its_place(before, run):
             return
         if due_ms is not None:
@@ -175,16 +209,20 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
     def __delitem__(self, task: TaskId) -> None:
         run = self._runs.pop(task)
         self._count(run, -1)
-        self._resting -= run.state.rests
         self._active.discard(task)
         self._claiming.discard(task)
         self._failed.discard(task)
+        self._looking.discard(task)
 
     def _count(self, run: TaskRun, sign: int) -> None:
         taken = sign * run.taken_slots
         self._busy += taken
         if run.is_endless:
             self._endless += taken
+        if not run.needs_process:
+            self._alone += sign
+        if _waits_for_slot(run):
+            self._waiting += sign
 
     def validate(self) -> None:
         """Check what must hold after every change.
@@ -204,7 +242,9 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             assert due_ms is not None or not _waits(run) or task in turns, f"{task} has its turn"
         there = self._active | self._claiming | self._failed
         assert there <= self._runs.keys(), "what is gone is not active, does not claim, and has not failed"
-        assert self._resting == sum(run.state.rests for run in self._runs.values()), "each that rests is counted"
+        alone = sum(not run.needs_process for run in self._runs.values())
+        assert self._alone == alone, "each that goes on without a process is counted"
+        assert self._waiting == sum(map(_waits_for_slot, self._runs.values())), "each that waits for a slot is counted"
         assert self._busy == sum(run.taken_slots for run in self._runs.values()), "each slot is counted"
         endless = sum(run.taken_slots for run in self._runs.values() if run.is_endless)
         assert self._endless == endless, "each slot that is never given back is counted"
@@ -218,6 +258,10 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
 def _waits(run: TaskRun) -> bool:
     return run.state is RunState.WAITING
+
+
+def _waits_for_slot(run: TaskRun) -> bool:
+    return run.state is RunState.WAITING and not run.task.is_planner
 
 
 def _turn(run: TaskRun) -> _Turn:

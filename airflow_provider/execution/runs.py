@@ -32,10 +32,14 @@ class RunState(str, Enum):
     """For a slot, for its next attempt, for the checkpoint that another task still has, or for its trial."""
     PAUSED = "paused"
     """Its job is paused: it stays here, and waits for that to end."""
+    TAKING_OVER = "taking over"
+    """What ran of it before may run on without its worker: it is looked for, to go on with it, or to end it."""
     STARTED = "started"
     """Handed to the runner; its last event is still to come."""
     STOPPING = "stopping"
     """Told to stop, and to be given up then."""
+    LEAVING = "leaving"
+    """Runs on without this process, whose worker leaves: it is not known yet whether anybody stays to go on with it."""
     TIMED_OUT = "timed out"
     """Told to stop, because it took longer than its job allows. That has been counted as a failure."""
     RESTARTING = "restarting"
@@ -59,7 +63,9 @@ class RunState(str, Enum):
 
 
 _RESTS = frozenset({RunState.PAUSED, RunState.FAILED})
-_WITH_RUNNER = frozenset({RunState.STARTED, RunState.STOPPING, RunState.TIMED_OUT, RunState.RESTARTING})
+_WITH_RUNNER = frozenset(
+    {RunState.STARTED, RunState.STOPPING, RunState.LEAVING, RunState.TIMED_OUT, RunState.RESTARTING}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +98,10 @@ class TaskRun:
     :param took_before_ms: how long it took in earlier runs of its job
     :param wait_written: while it waits: whether this worker has written that it does
     :param began_ms: when the job's code was called (monotonic milliseconds); its time is measured from then
-    :param handle: by which what runs is found again, if it outlives this process
+    :param handle: by which what runs is found again, if it outlives this process; while it is taken over that of what
+        ran before
+    :param let_begin: its handle stands in the topic, so that its code may be called
+    :param detached: whether it runs without this process
     :param revoked: the membership waits until it is released
     :param plan: of a planner: what is being written
     :param end: how it ended, while the record of that is being written
@@ -119,6 +128,8 @@ class TaskRun:
     wait_written: bool = False
     began_ms: int | None = None
     handle: Any = None
+    let_begin: bool = False
+    detached: bool = False
     revoked: bool = False
     plan: PlanRecord | None = None
     end: End | None = None
@@ -164,6 +175,16 @@ class TaskRun:
         return self.began_ms + limit_ms
 
     @property
+    def needs_process(self) -> bool:
+        """Whether it has a part in this process: what is detached is only watched, and what rests is not even that."""
+        return not (self.detached or self.state.rests or self.state is RunState.TAKING_OVER)
+
+    @property
+    def waits_to_begin(self) -> bool:
+        """Whether it is still to be seen that others know where it is about to begin."""
+        return self.state is RunState.STARTED and self.handle is not None and not (self.let_begin or self.detached)
+
+    @property
     def plans_again(self) -> bool:
         """Whether this is a planner that would plan once more after a while: the next worker makes the same plan."""
         return self.task.is_planner and self.work.definition.replan_interval_ms is not None
@@ -197,6 +218,8 @@ class TaskRun:
             started_at_ms=None,
             began_ms=None,
             handle=None,
+            let_begin=False,
+            detached=False,
             progress=None,
             plan=None,
             give_up_ms=None,
@@ -275,6 +298,27 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
         not_before_ms=now_ms + waits_ms if waits_ms else 0,
         retry_at_ms=wall_ms + waits_ms if waits_ms else None,
         error=last.error,
+    )
+
+
+def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wall_ms: int) -> TaskRun:
+    """The same attempt goes on, if it is of the same work; else what ran is to end before this begins.
+
+    :param run: what :func:`first_run` has made of it
+    :param last: which lives on
+    :param attempt: what its number is from now on
+    """
+    ran_ms = max(0, wall_ms - last.started_at_ms) if last.started_at_ms is not None else 0
+    return replaced(
+        run,
+        state=RunState.TAKING_OVER,
+        attempt=attempt,
+        started_at_ms=last.started_at_ms,
+        began_ms=now_ms - ran_ms,
+        handle=last.handle,
+        progress=last.progress,
+        not_before_ms=0,
+        retry_at_ms=None,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 from airflow_provider.execution import claims
@@ -15,23 +16,37 @@ from airflow_provider.execution.claims import Claims
 from airflow_provider.execution.commands import (
     ArmTimer,
     Command,
+    EndAbandoned,
+    GiveUpWriting,
     Inform,
     ReleaseFinished,
     ReleaseStopped,
     StopAttempts,
     StopWatching,
+    TakeOver,
     Warn,
+    Watch,
     WriteEnd,
+    WriteHandle,
     WriteStatus,
     WriteStopped,
 )
 from airflow_provider.execution.events import Event
 from airflow_provider.execution.learners import Learners, LearnerState
 from airflow_provider.execution.run_table import RunTable
-from airflow_provider.execution.runs import End, RunState, TaskRun, first_run, is_said_to_run, last_word
+from airflow_provider.execution.runs import (
+    End,
+    RunState,
+    TaskRun,
+    first_run,
+    is_said_to_run,
+    last_word,
+    taken_over,
+)
 from airflow_provider.execution.spark_restarts import SparkRestarts
 from airflow_provider.execution.warm_up_deaths import deaths_after
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.presence import present
 from airflow_provider.ledger.progress import has_failed, needs_running
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
@@ -42,6 +57,15 @@ WAITS_ITS_TURN: Final = (RunState.WAITING, RunState.PAUSED, RunState.RESTARTING)
 """A task in one of these will start, if nothing comes between."""
 LAST_WORDS_MS: Final = 5_000
 """So long the membership waits at most for the record of a task that has ended."""
+
+
+class Place(str, Enum):
+    """Where a worker is held."""
+
+    PROCESS = "process"
+    """In a process of its own, in which tasks run."""
+    TRIGGERER = "triggerer"
+    """Among many others: what runs without a process is watched, and nothing is started."""
 
 
 class ImpossibleEventError(Exception):
@@ -55,7 +79,8 @@ class ExecutionSettings:
     :param slots: how many tasks run at the same time
     :param process: which one this is (:attr:`~airflow_provider.records.WorkerStatus.process`)
     :param lease_ms: how long it may go on when another has taken its worker's name
-    :param linger_ms: how long its group must have nothing for it to do until the membership had better go on elsewhere
+    :param linger_ms: how long its group must have nothing for it to do until the membership had better go on elsewhere;
+        in a triggerer: how long no process is wanted
     :param max_spark_deaths: a task under which Spark has ended so often fails
     :param mask: takes secrets out of what is said of errors
     """
@@ -67,6 +92,7 @@ class ExecutionSettings:
     linger_ms: int
     max_spark_deaths: int
     mask: Callable[[str], str]
+    place: Place = Place.PROCESS
 
 
 class Execution:
@@ -109,12 +135,15 @@ class Execution:
         self._finished: set[TaskId] = set()
 
     def done(self, now_ms: int) -> bool:
-        """Whether there has been nothing to do for long enough."""
-        return self._idle and now_ms >= self.idle_since_ms + self.settings.linger_ms
+        """Whether the membership had better go on elsewhere, and has for long enough."""
+        return self._wants_to_go and now_ms >= self.idle_since_ms + self.settings.linger_ms
 
     @property
-    def _idle(self) -> bool:
-        return self.runs.all_rest and not self.learners.tasks
+    def _wants_to_go(self) -> bool:
+        if self.settings.place is Place.PROCESS:
+            return self.runs.need_no_process(self.slots) and not self.learners.tasks
+        free = self.may_begin and self.runs.has_startable(slots=self.slots, now_ms=self.now, blocked=self.blocked)
+        return free and not self.closed
 
     def state_of(self, task: TaskId) -> RunState | None:
         """None: it is not here."""
@@ -153,14 +182,14 @@ class Execution:
             self.runs, self.runs.next_due_ms(now_ms=self.now), now_ms=self.now, wall_ms=self.wall
         )
         over = self.idle_since_ms + self.settings.linger_ms
-        lingers = over if self._idle and over > self.now else None
+        lingers = over if self._wants_to_go and over > self.now else None
         learns = self._next_warm_up_ms()
         return min((at for at in (due, self.look_at_ms, lingers, learns) if at is not None), default=None)
 
     def _next_warm_up_ms(self) -> int | None:
         if not self.learners.tasks:
             return None
-        if self.may_start and self.learners.due(now_ms=self.now):
+        if self.may_begin and self.learners.due(now_ms=self.now):
             return self.restarts.trial_ms(self.runs, now_ms=self.now, wall_ms=self.wall)
         return self.learners.next_due_ms(now_ms=self.now)
 
@@ -181,6 +210,13 @@ class Execution:
         last = last_word(self.status.tasks.get(task), self.stops.pop(task, None))
         run = first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall)
         run = replaced(run, read_to=self.jobs.offset)
+        unended = self.status.unended.get(task)
+        if unended is not None:
+            self._take_over(run, unended, attempt=max(run.attempt, unended.attempt))
+            return True
+        if last is not None and last.lives_on:
+            self._take_over(run, last, attempt=last.attempt)
+            return True
         if self.jobs.is_paused(task.job):
             self._admit_paused(run, last)
             return True
@@ -192,6 +228,16 @@ class Execution:
         if claim is not None or is_said_to_run(last):
             self.say_that_it_waits(task)
         return True
+
+    def _take_over(self, run: TaskRun, last: TaskStatus, *, attempt: int) -> None:
+        """What runs by what is configured no more is ended before anything else begins."""
+        run = self.keep(taken_over(run, last, attempt=attempt, now_ms=self.now, wall_ms=self.wall))
+        self.restarts.admit(run)
+        self.do(TakeOver(run=run))
+        if not last.is_of(run.work.definition.run_key, run.work.fingerprint):
+            self.stop(run.task, RunState.RESTARTING, "its configuration has changed")
+        elif self.jobs.is_paused(run.task.job):
+            self.stop(run.task, RunState.RESTARTING, "its job is paused")
 
     def _admit_failed(self, work: TaskWork, epoch: Epoch) -> bool:
         """What has failed for good has a place here, as where it failed."""
@@ -216,20 +262,71 @@ class Execution:
     def say_that_it_waits(self, task: TaskId) -> None:
         self.write(self.keep(replaced(self.runs[task], wait_written=True)), TaskState.PENDING)
 
+    def claim_again(self, task: TaskId) -> None:
+        """It waits for the checkpoint that its configuration names."""
+        claim = self.claims.of(self.runs[task].work)
+        if claim is not None:
+            self.keep(replaced(self.runs[task], claim=claim))
+            self.say_that_it_waits(task)
+
+    def end_what_nobody_has(self) -> None:
+        """What is not to run any more, and whose worker is away: it may have been removed, or stopped, meanwhile. Done
+        by who had it last, and by the leader.
+
+        Looked for when the jobs topic or the round has changed: in between nobody loses anything.
+        """
+        me, group = self.settings.worker, self.status.group
+        leads = group is not None and group.leader == me
+        there = present(self.status)
+        for task, last in self.status.tasks.items():
+            mine = last.worker == me or (leads and last.worker not in there)
+            if last.lives_on and mine and task not in self.runs and self.jobs.work_of(task) is None:
+                self.do(EndAbandoned(status=last))
+
+    def end_abandoned(self) -> None:
+        """What others have let go of, because this worker was there still."""
+        for task, last in self.status.tasks.items():
+            if last.lives_on and task not in self.runs:
+                self.do(EndAbandoned(status=last))
+
     def wait_for_next(self, run: TaskRun, delay_ms: int) -> None:
         """It is tried again here, after this time."""
+        self._began_nothing(run)
         waiting = self.runs[run.task] = run.next_attempt(delay_ms, now_ms=self.now, wall_ms=self.wall)
         self.write(waiting, TaskState.PENDING)
 
     def stop(self, task: TaskId, state: RunState, reason: str) -> None:
         """End its work, for this reason."""
-        self.keep(replaced(self.runs[task], state=state))
+        self.keep(replaced(self.runs[task], state=state, give_up_ms=None))
         self.do(StopAttempts(tasks=frozenset({task}), reason=reason))
 
     def let_go(self, task: TaskId) -> None:
-        """Somebody else goes on with its work."""
-        self.keep(replaced(self.runs[task], state=RunState.STOPPING))
+        """Somebody else goes on with its work. Its last record stays true: it runs on."""
         self.do(StopWatching(tasks=frozenset({task})))
+        self.release_stopped(task)
+
+    def forget_what_goes_on(self) -> None:
+        """This process has no part in it any more: whose it is, is for the membership to say."""
+        alone = frozenset(
+            task
+            for task, run in self.runs.items()
+            if run.state is RunState.TAKING_OVER or (run.detached and run.state is RunState.STARTED)
+        )
+        for task in alone:
+            del self.runs[task]
+        if alone:
+            self.do(StopWatching(tasks=alone))
+
+    def watch(self, run: TaskRun) -> TaskRun:
+        """It runs without this process from now on."""
+        self.idle_since_ms = self.now
+        self.do(Watch(run=run))
+        return run
+
+    def write_handle(self, run: TaskRun) -> None:
+        """It begins when that is stored: what may run is known to whoever has the task next."""
+        run = self.keep(replaced(run, number=self.next_number()))
+        self.do(WriteHandle(number=run.number, status=run.status(TaskState.RUNNING, self.settings.worker)))
 
     def write(self, run: TaskRun, state: TaskState) -> None:
         self.do(WriteStatus(status=run.status(state, self.settings.worker)))
@@ -239,8 +336,14 @@ class Execution:
 
         :param ended_at_ms: by the wall clock, where there was anything of it that has ended
         """
+        self._began_nothing(run)
         status = self.stops[run.task] = run.status(TaskState.STOPPED, self.settings.worker, finished_at_ms=ended_at_ms)
         self.do(WriteStopped(status=status))
+
+    def _began_nothing(self, run: TaskRun) -> None:
+        """Perhaps it is still to be written where it would have begun."""
+        if run.handle is not None and not run.detached:
+            self.do(GiveUpWriting(task=run.task))
 
     def remember_stopped(self, run: TaskRun) -> None:
         """Say nothing of it, and know it if the task comes back."""
@@ -309,13 +412,18 @@ class Execution:
 
     @property
     def may_start(self) -> bool:
+        return self.settings.place is Place.PROCESS and self.may_begin
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether something might start, here or in a process of its own."""
         return not (self.closed or self.unable or self.restarts.holds(self.now))
 
     @property
     def may_warm_up(self) -> bool:
         """Not while a task is on trial, which would have to answer for what ends Spark then."""
         on_trial = self.restarts.trial_ms(self.runs, now_ms=self.now, wall_ms=self.wall) is not None
-        return self.may_start and self.slots > 0 and not on_trial
+        return self.may_begin and self.slots > 0 and not on_trial
 
     def look_at_claims(self) -> Tasks:
         """Which tasks wait for a checkpoint; looks again as long as there are some."""
@@ -345,7 +453,12 @@ class Execution:
         started = [run for run in runs if run.state is RunState.STARTED]
         learners = self.learners.tasks.values()
         broken = {
-            "no more tasks run than there were slots": self.runs.busy <= self.settings.slots,
+            "no more tasks run here than there were slots": sum(run.taken_slots for run in runs if not run.detached)
+            <= self.settings.slots,
+            "nothing is started in a triggerer": self.settings.place is Place.PROCESS
+            or all(run.detached for run in started),
+            "what is detached has a handle": all(run.handle is not None for run in runs if run.detached),
+            "what is left alone runs by itself": all(run.detached for run in runs if run.state is RunState.LEAVING),
             "a planner takes no slot": not any(run.taken_slots for run in runs if run.task.is_planner),
             "what runs has a slot": all(run.taken_slots for run in runs if run.state.runs and not run.task.is_planner),
             "what waits for a checkpoint does not run": not any(run.task in self.blocked for run in started),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import quote
 
 from airflow.sdk import BaseHook
 
+from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import (
     DATABRICKS_CLUSTER,
     SCHEME,
@@ -39,7 +41,7 @@ class SparkAddress:
 
 
 class SparkConnectHook(BaseHook):
-    """Tells where a Spark Connect server is. For the process of a worker: what it gives has a token in it.
+    """Tells where a Spark Connect server is. What it gives has a token in it.
 
     :param spark_conn_id: a connection of type ``spark_connect``: host, port, login (the user whose the sessions are),
         password (the token) and, in the extra, ``use_ssl`` and, of a
@@ -62,6 +64,10 @@ class SparkConnectHook(BaseHook):
         """
         return address_of(self.get_connection(self.spark_conn_id), self.spark_conn_id)
 
+    async def aget_address(self) -> SparkAddress:
+        """The same in a triggerer."""
+        return address_of(await self.aget_connection(self.spark_conn_id), self.spark_conn_id)
+
     def test_connection(self) -> tuple[bool, str]:
         """Whether the server answers, for the button in Airflow's UI."""
         from airflow_provider.driver.errors import SparkStartError
@@ -78,6 +84,34 @@ class SparkConnectHook(BaseHook):
         except (SparkConnectionError, SparkStartError) as failed:
             return False, str(failed)
         return True, "The Spark Connect server answers"
+
+
+async def token_of_handle(handle: QueryHandle) -> str:
+    """The token of the server on which a query runs, as its connection has it now; in a task's process.
+
+    :raises SparkConnectionError: if the connection leads elsewhere by now, or can't be used
+    """
+    if not handle.conn_id:
+        return ""
+    return _token_for(handle, await asyncio.to_thread(SparkConnectHook(handle.conn_id).get_address))
+
+
+async def atoken_of_handle(handle: QueryHandle) -> str:
+    """The same in a triggerer.
+
+    :raises SparkConnectionError: if the connection leads elsewhere by now, or can't be used
+    """
+    return _token_for(handle, await SparkConnectHook(handle.conn_id).aget_address()) if handle.conn_id else ""
+
+
+def _token_for(handle: QueryHandle, address: SparkAddress) -> str:
+    """No other server than the connection's own gets its token."""
+    if ConnectServer.parse(address.master) != handle.server:
+        raise SparkConnectionError(
+            f"a query runs on {handle.server}, and the connection {handle.conn_id!r} leads elsewhere by now: end it"
+            " there with cospark jobs orphans"
+        )
+    return address.token
 
 
 def address_of(connection: Connection, conn_id: str) -> SparkAddress:

@@ -40,6 +40,7 @@ from airflow_provider.topics.rights import RETRIER, STEERER, STOPPER, Needs
 if TYPE_CHECKING:
     from airflow_provider.group.configuring import GroupSetting
     from airflow_provider.ledger.jobs_view import JobsSnapshot
+    from airflow_provider.ledger.orphans import Orphan
     from airflow_provider.ledger.status_view import StatusSnapshot
     from airflow_provider.topics.group_topics import GroupTopics, Submission
 
@@ -346,6 +347,32 @@ class SparkGroupHook(BaseHook):
     def job_progress(self, group: str, job: str) -> JobReport | None:
         """How far the present run of a job is; None if the group has no such job."""
         return self.look(group, lambda jobs, status: JobReport.of(job, jobs, status))
+
+    def orphans(self, group: str) -> list[Orphan]:
+        """What runs on Spark Connect servers and no worker of the group has, as far as the group's topics say: a worker
+        that was killed is in it until somebody has missed it. ``cospark jobs orphans`` asks the coordinator, too.
+
+        :raises TopicError: as :meth:`look`
+        """
+        from airflow_provider.ledger.orphans import orphans
+
+        return self.look(group, lambda jobs, status: list(orphans(jobs, status, deserted=False))) or []
+
+    def end_orphans(self, group: str) -> dict[str, str]:
+        """Have the servers end these, by the connections that their handles name.
+
+        :returns: for each task why that is not certain; empty: it has ended
+        :raises TopicError: if it can't be written
+        """
+        from airflow_provider.hooks.spark_connect import token_of_handle
+        from airflow_provider.ledger.orphans import orphans
+        from airflow_provider.worker.orphans import end
+
+        async def end_all(topics: GroupTopics) -> dict[str, str]:
+            found = orphans(topics.jobs, topics.status, deserted=False)
+            return {str(each.status.task): await end(each, topics, token_of_handle) for each in found}
+
+        return self._act(group, RETRIER, end_all) or {}
 
     def describe_job(self, group: str, job: str) -> JobDescription | None:
         """A job as it was defined, and what has become of it; None if the group has no such job."""

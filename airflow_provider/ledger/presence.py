@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from airflow_provider.leading.causes import names_in_short
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -10,11 +11,29 @@ from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import WorkerPhase
 from airflow_provider.records.times import time_in_words
 
+_JOINS_WITHIN_MS: Final = 60_000
+"""So long it is believed of a worker that it joins: it may have ended before it could."""
+
 
 def present(status: StatusSnapshot) -> frozenset[WorkerId]:
     """Who was in the last round and has not said since that it has left. A worker that has crashed can't say it."""
     members, records = status.group.members if status.group else (), status.workers
     return frozenset(name for name in members if name not in records or records[name].state is not WorkerPhase.LEFT)
+
+
+def stay(status: StatusSnapshot, *, wall_ms: int) -> frozenset[WorkerId]:
+    """Who is in the group, and has not said that it leaves, or has just said that it joins.
+
+    :param wall_ms: now, milliseconds since 1970
+    """
+    records = status.workers
+    there = (name for name in present(status) if name not in records or records[name].state is not WorkerPhase.STOPPING)
+    join = (
+        name
+        for name, said in records.items()
+        if said.state is WorkerPhase.JOINING and abs(wall_ms - said.at_ms) <= _JOINS_WITHIN_MS
+    )
+    return frozenset(there).union(join)
 
 
 def is_same_process(one: str, other: str) -> bool:

@@ -84,6 +84,7 @@ class StatusSnapshot:
     :param group: the last completed rebalance, None before the first
     :param overwritten: by key, the records that win although a stale one was written after them
     :param tasks: the same object as in the snapshot before, if no task's record has come since
+    :param unended: what lives on, though a record was written over it by somebody who had not read of it
     :param unreadable: how many records could not be read
     :param owners: see :meth:`owner_of`; the same for all snapshots of a view
     :param point: where ``tasks`` stands among those of other snapshots of the view
@@ -95,6 +96,7 @@ class StatusSnapshot:
     workers: Mapping[WorkerId, WorkerStatus] = field(default_factory=dict)
     tasks: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     overwritten: Mapping[str, StatusRecord] = field(default_factory=dict)
+    unended: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     unreadable: int = 0
     owners: Memo[GroupRecord, Mapping[TaskId, WorkerId]] = field(default_factory=Memo, compare=False, repr=False)
     point: Point = field(default_factory=Point, compare=False, repr=False)
@@ -201,6 +203,7 @@ class StatusView(TopicView[StatusSnapshot]):
         self._workers: dict[WorkerId, WorkerStatus] = {}
         self._tasks: dict[TaskId, TaskStatus] = {}
         self._overwritten: dict[str, StatusRecord] = {}
+        self._unended: dict[TaskId, TaskStatus] = {}
         self._tasks_seen: Mapping[TaskId, TaskStatus] | None = None
         self._changed: set[TaskId] = set()
         self._point = Point()
@@ -248,15 +251,22 @@ class StatusView(TopicView[StatusSnapshot]):
         key = task_key(task)
         if new is None:
             self._tasks.pop(task, None)
+            self._unended.pop(task, None)
         else:
             known = self._tasks.get(task)
             if known and new.is_stale(known):
                 self._reject(key, known)
                 return
             self._tasks[task] = new
+            self._look_what_lives_on(known, new)
         self._tasks_seen = None
         self._changed.add(task)
         self._overwritten.pop(key, None)
+
+    def _look_what_lives_on(self, known: TaskStatus | None, new: TaskStatus) -> None:
+        living = self._unended.pop(new.task, None) or (known if known is not None and known.lives_on else None)
+        if living is not None and not new.knows_of(living):
+            self._unended[new.task] = living
 
     def _reject(self, key: str, winner: StatusRecord) -> None:
         self._overwritten[key] = winner
@@ -270,6 +280,7 @@ class StatusView(TopicView[StatusSnapshot]):
         self._changed.clear()
         self._point = Point()
         self._overwritten.clear()
+        self._unended.clear()
 
     def _take_snapshot(self) -> StatusSnapshot:
         if self._tasks_seen is None:
@@ -282,6 +293,7 @@ class StatusView(TopicView[StatusSnapshot]):
             workers=MappingProxyType(dict(self._workers)),
             tasks=self._tasks_seen,
             overwritten=MappingProxyType(dict(self._overwritten)),
+            unended=MappingProxyType(dict(self._unended)),
             unreadable=self._unreadable,
             owners=self._owners,
             point=self._point,

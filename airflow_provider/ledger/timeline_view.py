@@ -34,6 +34,8 @@ class AttemptEnd(str, Enum):
     FAILED = "failed"
     STOPPED = "stopped"
     """Its task moves, its worker leaves, or the lease ended."""
+    MOVED = "moved"
+    """It runs on, and another worker watches it."""
     LOST = "lost"
     """Its worker could not say how: the task was next heard of elsewhere."""
 
@@ -130,10 +132,11 @@ class Timeline:
 
 
 class _Running(NamedTuple):
-    """An attempt that has not ended, and how often its task had failed before."""
+    """An attempt that has not ended, how often its task had failed before, and when it began, wherever that was."""
 
     key: int
     failures: int
+    started_at_ms: int | None
 
 
 def _ended_without_a_word(running: _Running, told: TaskStatus) -> AttemptEnd:
@@ -207,12 +210,18 @@ class TimelineView:
     def _take_step(self, event: TaskEvent) -> None:
         told = event.status
         running = self._running.get(told.task)
-        if running is not None and told.started_at_ms != self._attempts[running.key].started_at_ms:
+        if running is not None and told.started_at_ms != running.started_at_ms:
             self._end(running.key, _ended_without_a_word(running, told), event)
             running = None
         if told.started_at_ms is None or told.state not in _AS:
             return
-        key = self._begin(told, told.started_at_ms) if running is None else running.key
+        if running is None:
+            key = self._begin(told, told.started_at_ms)
+        elif told.state is TaskState.RUNNING and told.worker != self._attempts[running.key].worker:
+            self._end(running.key, AttemptEnd.MOVED, event)
+            key = self._begin(told, event.at_ms)
+        else:
+            key = running.key
         if told.state is not TaskState.RUNNING:
             self._end(key, _AS[told.state], event)
 
@@ -230,7 +239,7 @@ class TimelineView:
             why=why(move) if move is not None and move.target == told.worker else "",
         )
         self._attempts[attempt.key] = attempt
-        self._running[told.task] = _Running(attempt.key, told.failures)
+        self._running[told.task] = _Running(attempt.key, told.failures, told.started_at_ms)
         self._last[told.task] = attempt.key
         if len(self._attempts) > MOST_ATTEMPTS:
             self._drop_oldest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -32,7 +33,7 @@ from airflow_provider.common.parameters import (
     worker_name,
 )
 from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, TaskPage
-from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
+from airflow_provider.common.worker_values import WatchSpec, WorkerSpec, WorkerStory
 from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
@@ -96,6 +97,8 @@ class SparkWorkerOperator(BaseOperator):
         ``sc://host:port``. Such a worker needs no Java; see ``docs/spark-connect.md``
     :param spark_conn_id: in place of ``spark_master``: a connection of type ``spark_connect``, whose password is the
         server's token
+    :param detach: with a Spark Connect server: streams go on there without this task's process, which is needed only to
+        start them; see ``docs/detached.md``
     :param spark_conf: Spark's settings; with Spark Connect those of each session
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
         it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files
@@ -175,6 +178,7 @@ class SparkWorkerOperator(BaseOperator):
         runner: str = "local",
         spark_master: str = DEFAULT_SPARK_MASTER,
         spark_conn_id: str | None = None,
+        detach: bool = True,
         spark_conf: Mapping[str, Any] | None = None,
         checkpoint_root: str | None = None,
         max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS,
@@ -208,6 +212,7 @@ class SparkWorkerOperator(BaseOperator):
         self.runner = runner
         self.spark_master = spark_master
         self.spark_conn_id = spark_conn_id
+        self.detach = detach
         self.spark_conf = spark_conf or {}
         self.checkpoint_root = checkpoint_root
         self.max_spark_deaths = max_spark_deaths
@@ -343,6 +348,8 @@ class SparkWorkerOperator(BaseOperator):
             checkpoint_root=None if not self.checkpoint_root else text("checkpoint_root", self.checkpoint_root),
             spark_master=spark.master,
             spark_token=spark.token,
+            spark_conn_id=self.spark_conn_id or "",
+            detach=bool(self.detach),
             spark_conf=spark_conf if is_connect(spark.master) else with_lineage(spark_conf, context),
             max_spark_deaths=whole_number("max_spark_deaths", self.max_spark_deaths, least=1),
             progress_s=milliseconds("progress_interval", self.progress_interval, least_ms=1_000) / 1000,
@@ -395,7 +402,8 @@ class SparkWorkerOperator(BaseOperator):
         kafka = SparkGroupHook(self.kafka_conn_id).get_settings()
         link = FollowedLink(self.group_link, lambda link: asyncio.to_thread(show_link, self, context, link))
         self._lineage = lineage_teller(context, spec.member.group_id)
-        self._run = self._make_run(spec, self._equipment(context), kafka, story, saved, tries, link, self._lineage)
+        equipment = self._equipment(context)
+        self._run = self._make_run(spec, equipment, kafka, story, saved, tries, link, self._lineage)
         if self._killed:  # before there was anybody to tell
             if saved is None:
                 raise AirflowException(f"worker {spec.member.worker}: {ENDED_BY_USER} before it joined the group")
@@ -417,7 +425,7 @@ class SparkWorkerOperator(BaseOperator):
             self.defer(
                 trigger=WorkerTrigger(
                     kafka_conn_id=self.kafka_conn_id,
-                    plan=spec.to_json(),
+                    plan=_watching(spec, equipment).to_json(),
                     saved=outcome.saved or {},
                     story=result.story.deferred().to_json(),
                     deferred_at_ms=wall_ms(),
@@ -485,6 +493,18 @@ class SparkWorkerOperator(BaseOperator):
         except TopicError as failed:
             return f"Which groups there are can't be said: {failed}"
         return f"Groups that connection {self.kafka_conn_id!r} sees: {names_in_words(groups)}"
+
+
+def _watching(spec: WorkerSpec, equipment: Equipment) -> WorkerSpec:
+    """With what a triggerer has to know to watch what goes on meanwhile."""
+    if equipment.runner == "noop" or not is_connect(equipment.spark_master):
+        return spec
+    watches = WatchSpec(
+        server=equipment.spark_master,
+        progress_s=equipment.progress_s,
+        max_spark_deaths=equipment.max_spark_deaths,
+    )
+    return replace(spec, watches=watches)
 
 
 def default_worker_name(ti: Any) -> str:

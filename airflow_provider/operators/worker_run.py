@@ -15,6 +15,7 @@ from airflow_provider.common.linking import FollowedLink, following_leader
 from airflow_provider.common.metering import witness_of
 from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
+from airflow_provider.hooks.spark_connect import token_of_handle
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operators.loop_thread import LoopThread
 from airflow_provider.operators.masking import masked
@@ -133,7 +134,7 @@ class WorkerRun:
         holding = Holding(
             protocol=self._spec.protocol(self._tries.returns_ms),
             settings=self._spec.settings(WorkerPhase.STABLE, self._tries.returns_ms),
-            place=InThisProcess(self._equipment, masked, self._lineage.hear),
+            place=InThisProcess(self._equipment, masked, self._lineage.hear, token_of_handle),
             beside=lambda topics: following_leader(topics, self._link),
             witness=witness_of(self._spec.member, of_task(), narrated),
         )

@@ -151,7 +151,8 @@ class TaskStatus:
     :param retry_at_ms: wall clock before which the next attempt shall not start, on any worker
     :param error: of the last attempt that failed
     :param result: what a finished task returned, any JSON value
-    :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value
+    :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value. Of a task
+        that waits: what ran before it, and is not known to have ended
     :param claim: of the checkpoint that this attempt has, None where the task's index names it
     :param progress: of a stream: the last batch of this attempt that it has reported
     :param wrote: the assets that a finished task says it has written
@@ -188,6 +189,17 @@ class TaskStatus:
         """Its progress in words; empty if none was reported."""
         far = self.progress or self.work
         return far.in_words() if far is not None else ""
+
+    @property
+    def lives_on(self) -> bool:
+        """Whether something of it may run on the Spark side whether or not its worker is there, and be found by its
+        handle.
+        """
+        return self.handle is not None and self.state in (TaskState.PENDING, TaskState.RUNNING)
+
+    def knows_of(self, before: TaskStatus) -> bool:
+        """Whether who wrote this knew what lives on by ``before``: it is about the same, or comes after it."""
+        return self.attempt > before.attempt or _place(self.handle) == _place(before.handle)
 
     @property
     def standing_claim(self) -> CheckpointClaim | None:
@@ -286,6 +298,13 @@ class TaskStatus:
         _check_writable("result", status.result)
         _check_writable("handle", status.handle)
         return status
+
+
+def _place(handle: Any) -> Any:
+    """Where it is, without what is known of it since it has begun."""
+    if isinstance(handle, dict) and "session_id" in handle:
+        return handle.get("server"), handle["session_id"]
+    return handle
 
 
 def _check_writable(name: str, value: object) -> None:

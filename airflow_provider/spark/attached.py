@@ -132,6 +132,10 @@ class AttachedRunner:
         if warming is not None:
             warming.drop()
 
+    def proceed(self, task: TaskId) -> None:
+        if task in self._attempts:
+            self._attempts[task].guard.proceed()
+
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
         attempts = [self._attempts[task] for task in frozenset(tasks) if task in self._attempts]
         begun = [attempt for attempt in attempts if attempt.stop(reason)]

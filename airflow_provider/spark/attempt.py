@@ -35,6 +35,7 @@ from airflow_provider.spark.planning import make_plan
 from airflow_provider.spark.runner import (
     LastEvent,
     OnEvent,
+    QueryDetached,
     QueryStarted,
     SparkAbsent,
     SparkLost,
@@ -96,6 +97,17 @@ class TaskSession(Protocol):
     def cancel(self) -> None:
         """Cancel the attempt's Spark jobs and stop its queries; from any thread, as often as one likes."""
 
+    @property
+    def handle(self) -> Any:
+        """By which is found what may go on without this process, as it is now, any JSON value; None: nothing does."""
+
+    def let_go_on(self, query: Any) -> bool:
+        """Whether this query goes on without this process: then :meth:`close` leaves it alone."""
+
+    @property
+    def left_open(self) -> bool:
+        """After :meth:`close`: whether something may go on without this process."""
+
     def close(self) -> None:
         """Stop what the attempt left running, and give back what it held."""
 
@@ -116,6 +128,19 @@ def run_attempt(
     An attempt that was told to stop before its end has stopped, however it ended: what it returns may be half of the
     work.
     """
+    last = _run_and_close(order, guard, session, allowed, emit, mask, job)
+    return QueryDetached(order=order, handle=session.handle) if session.left_open else last
+
+
+def _run_and_close(
+    order: TaskOrder,
+    guard: AttemptGuard,
+    session: TaskSession,
+    allowed: Iterable[str],
+    emit: OnEvent,
+    mask: Mask,
+    job: SparkJob | None,
+) -> LastEvent:
     try:
         try:
             job = job or load_job(order.entry_point, allowed)
@@ -177,17 +202,22 @@ def _run(
     spark = session.open()
     task = task_context(order, guard, session)
     guard.begin()
-    emit(TaskStarted(order=order, lineage=_named_by(job, task, order, mask)))
-    result = _result_of(order, session, job.run(spark, task), emit)
+    handle = session.handle
+    emit(TaskStarted(order=order, lineage=_named_by(job, task, order, mask), handle=handle))
+    if handle is not None:
+        guard.wait_until_told()
+    result = _result_of(order, guard, session, job.run(spark, task), emit)
     return TaskFinished(order=order, result=result, wrote=task.writes.told)
 
 
-def _result_of(order: TaskOrder, session: TaskSession, value: Any, emit: OnEvent) -> Any:
+def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, value: Any, emit: OnEvent) -> Any:
     left = session.left_running(value) if order.bounded else None
     if left is not None:
         raise UnboundedError(left)
     query_id = session.query_id(value)
     if query_id is not None:
+        if not guard.stopping and session.let_go_on(value):
+            return None
         emit(QueryStarted(order=order, query_id=query_id))
         return session.await_query(value, lambda progress: emit(TaskProgressed(order=order, progress=progress)))
     try:

@@ -17,6 +17,7 @@ from airflow_provider.spark.fencing import Lease
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder, WarmUpReady
 from airflow_provider.spark.threads import in_thread
 from airflow_provider.spark_connect.connection import ConnectedServer, ServerConnection
+from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import ConnectSettings, session_id
 from airflow_provider.spark_connect.shipping import Parcels
 
@@ -29,12 +30,17 @@ class ConnectSparks:
     :param worker: whose they are, for those who look at the server
     :param scope: names the group among all that may use the server; empty: a session's id is known to nobody else
     :param tell_every_s: how often a query's progress is told at most, in seconds
+    :param detach_by: streams go on without this process: the name of the connection by which others reach the server,
+        empty where none is needed; None: they end with this process
     """
 
     opening = Sight.SILENT
 
-    def __init__(self, settings: ConnectSettings, worker: str, scope: str, tell_every_s: float) -> None:
+    def __init__(
+        self, settings: ConnectSettings, worker: str, scope: str, tell_every_s: float, detach_by: str | None
+    ) -> None:
         self._settings = settings
+        self._detach_by = detach_by
         self._tell_every_s = tell_every_s
         self._worker = worker
         self._scope = scope
@@ -42,16 +48,21 @@ class ConnectSparks:
         self._parcels = Parcels()
 
     def session(self, order: TaskOrder) -> ConnectSession:
+        mine = self._session_id(order, order.attempt) or str(uuid.uuid4())
+        detaches = None
+        if self._detach_by is not None and not order.bounded:
+            detaches = QueryHandle(server=self._settings.server, session_id=mine, conn_id=self._detach_by)
         return ConnectSession(
             self._connection,
             self._settings,
             self._parcels,
             name=f"cospark/{quote(self._worker)} {quote(str(order.task))}",
-            session_id=self._session_id(order, order.attempt) or str(uuid.uuid4()),
+            session_id=mine,
             former=self._session_id(order, order.attempt - 1) if order.attempt > 1 else None,
             module=order.entry_point.partition(":")[0],
             conf=order.spark_conf,
             tell_every_s=self._tell_every_s,
+            detaches=detaches,
         )
 
     def _session_id(self, order: TaskOrder, attempt: int) -> str | None:
@@ -75,6 +86,7 @@ class ConnectRunner(AttachedRunner):
     :param settings: how to use the server
     :param worker: the name of the worker
     :param scope: as of :class:`ConnectSparks`
+    :param detach_by: as of :class:`ConnectSparks`
 
     The others are those of :class:`~airflow_provider.spark.attached.AttachedRunner`.
     """
@@ -91,11 +103,12 @@ class ConnectRunner(AttachedRunner):
         mask: Mask = nothing_secret,
         on_condition: Callable[[], None] = lambda: None,
         tell_every_s: float = 30.0,
+        detach_by: str | None = None,
     ) -> None:
         super().__init__(
             on_event,
             allowed=allowed,
-            sparks=ConnectSparks(settings, worker, scope, tell_every_s),
+            sparks=ConnectSparks(settings, worker, scope, tell_every_s, detach_by),
             lease=lease,
             mask=mask,
             on_condition=on_condition,

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.driver.job_counts import JobCounts
@@ -21,6 +22,7 @@ from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.session_conf import set_conf
 from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, release, settle, unbind_session
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
+from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import ConnectSettings
 from airflow_provider.spark_connect.shipping import Parcels
 from airflow_provider.spark_connect.told_counts import ToldCounts
@@ -42,6 +44,8 @@ log = logging.getLogger(__name__)
 
 _OWNER: Final = "cospark.attempt"
 """A setting of each session: which attempt began in it."""
+_TAKES_OVER_CHECKPOINT: Final = "spark.sql.streaming.stopActiveRunOnRestart"
+"""Whether the start of a query ends another one of the server that has its checkpoint. That other one has an owner."""
 _SETTLE_S: Final = 2.0
 
 
@@ -57,6 +61,7 @@ class ConnectSession:
     :param conf: settings of the session, beside those of the worker
     :param module: of the job, which the server's Python has to import; empty: none
     :param tell_every_s: how often a query's progress is told at most, in seconds
+    :param detaches: how the query that the task returns is found, which goes on without this process; None: it doesn't
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class ConnectSession:
         module: str = "",
         conf: Mapping[str, str] | None = None,
         tell_every_s: float,
+        detaches: QueryHandle | None = None,
     ) -> None:
         self._connection = connection
         self._settings = settings
@@ -86,6 +92,9 @@ class ConnectSession:
         self._shared: list[DataFrame] = []
         self._counts = ToldCounts()
         self._awaits_query = False
+        self._handle = detaches
+        self._goes_on = False
+        self.left_open = False
         self.spark: ConnectedServer | None = None
 
     def open(self) -> Any:
@@ -97,6 +106,8 @@ class ConnectSession:
             for name, value in self._settings.conf.items():
                 session.conf.set(name, value)
             set_conf(session, self._conf)
+            if self._handle is not None:
+                session.conf.set(_TAKES_OVER_CHECKPOINT, "false")
             if self._module:
                 self._parcels.send(session, self._module)
             session.registerProgressHandler(self._counts)  # type: ignore[arg-type]  # a call is all that it takes
@@ -119,6 +130,8 @@ class ConnectSession:
         if taken:
             self._end(self._id)
             self._id = str(uuid.uuid4())
+            if self._handle is not None:
+                self._handle = replace(self._handle, session_id=self._id)
             session = open_session(self._settings, self._name, self._id)
         session.conf.set(_OWNER, self._name)
         return session
@@ -176,6 +189,19 @@ class ConnectSession:
         """The server that is to run it is as warm as it can be: whose task it is, makes no difference to it."""
         return iter(())
 
+    # ---- what goes on without this process
+
+    @property
+    def handle(self) -> Any:
+        return None if self._handle is None else self._handle.to_json()
+
+    def let_go_on(self, query: Any) -> bool:
+        if self._handle is None:
+            return False
+        self._handle = replace(self._handle, query_id=str(query.id), run_id=str(query.runId))
+        self._goes_on = True
+        return True
+
     # ---- its end
 
     def explain(self, error: BaseException) -> BaseException:
@@ -228,14 +254,21 @@ class ConnectSession:
         session, self._session = self._session, None
         if session is None or self.spark is None:
             return
+        if self._goes_on:
+            self.left_open = True
+            hang_up(session)
+            return
         try:
-            if self.spark.alive and not self._released:
+            if self._handle is not None and not self.spark.alive:
+                self.left_open = True  # a server that is not seen may go on
+            elif self.spark.alive and not self._released:
                 with contextlib.suppress(Exception):  # it goes with its server, if not with its session
                     for data in self._shared:
                         data.unpersist()
                 settle(session, _SETTLE_S)
                 release(session, RELEASE_S)
         except Exception as error:  # noqa: BLE001 - a server that is away ends it, as it has heard nothing for long
+            self.left_open = self._handle is not None
             log.warning("Could not release the session of %s: %s", self._name, text_of(error))
         finally:
             hang_up(session)

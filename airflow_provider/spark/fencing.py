@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import Protocol
+from typing import Final, Protocol
 
 from airflow_provider.spark.job import FencedError
+
+_LOOK_S: Final = 0.05
 
 
 class Lease(Protocol):
@@ -42,6 +44,7 @@ class AttemptGuard:
         self._thread: int | None = None
         self._stop = threading.Event()
         self._refuses = threading.Event()
+        self._told = threading.Event()
         self._reason = ""
 
     def begin(self) -> None:
@@ -54,6 +57,19 @@ class AttemptGuard:
                 raise self._stopped()
             self.check_lease()
             self._begun, self._thread = True, threading.get_ident()
+
+    def proceed(self) -> None:
+        """Others know by now what is about to begin."""
+        self._told.set()
+
+    def wait_until_told(self) -> None:
+        """Wait for :meth:`proceed`.
+
+        :raises FencedError: if the attempt is told to stop, or the lease is over, meanwhile or then
+        """
+        while not self._told.wait(_LOOK_S):
+            self.check()
+        self.check()
 
     def stop(self, reason: str) -> bool:
         """Tell the attempt to stop, and let it write nothing more; the first reason stays.

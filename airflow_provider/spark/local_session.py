@@ -220,6 +220,13 @@ class LocalSession:
         if session is not None and self.spark is not None and self.spark.alive:
             take_off_listener_bus(session, self._awaited)
 
+    handle: Any = None
+    left_open = False
+    """What it has begun ends with this process."""
+
+    def let_go_on(self, query: Any) -> bool:  # noqa: ARG002 - it never does
+        return False
+
     def close(self) -> None:
         try:
             self.cancel()

@@ -87,6 +87,9 @@ class NoopRunner:
         for timer in self._learners.pop(task, ()):
             timer.cancel()
 
+    def proceed(self, task: TaskId) -> None:
+        """Nothing here waits for that."""
+
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:  # noqa: ARG002
         await asyncio.sleep(0)  # those that were started just now are heard of first
         for task in sorted(frozenset(tasks) & self.running):

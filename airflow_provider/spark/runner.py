@@ -64,6 +64,9 @@ class TaskStarted:
     order: TaskOrder
     lineage: Lineage = NOTHING_NAMED
     """What the task reads and writes, as its job declares it."""
+    handle: Any = None
+    """By which is found what the code is about to begin, if that may outlive this process; any JSON value. The code is
+    then called when somebody has said :meth:`Runner.proceed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +76,38 @@ class QueryStarted:
     order: TaskOrder
     query_id: str
     """Stays the same over restarts from the checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryDetached:
+    """The task streams, and goes on without this process: the runner has no part in it any more."""
+
+    order: TaskOrder
+    handle: Any
+    """By which it is watched, or it is seen that it has not begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryAdopted:
+    """What ran of the task before runs on, and is watched here."""
+
+    order: TaskOrder
+    handle: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryCleared:
+    """Of what ran of the task before nothing runs any more, and nothing of it can begin."""
+
+    order: TaskOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryUnreachable:
+    """It can't be seen whether anything runs of what ran of the task before."""
+
+    order: TaskOrder
+    why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,9 +218,10 @@ class NoSparkToWarmUp:
 WarmUpEvent: TypeAlias = WarmUpProgressed | WarmUpReady | WarmUpFailed | WarmUpLost | NoSparkToWarmUp
 WARM_UP_ENDS: Final = (WarmUpFailed, WarmUpLost, NoSparkToWarmUp)
 """After one of these nothing is there any more of what was made ready."""
-LastEvent: TypeAlias = TaskFinished | TaskFailed | TaskStopped | SparkLost | SparkAbsent
-LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskStopped, SparkLost, SparkAbsent)
-RunnerEvent: TypeAlias = TaskStarted | QueryStarted | TaskProgressed | LastEvent | WarmUpEvent
+LastEvent: TypeAlias = TaskFinished | TaskFailed | TaskStopped | SparkLost | SparkAbsent | QueryDetached
+LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskStopped, SparkLost, SparkAbsent, QueryDetached)
+LookedEvent: TypeAlias = QueryAdopted | QueryCleared | QueryUnreachable
+RunnerEvent: TypeAlias = TaskStarted | QueryStarted | TaskProgressed | LastEvent | LookedEvent | WarmUpEvent
 
 OnEvent: TypeAlias = Callable[[RunnerEvent], None]
 """Called in the thread of the event loop, the events of one task in their order. It must not block or raise."""
@@ -200,8 +236,8 @@ class RunnerClosedError(Exception):
 
 
 class Runner(Protocol):
-    """Runs tasks, which end with this process: one that lets them go on without it will say by which handle they are
-    found again. All methods belong to one event loop and never block it.
+    """Runs tasks, which end with this process: of one that goes on without it the runner's last word is by which handle
+    it is found. All methods belong to one event loop and never block it.
     """
 
     @property
@@ -239,6 +275,9 @@ class Runner(Protocol):
         :raises StillRunningError: if the task is still running here
         :raises RunnerClosedError: after :meth:`close`
         """
+
+    def proceed(self, task: TaskId) -> None:
+        """The handle is stored that :class:`TaskStarted` has named: the task's code may be called."""
 
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
         """Tell tasks to stop and wait until they have ended; tasks that do not run here are ignored.

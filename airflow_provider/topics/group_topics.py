@@ -183,9 +183,10 @@ class GroupTopics(FollowedTopics):
         known = self.jobs.jobs.get(job)
         if known is not None:
             check_still_it(job, defined_at, self.jobs)
-        # What holds a checkpoint is forgotten by its worker when it has stopped; a job of the same name waits for it.
+        # What holds a checkpoint, or may run on, is forgotten by who has stopped it: a job of the same name waits.
         words = self.status.tasks.items()
-        statuses = [task_key(task) for task, word in words if task.job == job and word.standing_claim is None]
+        over = (task for task, word in words if task.job == job and not (word.standing_claim or word.lives_on))
+        statuses = [task_key(task) for task in over]
         if known is not None:
             removal = Removal(by=by, at_ms=wall_ms(), run_key=known.run_key, bounded=known.bounded)
             last = encode({**known.to_json(), REMOVED: removal.to_json()})

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider.ledger.status_view import StatusSnapshot
     from airflow_provider.topics.group_topics import GroupTopics
     from airflow_provider.worker.ending import Outcome
-    from airflow_provider.worker.holding import Held, Holding
+    from airflow_provider.worker.holding import Held, Holding, Place
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,13 @@ def _load() -> None:
     Called in a thread, because Kafka's clients take their time; by each trigger, because another one may still be
     importing what is in ``sys.modules`` already.
     """
-    for module in ("group.classic", "group.declarative", "shards.candidates", "worker.holding", "worker.standby"):
+    for module in (
+        "group.classic",
+        "group.declarative",
+        "shards.candidates",
+        "worker.holding",
+        "worker.watching_hands",
+    ):
         importlib.import_module(f"airflow_provider.{module}")
     _freeze("Kafka's clients")
 
@@ -225,7 +231,6 @@ class WorkerTrigger(BaseTrigger):
 
     def _how(self) -> Holding:
         from airflow_provider.worker.holding import Holding
-        from airflow_provider.worker.standby import InTriggerer
 
         @asynccontextmanager
         async def beside(topics: GroupTopics) -> AsyncIterator[None]:
@@ -236,9 +241,26 @@ class WorkerTrigger(BaseTrigger):
         return Holding(
             protocol=self.spec.protocol(),
             settings=self.spec.settings(WorkerPhase.DEFERRED),
-            place=InTriggerer(functools.partial(pause_left_s, self.deferred_at_ms)),
+            place=self._place(),
             beside=beside,
             witness=witness_of(self.spec.member, of_process(), Epoch(self._story.last_epoch or 0)),
+        )
+
+    def _place(self) -> Place:
+        from airflow_provider.hooks.spark_connect import atoken_of_handle
+        from airflow_provider.worker.standby import InTriggerer
+        from airflow_provider.worker.watching_hands import WatchesInTriggerer
+
+        pause_s = functools.partial(pause_left_s, self.deferred_at_ms)
+        watches = self.spec.watches
+        if watches is None:
+            return InTriggerer(pause_s)
+        return WatchesInTriggerer(
+            pause_s,
+            server=watches.server,
+            token_of=atoken_of_handle,
+            tell_every_s=watches.progress_s,
+            max_spark_deaths=watches.max_spark_deaths,
         )
 
     async def _claimed(self, worker: Held) -> Mapping[str, Any]:

@@ -22,6 +22,8 @@ class Equipment:
     :param checkpoint_root: folder or URI of all streaming checkpoints, or ``temporary``; None: it runs no stream
     :param spark_master: Spark's master URL, or that of a Spark Connect server
     :param spark_token: for a Spark Connect server; empty: none
+    :param spark_conn_id: the Airflow connection by which others reach that server; empty: they need none
+    :param detach: streams on a Spark Connect server go on without this process
     :param max_spark_deaths: a task under which Spark has ended so often fails
     :param progress_s: the least time between two progress reports of a task, in seconds
     :param linger_s: how long its group must have nothing for it to run until the membership had better go on elsewhere
@@ -32,6 +34,8 @@ class Equipment:
     checkpoint_root: str | None
     spark_master: str
     spark_token: str = field(default="", repr=False)
+    spark_conn_id: str = ""
+    detach: bool = True
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS
     progress_s: float = DEFAULT_PROGRESS_S

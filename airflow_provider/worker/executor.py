@@ -8,23 +8,27 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from airflow_provider.execution import commands, events
 from airflow_provider.execution.machine import handle
 from airflow_provider.execution.runs import TaskRun
-from airflow_provider.execution.state import Execution, ExecutionSettings
+from airflow_provider.execution.state import Execution, ExecutionSettings, Place
 from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.ledger.topic_view import About
+from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.records import TaskFailure
+from airflow_provider.records import TaskFailure, TaskState, TaskStatus
 from airflow_provider.spark.checkpoints import CheckpointError
+from airflow_provider.spark.detached import MakeQueries, nothing_detached
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import LAST_EVENTS, OnEvent, Runner, RunnerClosedError, RunnerEvent
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.log_levels import LogLevels
-from airflow_provider.worker.orders import heard, order_of
+from airflow_provider.worker.orders import heard, order_of, order_to_watch
 from airflow_provider.worker.process_identity import this_process
 from airflow_provider.worker.steps import Steps
 from airflow_provider.worker.task_records import TaskRecords
@@ -37,7 +41,7 @@ _LAST_WORDS_S: Final = 5.0
 
 
 class TaskExecutor:
-    """Runs tasks (:class:`~airflow_provider.worker.hands.Hands`) with a runner of attached tasks.
+    """Runs tasks (:class:`~airflow_provider.worker.hands.Hands`) with a runner, and watches what goes on without one.
 
     :param make_runner: makes the runner, given whom it shall tell of its events
     :param slots: how many tasks run at the same time
@@ -49,7 +53,10 @@ class TaskExecutor:
     :param mask: takes secrets out of what is said of errors
     :param max_spark_deaths: a task under which Spark has ended so often fails
     :param log_levels: sets those of the jobs' loggers
-    :param linger_s: how long its group must have nothing for it to run until the membership had better go on elsewhere
+    :param linger_s: how long its group must have nothing for it to run until the membership had better go on elsewhere;
+        in a triggerer: how long no process is wanted
+    :param make_queries: makes what watches the queries that go on without a process, given whom it shall tell
+    :param place: where this is
     """
 
     def __init__(
@@ -69,6 +76,8 @@ class TaskExecutor:
         mask: Mask = nothing_secret,
         max_spark_deaths: int,
         log_levels: LogLevels | None = None,
+        make_queries: MakeQueries = nothing_detached,
+        place: Place = Place.PROCESS,
     ) -> None:
         self._worker = worker
         self._log_levels = log_levels or LogLevels(())
@@ -80,6 +89,9 @@ class TaskExecutor:
         self._changed = changed
         self._steps = Steps(on_fault=changed)
         self._runner = make_runner(lambda event: self._steps.guarded(lambda: self._on_event(event)))
+        self._queries = make_queries(lambda event: self._steps.guarded(lambda: self._on_event(event)))
+        self._for_good = False
+        self._unsubscribes = [topics.subscribe(lambda: self._steps.guarded(self.refresh), About.ROUNDS)]
         self._records = TaskRecords(worker, topics, feed=self._feed, steps=self._steps)
         settings = ExecutionSettings(
             worker=worker,
@@ -89,6 +101,7 @@ class TaskExecutor:
             linger_ms=round(linger_s * 1000),
             max_spark_deaths=max_spark_deaths,
             mask=mask,
+            place=place,
         )
         self._execution = Execution(settings, topics.jobs, topics.status, now_ms=now_ms())
         self._handlers = self._make_handlers()
@@ -118,7 +131,7 @@ class TaskExecutor:
 
     @property
     def condition(self) -> str:
-        return self._runner.condition
+        return self._runner.condition or self._queries.condition
 
     @property
     def spark_ui(self) -> str:
@@ -156,7 +169,10 @@ class TaskExecutor:
 
     def stop(self, tasks: Tasks, reason: str) -> None:
         self._release_ended()
-        self._feed(events.TasksRevoked(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, reason=reason))
+        for_good = self._for_good and reason == StopReason.LEAVING.value
+        self._feed(
+            events.TasksRevoked(now_ms=now_ms(), wall_ms=wall_ms(), tasks=tasks, reason=reason, for_good=for_good)
+        )
 
     def learn(self, tasks: Tasks) -> None:
         self._read()
@@ -177,6 +193,13 @@ class TaskExecutor:
 
     def let_failed_go(self) -> None:
         self._feed(events.FailedLetGo(now_ms=now_ms(), wall_ms=wall_ms()))
+
+    def leave_for_good(self) -> None:
+        """From now on it matters what workers say of themselves."""
+        if not self._for_good:
+            self._for_good = True
+            about_workers = self._topics.subscribe(lambda: self._steps.guarded(self.refresh), About.WORKERS)
+            self._unsubscribes.append(about_workers)
 
     def _read(self) -> None:
         jobs, status = self._topics.jobs, self._topics.status
@@ -218,7 +241,12 @@ class TaskExecutor:
             commands.StartWarmUp: lambda command: self._warm(command.run),
             commands.StopWarmUp: lambda command: self._runner.stop_warming(command.task),
             commands.StopAttempts: lambda command: self._stop(command.tasks, command.reason),
-            commands.StopWatching: self._stop_watching,
+            commands.StopWatching: lambda command: self._queries.let_go(command.tasks),
+            commands.Watch: lambda command: self._queries.watch(order_to_watch(command.run), command.run.handle),
+            commands.TakeOver: lambda command: self._queries.take_over(order_to_watch(command.run), command.run.handle),
+            commands.EndAbandoned: lambda command: self._end_abandoned(command.status),
+            commands.LetBegin: lambda command: self._runner.proceed(command.task),
+            commands.WriteHandle: self._records.handle,
             commands.WriteStatus: lambda command: self._records.write(command.status),
             commands.WriteProgress: lambda command: self._records.progressed(command.status),
             commands.WriteStopped: lambda command: self._records.stopped(command.status),
@@ -232,9 +260,13 @@ class TaskExecutor:
             commands.Warn: lambda command: log.warning("%s", command.message),
         }
 
-    def _stop_watching(self, command: commands.StopWatching) -> None:
-        """Of a run that has a handle. No runner gives one: what the local one runs ends with this process."""
-        raise NotImplementedError(f"what ends with this process cannot go on without it: {sorted(command.tasks)}")
+    def _end_abandoned(self, status: TaskStatus) -> None:
+        ended = replace(status, state=TaskState.STOPPED, worker=self._worker)
+
+        def tell() -> None:
+            self._records.stopped(replace(ended, finished_at_ms=wall_ms()))
+
+        self._queries.end(status.handle, tell)
 
     def _release_soon(self, ended: Tasks) -> None:
         """Together with what else is stored in this turn of the loop: each release is an event of the membership."""
@@ -291,6 +323,7 @@ class TaskExecutor:
             del self._to_start[task]
             self._never_began(task)
             tasks -= {task}
+        tasks = self._queries.stop(tasks, reason)
         if tasks:
             self._steps.spawn(self._stop_until_stopped(tasks, reason))
 
@@ -304,12 +337,15 @@ class TaskExecutor:
         self._feed(events.AttemptStopped(now_ms=now_ms(), wall_ms=wall_ms(), task=task))
 
     async def close(self) -> None:
+        for unsubscribe in self._unsubscribes:
+            unsubscribe()
         self._log_levels.restore()
         self._feed(events.Closed(now_ms=now_ms(), wall_ms=wall_ms()))
         self._stop(frozenset(self._to_start), "the worker is closing")
         if self._starter is not None:
             self._starter.cancel()
         left = await self._runner.close(timeout_s=_CLOSE_WAIT_S)
+        await self._queries.close(timeout_s=_CLOSE_WAIT_S)
         if left:
             labels = map(self._topics.jobs.label, sorted(left))
             log.warning("worker %s: still running at its end: %s", self._worker, ", ".join(labels))

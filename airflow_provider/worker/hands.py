@@ -87,5 +87,10 @@ class Hands(Protocol):
     def let_failed_go(self) -> None:
         """Keep no place for what has failed for good, from now on: the worker is to leave."""
 
+    def leave_for_good(self) -> None:
+        """The worker is about to leave its group, and never comes back: what goes on without it, and nobody stays for,
+        is to be ended.
+        """
+
     async def close(self) -> None:
         """Stop everything; returns within a bounded time, whatever still runs."""

@@ -15,6 +15,7 @@ from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent
 from airflow_provider.spark.threads import in_thread
 from airflow_provider.spark_connect.connection import ServerConnection
+from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings, is_connect
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.equipment import Equipment
@@ -23,6 +24,7 @@ from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.log_levels import LogLevels
 from airflow_provider.worker.process_identity import is_gone
+from airflow_provider.worker.servers import Servers, TokenOf, no_token
 from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.standing_back import Means
 from airflow_provider.worker.worker import MakeHands
@@ -39,13 +41,16 @@ def hands_in_process(
     topics: GroupTopics,
     mask: Mask = nothing_secret,
     hear: OnEvent = _nobody,
+    token_of: TokenOf = no_token,
 ) -> MakeHands:
     """What :class:`~airflow_provider.worker.worker.Worker` takes as ``make_hands``.
 
     :param mask: takes secrets out of what is said of errors
     :param hear: is told of each event of a task, too, when the worker has been
+    :param token_of: for other servers than the worker's own, on which its tasks may have run before
     """
     member = settings.member
+    servers = servers_of(equipment, token_of)
 
     def make_hands(
         stopped: Released, finished: Released, changed: Callable[[], None], lease: WorkerLease
@@ -68,6 +73,7 @@ def hands_in_process(
                     mask=mask,
                     on_condition=changed,
                     tell_every_s=equipment.progress_s,
+                    detach_by=equipment.spark_conn_id if equipment.detach else None,
                 )
             return LocalRunner(
                 tell,
@@ -94,6 +100,9 @@ def hands_in_process(
             mask=mask,
             max_spark_deaths=equipment.max_spark_deaths,
             log_levels=LogLevels(equipment.allowed),
+            make_queries=servers.queries(
+                member.worker, tell_every_s=equipment.progress_s, mask=mask, on_condition=changed
+            ),
         )
 
     return make_hands
@@ -104,17 +113,25 @@ class InThisProcess:
 
     :param mask: takes secrets out of what is said of errors
     :param hear: is told of each event of a task, too
+    :param token_of: see :func:`hands_in_process`
     """
 
     is_gone = staticmethod(is_gone)
 
-    def __init__(self, equipment: Equipment, mask: Mask = nothing_secret, hear: OnEvent = _nobody) -> None:
+    def __init__(
+        self,
+        equipment: Equipment,
+        mask: Mask = nothing_secret,
+        hear: OnEvent = _nobody,
+        token_of: TokenOf = no_token,
+    ) -> None:
+        self._token_of = token_of
         self._equipment = equipment
         self._mask = mask
         self._hear = hear
 
     def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands:
-        return hands_in_process(self._equipment, settings, topics, self._mask, self._hear)
+        return hands_in_process(self._equipment, settings, topics, self._mask, self._hear, self._token_of)
 
     def means(self, settings: WorkerSettings) -> Means:
         if is_connect(self._equipment.spark_master):
@@ -167,6 +184,21 @@ class SparkOfServer:
 
     async def release(self) -> None:
         await close_connection(self._connection, timeout_s=_CLOSE_WAIT_S)
+
+
+def servers_of(equipment: Equipment, token_of: TokenOf = no_token) -> Servers:
+    """What a worker with this equipment knows of servers.
+
+    :param token_of: for others than its own
+    """
+    if equipment.runner == "noop" or not is_connect(equipment.spark_master):
+        return Servers(own=None, token_of=token_of)
+    own = ConnectServer.parse(equipment.spark_master)
+
+    async def token(handle: QueryHandle) -> str:
+        return equipment.spark_token if handle.server == own else await token_of(handle)
+
+    return Servers(own=own, token_of=token)
 
 
 def _connect_settings(equipment: Equipment) -> ConnectSettings:

@@ -11,8 +11,13 @@ from airflow_provider.execution.runs import TaskRun
 from airflow_provider.records import SparkWork, StreamProgress, TaskFailure, TaskKind, WrittenAsset, task_name
 from airflow_provider.spark.checkpoints import checkpoint_location, checkpoint_root
 from airflow_provider.spark.runner import (
+    LookedEvent,
     NoSparkToWarmUp,
+    QueryAdopted,
+    QueryCleared,
+    QueryDetached,
     QueryStarted,
+    QueryUnreachable,
     RunnerEvent,
     SparkAbsent,
     SparkLost,
@@ -53,14 +58,31 @@ def order_of(run: TaskRun, *, root: str | None, group_id: str) -> TaskOrder:
     )
 
 
+def order_to_watch(run: TaskRun) -> TaskOrder:
+    """The same of what runs already: where its checkpoint is, it knows."""
+    return TaskOrder(
+        task=run.task,
+        entry_point=run.work.definition.entry_point,
+        config=run.work.config,
+        epoch=run.epoch,
+        attempt=run.attempt,
+        run_key=run.work.definition.run_key or None,
+        name=task_name(run.work.config),
+    )
+
+
 def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEvent | events.LearnerEvent:
     """What the machine hears of it."""
     if isinstance(event, WarmUpEvent):
         return _heard_of_warm_up(event, now_ms=now_ms, wall_ms=wall_ms)
+    if isinstance(event, SparkLost | SparkAbsent):
+        return _heard_of_spark(event, now_ms=now_ms, wall_ms=wall_ms)
+    if isinstance(event, QueryDetached | LookedEvent):
+        return _heard_of_query(event, now_ms=now_ms, wall_ms=wall_ms)
     task = event.order.task
     match event:
         case TaskStarted():
-            return events.AttemptBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)
+            return events.AttemptBegan(now_ms=now_ms, wall_ms=wall_ms, task=task, handle=event.handle)
         case TaskFinished():
             return events.AttemptFinished(
                 now_ms=now_ms,
@@ -85,11 +107,6 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
             )
         case TaskStopped():
             return events.AttemptStopped(now_ms=now_ms, wall_ms=wall_ms, task=task)
-        case SparkLost():
-            failure = TaskFailure.of(event.error, event.traceback)
-            return events.SparkLost(now_ms=now_ms, wall_ms=wall_ms, task=task, spark=event.spark, failure=failure)
-        case SparkAbsent():
-            return events.SparkAbsent(now_ms=now_ms, wall_ms=wall_ms, task=task, error=event.error)
 
 
 def _recorded(progress: QueryProgress | JobCounts, wall_ms: int) -> StreamProgress | SparkWork:
@@ -112,3 +129,27 @@ def _heard_of_warm_up(event: WarmUpEvent, *, now_ms: int, wall_ms: int) -> event
             return events.WarmUpLost(now_ms=now_ms, wall_ms=wall_ms, task=task, spark=spark)
         case NoSparkToWarmUp(error=error):
             return events.NoSparkToWarmUp(now_ms=now_ms, wall_ms=wall_ms, task=task, error=error)
+
+
+def _heard_of_query(event: QueryDetached | LookedEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEvent:
+    """Of one that goes on without a process."""
+    task = event.order.task
+    match event:
+        case QueryDetached():
+            return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task, handle=event.handle)
+        case QueryAdopted():
+            return events.QueryAdopted(now_ms=now_ms, wall_ms=wall_ms, task=task, handle=event.handle)
+        case QueryCleared():
+            return events.QueryCleared(now_ms=now_ms, wall_ms=wall_ms, task=task)
+        case QueryUnreachable():
+            return events.QueryUnreachable(now_ms=now_ms, wall_ms=wall_ms, task=task, why=event.why)
+
+
+def _heard_of_spark(event: SparkLost | SparkAbsent, *, now_ms: int, wall_ms: int) -> events.AttemptEvent:
+    task = event.order.task
+    match event:
+        case SparkLost():
+            failure = TaskFailure.of(event.error, event.traceback)
+            return events.SparkLost(now_ms=now_ms, wall_ms=wall_ms, task=task, spark=event.spark, failure=failure)
+        case SparkAbsent():
+            return events.SparkAbsent(now_ms=now_ms, wall_ms=wall_ms, task=task, error=event.error)

@@ -108,6 +108,8 @@ class Standby:
         self._keeps_failed = False
         self.refresh()
 
+    def leave_for_good(self) -> None: ...
+
     async def close(self) -> None:
         self._timer.cancel()
 

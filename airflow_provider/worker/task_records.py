@@ -7,8 +7,15 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from airflow_provider.execution.commands import WriteEnd, WritePlan
-from airflow_provider.execution.events import EndRefused, EndWritten, Event, PlanRefused, PlanWritten
+from airflow_provider.execution.commands import WriteEnd, WriteHandle, WritePlan
+from airflow_provider.execution.events import (
+    EndRefused,
+    EndWritten,
+    Event,
+    HandleWritten,
+    PlanRefused,
+    PlanWritten,
+)
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import TaskStatus
@@ -28,7 +35,7 @@ class _Insisted:
     :ivar told: whether the timeline has this end, of an earlier epoch: it is no other step in a later one
     """
 
-    newest: WriteEnd | WritePlan
+    newest: WriteEnd | WriteHandle | WritePlan
     told: bool = False
 
 
@@ -63,12 +70,16 @@ class TaskRecords:
         self._journal.outdate(task)
         self._insist(task, command)
 
+    def handle(self, command: WriteHandle) -> None:
+        """Write it until it is stored."""
+        self._insist(command.status.task, command)
+
     def plan(self, command: WritePlan) -> None:
         """Write it until it is stored."""
         self._insist(command.task, command)
 
     def give_up(self, task: TaskId) -> None:
-        """Write its end, or its plan, no more."""
+        """Write its end, its plan, or where it is to begin, no more."""
         self._insisted.pop(task, None)
         self._look_whether_settled()
 
@@ -91,7 +102,7 @@ class TaskRecords:
         else:
             self._journal.keep(status.task, write)
 
-    def _insist(self, task: TaskId, command: WriteEnd | WritePlan) -> None:
+    def _insist(self, task: TaskId, command: WriteEnd | WriteHandle | WritePlan) -> None:
         known = self._insisted.get(task)
         if known is not None:
             known.newest = command
@@ -150,9 +161,13 @@ class TaskRecords:
             self._settled.set()
 
 
-def _outcome(command: WriteEnd | WritePlan, failed: BaseException | None) -> Event:
+def _outcome(command: WriteEnd | WriteHandle | WritePlan, failed: BaseException | None) -> Event:
     """:raises BaseException: what is none of the broker's refusals"""
     now, wall, number = now_ms(), wall_ms(), command.number
+    if isinstance(command, WriteHandle):
+        if failed is not None:
+            raise failed
+        return HandleWritten(now_ms=now, wall_ms=wall, task=command.status.task, number=number)
     if isinstance(command, WritePlan):
         if failed is None:
             return PlanWritten(now_ms=now, wall_ms=wall, task=command.task, number=number)

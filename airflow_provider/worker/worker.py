@@ -142,6 +142,8 @@ class Worker:
             self._leaving = ending
             self._record.absence = absence
             self._record.say(WorkerPhase.STOPPING)
+            if absence.at_most_ms == 0:
+                self.hands.leave_for_good()
             self.member.leave(reason)
             self._changed.set()
 

@@ -155,6 +155,8 @@ class Attached:
     def drain(self) -> None:
         self._feed(events.Drained)
 
+    def leave_for_good(self) -> None: ...
+
     def let_failed_go(self) -> None:
         self._feed(events.FailedLetGo)
 

@@ -28,7 +28,12 @@ FAILURE_MUTATIONS = (
     Mutation(
         name="does not look whether what has failed is to be tried again",
         module=f"{_EXECUTION}.machine",
-        edits=(("        failed = x.runs.failed\n", "        failed = frozenset()\n"),),
+        edits=(
+            (
+                "        failed, looking = x.runs.failed, x.runs.looking\n",
+                "        failed, looking = frozenset(), x.runs.looking\n",
+            ),
+        ),
         plan="failing",
         broken=(_REST,),
     ),

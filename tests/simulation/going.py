@@ -82,6 +82,8 @@ class Asked:
     def drain(self) -> None:
         self._process.tasks.drain()
 
+    def leave_for_good(self) -> None: ...
+
     def let_failed_go(self) -> None:
         self._process.tasks.let_failed_go()
 

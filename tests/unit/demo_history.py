@@ -25,7 +25,7 @@ def step(
         task=task,
         state=state,
         worker=worker,
-        started_at_ms=at_ms if state is STARTED else began,
+        started_at_ms=at_ms if state is STARTED and began is None else began,
         finished_at_ms=at_ms if state in (STOPPED, FINISHED, FAILED) else None,
         **{"epoch": Epoch(1), **more},
     )

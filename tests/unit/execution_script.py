@@ -14,7 +14,9 @@ from airflow_provider.execution.events import (
     AttemptStopped,
     EpochAdvanced,
     Event,
+    HandleWritten,
     LearningStopped,
+    StreamBegan,
     TasksGiven,
     TasksRevoked,
     TasksToLearn,
@@ -25,7 +27,7 @@ from airflow_provider.execution.events import (
 from airflow_provider.execution.learners import LearnerState
 from airflow_provider.execution.machine import handle
 from airflow_provider.execution.runs import RunState
-from airflow_provider.execution.state import Execution, ExecutionSettings
+from airflow_provider.execution.state import Execution, ExecutionSettings, Place
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import Point, StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
@@ -47,6 +49,7 @@ class Script:
         tasks: int = 3,
         linger_ms: int = 60_000,
         status: StatusSnapshot | None = None,
+        place: Place = Place.PROCESS,
         **definition: Any,
     ) -> None:
         self.now = 1_000
@@ -63,6 +66,7 @@ class Script:
             linger_ms=linger_ms,
             max_spark_deaths=3,
             mask=lambda text: text,
+            place=place,
         )
         self.execution = Execution(settings, self.jobs, self.status, now_ms=self.now)
         self.plan(*self.configs)
@@ -122,6 +126,18 @@ class Script:
     def begin(self, task: TaskId, handle: Any = None) -> list[Command]:
         return self.feed(AttemptBegan, task=task, handle=handle)
 
+    def detached(self, task: TaskId) -> list[Command]:
+        """It goes on without this process."""
+        self.begin(task, handle={"session": "s"})
+        self.read_back(task)
+        return self.feed(StreamBegan, task=task, handle={"session": "s", "query": "q"})
+
+    def read_back(self, task: TaskId) -> list[Command]:
+        """It is stored, and read, where this is about to begin."""
+        run = self.execution.runs[task]
+        self.answer(HandleWritten, task)
+        return self.say(run.status(TaskState.RUNNING, ME))
+
     def running(self, *tasks: TaskId) -> Script:
         """Have these, and their code called."""
         self.give(*tasks)
@@ -157,7 +173,7 @@ class Script:
 def words(done: list[Command]) -> list[str]:
     """Commands in a few words each, without those that only arm a timer."""
     said = (command for command in done if not isinstance(command, commands.ArmTimer))
-    return [_of_learner(command) or _in_words(command) for command in said]
+    return [_of_learner(command) or _of_detached(command) or _in_words(command) for command in said]
 
 
 def written(done: list[Command], state: TaskState) -> TaskStatus:
@@ -176,6 +192,21 @@ def _of_learner(command: Command) -> str:
             return f"warm up {run.task} #{run.attempt}"
         case commands.StopWarmUp(task=task):
             return f"stop warming up {task}"
+    return ""
+
+
+def _of_detached(command: Command) -> str:
+    match command:
+        case commands.Watch(run=run):
+            return f"watch {run.task}"
+        case commands.TakeOver(run=run):
+            return f"take over {run.task} #{run.attempt}"
+        case commands.LetBegin(task=task):
+            return f"let {task} begin"
+        case commands.EndAbandoned(status=status):
+            return f"end {status.task}, abandoned"
+        case commands.WriteHandle(status=status):
+            return f"insist on where {status.task} begins"
     return ""
 
 

@@ -162,6 +162,9 @@ class HandRunner:
         self._running[order.task] = order
         self._on_event(TaskStarted(order=order))
 
+    def proceed(self, task: TaskId) -> None:
+        """Nothing here waits for that."""
+
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
         tasks = frozenset(tasks)
         self.told += [(task, reason) for task in sorted(tasks & self.running)]

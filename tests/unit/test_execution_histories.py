@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airflow_provider.execution import commands, events
 from airflow_provider.execution.commands import Command
 from airflow_provider.execution.machine import TRANSITIONS
-from airflow_provider.execution.runs import TaskRun
+from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import StreamProgress, TaskFailure, TaskState, TaskStatus
@@ -31,6 +31,8 @@ FIELDS: dict[type[events.Event], dict[str, Any]] = {
     events.AttemptFailed: {"failure": TaskFailure.of("boom"), "retryable": True},
     events.SparkLost: {"spark": 1, "failure": TaskFailure.of("gone")},
     events.SparkAbsent: {"error": "no Java"},
+    events.QueryAdopted: {"handle": {"session": 1, "query": 1}},
+    events.QueryUnreachable: {"why": "nobody answers"},
     events.WarmUpProgressed: {"progress": 0.5},
     events.WarmUpFailed: {"failure": TaskFailure.of("boom")},
     events.WarmUpLost: {"spark": 2},
@@ -56,7 +58,8 @@ END_WARMTH = (events.WarmUpFailed, events.WarmUpLost, events.NoSparkToWarmUp)
 OF_WARM_UP = (events.WarmUpProgressed, events.WarmUpReady, *END_WARMTH)
 OF_RUNNER = sorted(
     {event for rules in TRANSITIONS.values() for event in rules if issubclass(event, events.AttemptEvent)}
-    - {events.PlanWritten, events.PlanRefused, events.EndWritten, events.EndRefused},
+    - {events.PlanWritten, events.PlanRefused, events.EndWritten, events.EndRefused, events.HandleWritten}
+    - {events.QueryAdopted, events.QueryCleared, events.QueryUnreachable},
     key=lambda event: event.__name__,
 )
 
@@ -71,6 +74,7 @@ class World:
 
     def __init__(self) -> None:
         self.out: dict[TaskId, int] = {}
+        self.alone: set[TaskId] = set()
         self.insisted: dict[TaskId, int] = {}
         self.mine: set[TaskId] = set()
         self.revoked: set[TaskId] = set()
@@ -85,8 +89,9 @@ class World:
     # ---- what comes of an event
 
     def feed(self, kind: type[events.Event], **fields: Any) -> None:
-        if kind in LAST:
+        if kind in LAST or (kind is events.QueryCleared and fields["task"] in self.alone):
             self.out.pop(fields["task"], None)
+            self.alone.discard(fields["task"])
         if kind in END_WARMTH:
             self.warm.discard(fields["task"])
         self.carry_out(self.script.feed(kind, **fields))
@@ -94,6 +99,7 @@ class World:
     def carry_out(self, done: list[Command]) -> None:
         execution = self.script.execution
         for command in done:
+            self.write(command)
             match command:
                 case commands.StartAttempt(run=run):
                     assert run.task not in self.out, f"a second run of {run.task}"
@@ -104,32 +110,59 @@ class World:
                     self.warm.discard(run.task)
                 case commands.StartWarmUp() | commands.StopWarmUp():
                     self.warm_up(command)
-                case commands.StopAttempts(tasks=tasks) | commands.StopWatching(tasks=tasks):
+                case commands.StopAttempts(tasks=tasks):
                     assert tasks <= self.out.keys(), "what does not run is told to stop"
-                case commands.WriteStatus(status=status) | commands.WriteStopped(status=status):
-                    self.said[status.task] = status
-                case commands.WriteEnd(status=status, number=number):
-                    assert status.state.final
-                    assert status.epoch == self.epoch, "a leader would take it for an old word"
-                    assert status.task not in self.out, "it has not ended yet"
-                    self.said[status.task] = status
-                    self.insisted[status.task] = number
-                case commands.WritePlan(task=task, number=number):
-                    self.insisted[task] = number
-                case commands.GiveUpWriting(task=task):
-                    self.insisted.pop(task, None)
+                case commands.Watch() | commands.TakeOver() | commands.StopWatching() | commands.LetBegin():
+                    self.alone_too(command)
                 case commands.ReleaseStopped(tasks=tasks) | commands.ReleaseFinished(tasks=tasks):
                     assert not tasks & self.insisted.keys(), "the last record of a released task is not stored"
                     assert not tasks & self.out.keys(), "something of a released task runs"
                     assert not tasks & execution.runs.keys(), "a released task is still here"
                     self.mine -= tasks
                     self.revoked -= tasks
-        assert sum(execution.runs[task].slots for task in self.out) <= SLOTS, "more slots are taken than there are"
-        assert self.out.keys() == {task for task, run in execution.runs.items() if run.state.runs}
+        here = self.out.keys() - self.alone
+        assert sum(execution.runs[task].slots for task in here) <= SLOTS, "more slots are taken than there are"
+        runs = {task for task, run in execution.runs.items() if run.state.runs or run.state is RunState.TAKING_OVER}
+        assert self.out.keys() == runs
         assert execution.runs.keys() == self.mine, "each task that was not released is here"
         learners = execution.learners.tasks.values()
         assert self.warm == {learner.task for learner in learners if learner.state.with_runner}
         assert execution.learners.progress.keys() <= self.to_learn, "what is not to be learned is"
+
+    def write(self, command: Command) -> None:
+        match command:
+            case commands.WriteHandle(status=status, number=number):
+                self.said[status.task] = status
+                self.insisted[status.task] = number
+            case commands.WriteStatus(status=status) | commands.WriteStopped(status=status):
+                self.said[status.task] = status
+            case commands.WriteEnd(status=status, number=number):
+                assert status.state.final
+                assert status.epoch == self.epoch, "a leader would take it for an old word"
+                assert status.task not in self.out, "it has not ended yet"
+                self.said[status.task] = status
+                self.insisted[status.task] = number
+            case commands.WritePlan(task=task, number=number):
+                self.insisted[task] = number
+            case commands.GiveUpWriting(task=task):
+                self.insisted.pop(task, None)
+
+    def alone_too(self, command: Command) -> None:
+        match command:
+            case commands.Watch(run=run):
+                assert run.task in self.out, "what has not begun is watched"
+                self.alone.add(run.task)
+            case commands.TakeOver(run=run):
+                assert run.task not in self.out, f"{run.task} runs here"
+                self.out[run.task] = run.attempt
+                self.alone.add(run.task)
+            case commands.StopWatching(tasks=tasks):
+                assert tasks <= self.alone, "what would end with this process is let go of"
+                self.alone -= tasks
+                for task in tasks:
+                    del self.out[task]
+            case commands.LetBegin(task=task):
+                assert task in self.out.keys() - self.alone, "what does not run is let begin"
 
     def warm_up(self, command: commands.StartWarmUp | commands.StopWarmUp) -> None:
         if isinstance(command, commands.StopWarmUp):
@@ -211,8 +244,29 @@ class World:
 
     def begin(self, number: int) -> None:
         """The code is called of something that was started."""
-        if self.out:
-            self.feed(events.AttemptBegan, task=sorted(self.out)[number % len(self.out)])
+        runs = self.script.execution.runs
+        if here := sorted(task for task in self.out.keys() - self.alone if runs[task].handle is None):
+            task = here[number % len(here)]
+            outlives = number % 3 == 0 and not task.is_planner
+            self.feed(events.AttemptBegan, task=task, handle={"session": number} if outlives else None)
+
+    def go_on_alone(self, number: int) -> None:
+        """What has begun where it is found goes on without this process."""
+        runs = self.script.execution.runs
+        begun = [task for task in sorted(self.out.keys() - self.alone) if runs[task].handle is not None]
+        if begun:
+            task = begun[number % len(begun)]
+            if self.insisted.get(task) == runs[task].number:
+                self.feed(events.HandleWritten, task=task, number=self.insisted.pop(task))
+            self.feed(events.StreamBegan, task=task, handle={"session": number, "query": number})
+
+    def look(self, number: int) -> None:
+        """What has become of what ran before is found out, or not; or the answer is one that nobody waits for."""
+        kinds = (events.QueryAdopted, events.QueryCleared, events.QueryUnreachable)
+        looked = [task for task, run in self.script.execution.runs.items() if run.state is RunState.TAKING_OVER]
+        if looked:
+            kind = kinds[number % 3]
+            self.feed(kind, task=sorted(looked)[number % len(looked)], **FIELDS.get(kind, {}))
 
     def runner_says(self, task: TaskId, number: int) -> None:
         """Also what comes late, of an attempt that is over."""
@@ -234,6 +288,9 @@ class World:
             return
         run = self.script.execution.runs[task]
         stored, refused = _OF_PLANS if run.plan is not None else _OF_ENDS
+        if run.end is None and run.plan is None:
+            self.feed(events.HandleWritten, task=task, number=self.insisted.pop(task))
+            return
         known = self.insisted.pop(task)
         again = run.end is not None and run.end.cut_short
         kind = stored if number % 3 or again else refused
@@ -258,6 +315,8 @@ class World:
             lambda: self.define(number),
             lambda: self.remove() if number % 4 == 0 else self.read(),
             self.read,
+            lambda: self.go_on_alone(number),
+            lambda: self.look(number),
             lambda: self.end_elsewhere(task),
             *(5 * (lambda: self.begin(number),)),
             *(5 * (lambda: self.runner_says(task, number),)),

@@ -180,24 +180,21 @@ def test_stopping_and_letting_go_are_two_things() -> None:
     script = Script()
     script.give(A0, A1)
     script.begin(A0)
-    script.begin(A1, handle={"query": "q"})
-    assert words(script.revoke(A0, A1)) == ["stop a:0: revoked", "stop watching a:1"]
-    told = script.stopped(A1)
-    assert words(told) == ["write a:1 stopped", "released a:1"]
-    assert written(told, TaskState.STOPPED).handle == {"query": "q"}, "the next worker finds it by that"
+    script.detached(A1)
+    assert words(script.revoke(A0, A1)) == ["stop a:0: revoked", "stop watching a:1", "released a:1"]
 
 
 def test_what_is_no_longer_configured_is_ended_whoever_could_go_on_with_it() -> None:
     script = Script()
     script.give(A0)
-    script.begin(A0, handle={"query": "q"})
+    script.detached(A0)
     assert words(script.read(NONE)) == ["stop a:0: it is no longer configured"]
 
 
 def test_what_is_configured_otherwise_is_ended_also_if_it_is_revoked_meanwhile() -> None:
     script = Script()
     script.give(A0)
-    script.begin(A0, handle={"query": "q"})
+    script.detached(A0)
     assert words(script.plan({"i": 7})) == ["stop a:0: its configuration has changed"]
     assert words(script.revoke(A0)) == ["stop a:0: revoked"]
 

@@ -70,6 +70,12 @@ class FakeSession:
 
     def cancel(self) -> None: ...
 
+    handle: Any = None
+    left_open = False
+
+    def let_go_on(self, query: Any) -> bool:
+        return False
+
     def close(self) -> None:
         self.closed += 1
 

@@ -103,6 +103,12 @@ class Session:
     def cancel(self) -> None:
         gates.cancelled.set()
 
+    handle: Any = None
+    left_open = False
+
+    def let_go_on(self, query: object) -> bool:
+        return False
+
     def close(self) -> None:
         gates.closed.set()
         if self.spark is not None and not self.spark.alive:

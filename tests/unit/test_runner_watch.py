@@ -90,6 +90,12 @@ class Session:
 
     def cancel(self) -> None: ...
 
+    handle: Any = None
+    left_open = False
+
+    def let_go_on(self, query: object) -> bool:
+        return False
+
     def close(self) -> None: ...
 
 

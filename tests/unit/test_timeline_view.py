@@ -49,6 +49,11 @@ def test_one_whose_worker_is_lost() -> None:
     ]
 
 
+def test_one_that_runs_on_with_another_worker() -> None:
+    timeline = told(step(10, STARTED), step(50, STARTED, worker=W2, began=10), step(70, STOPPED, worker=W2, began=10))
+    assert ends(timeline) == [("moved", 10, 50), ("stopped", 50, 70)]
+
+
 def test_a_planner_that_waits_to_plan_again_has_planned() -> None:
     planner = planner_of("a")
     assert ends(told(step(10, STARTED, planner), step(20, PENDING, planner))) == [("finished", 10, 20)]

@@ -60,6 +60,9 @@ def failure_of(entry_point: str, **config: Any) -> TaskFailed:
 
 
 class NoSession:
+    handle = None
+    left_open = False
+
     def open(self) -> None: ...
 
     def close(self) -> None: ...

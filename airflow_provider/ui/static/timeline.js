@@ -7,7 +7,7 @@ import { nowMs, span } from "./words.js";
 
 const ROW = 20;
 const TOP = 90;
-const ENDS = ["finished", "running", "stopped", "failed", "lost"];
+const ENDS = ["finished", "running", "stopped", "moved", "failed", "lost"];
 const SCRIPTS = ["bokeh.min.js", "bokeh-api.min.js"];
 
 let loading;

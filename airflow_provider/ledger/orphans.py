@@ -1,0 +1,53 @@
+"""What may run on servers, and nobody of its group has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.presence import present
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import TaskState, TaskStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """What runs on by itself.
+
+    :param status: the last word about its task
+    :param label: the task for people
+    :param why: why nobody has it
+    """
+
+    status: TaskStatus
+    label: str
+    why: str
+
+    def over(self, wall_ms: int) -> TaskStatus:
+        """The word that nothing of it runs any more."""
+        return replace(self.status, state=TaskState.STOPPED, finished_at_ms=wall_ms)
+
+
+def orphans(jobs: JobsSnapshot, status: StatusSnapshot, *, deserted: bool) -> Iterator[Orphan]:
+    """In the order of their tasks.
+
+    :param deserted: whether the coordinator says that nobody is in the group
+    """
+    there = frozenset[WorkerId]() if deserted else present(status)
+    for task, last in sorted(status.tasks.items()):
+        if last.lives_on:
+            why = _why(last, there, jobs, status)
+            if why:
+                yield Orphan(status=last, label=jobs.label(task), why=why)
+
+
+def _why(last: TaskStatus, there: frozenset[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> str:
+    if {last.worker, status.owner_of(last.task)} & there:
+        return ""
+    if last.task.job not in jobs.jobs:
+        return "its job was removed"
+    if jobs.work_of(last.task) is None:
+        return "it is stopped, or not planned any more"
+    return f"its worker {last.worker} is not in the group" if there else "nobody is in the group"

@@ -1,0 +1,340 @@
+"""Queries that go on without the process that began them: who has their tasks watches, ends, and adopts them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from airflow_provider.protocol.model import TaskId, Tasks
+from airflow_provider.spark.failures import Mask, nothing_secret
+from airflow_provider.spark.runner import (
+    LAST_EVENTS,
+    OnEvent,
+    QueryAdopted,
+    QueryCleared,
+    QueryUnreachable,
+    RunnerEvent,
+    SparkLost,
+    TaskFailed,
+    TaskFinished,
+    TaskOrder,
+    TaskProgressed,
+    TaskStopped,
+)
+from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews, QueryTold, ServerBack, ServerSilent
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+
+log = logging.getLogger(__name__)
+
+_ANSWER_S: Final = 30.0
+_FIRST_WAIT_S: Final = 1.0
+_LONGEST_WAIT_S: Final = 30.0
+_TOGETHER_S: Final = 30.0
+SILENT: Final = "waiting for its server"
+
+
+class Watch(Protocol):
+    """What of a server is needed here (:class:`~airflow_provider.spark_connect.watching.QueryWatch`)."""
+
+    def watch(self, handle: QueryHandle) -> None: ...
+
+    def let_go(self, handle: QueryHandle) -> None: ...
+
+    async def stop(self, handle: QueryHandle, *, timeout_s: float) -> None: ...
+
+    async def find(self, handle: QueryHandle) -> QueryHandle | None: ...
+
+    async def close(self) -> None: ...
+
+
+MakeWatch = Callable[[ConnectSettings, Callable[[QueryNews], None]], Watch]
+"""Makes the one of a server; the news are of what is watched there."""
+SettingsOf = Callable[[QueryHandle], Awaitable[ConnectSettings]]
+"""How to use the server of a handle. Raises what says, without a secret, why it can't be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    order: TaskOrder
+    handle: QueryHandle
+
+
+class DetachedQueries:
+    """The queries of one worker's tasks. All methods belong to one event loop and never block it.
+
+    A query has ended for certain when its server says so: it has ended the session, and takes no call in it any more.
+    Or when the server that had it is there no more, and another one in its place. As long as a server says neither,
+    nothing is taken for ended, and it is asked again.
+
+    :param on_event: hears what becomes of the tasks: of each exactly one last event, if it is not let go of
+    :param own: the server on which this worker would go on with a query; None: it has none
+    :param settings_of: how to use another one
+    :param mask: takes secrets out of what is said of errors
+    :param on_condition: is called when :attr:`condition` has changed
+    """
+
+    def __init__(
+        self,
+        on_event: OnEvent,
+        *,
+        own: ConnectServer | None,
+        settings_of: SettingsOf,
+        make_watch: MakeWatch,
+        mask: Mask = nothing_secret,
+        on_condition: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.condition = ""
+        self._on_event = on_event
+        self._own = own
+        self._settings_of = settings_of
+        self._make_watch = make_watch
+        self._mask = mask
+        self._on_condition = on_condition
+        self._tasks: dict[TaskId, _Watched] = {}
+        self._steps: dict[TaskId, asyncio.Task[None]] = {}
+        self._ending: dict[QueryHandle, asyncio.Task[None]] = {}
+        self._watches: dict[ConnectServer, Watch] = {}
+        self._opening = asyncio.Lock()
+        self._losses = 0
+        self._lost_at = -_TOGETHER_S
+
+    @property
+    def running(self) -> Tasks:
+        """What is watched, looked for, or ended here."""
+        return frozenset(self._tasks)
+
+    def watch(self, order: TaskOrder, handle: Any) -> None:
+        """What has begun here goes on by itself, if it has begun."""
+        self._follow(order, handle, tell=False)
+
+    def take_over(self, order: TaskOrder, handle: Any) -> None:
+        """See what became of what ran before: on this worker's own server it is gone on with, elsewhere it is ended."""
+        self._follow(order, handle, tell=True)
+
+    def let_go(self, tasks: Iterable[TaskId]) -> None:
+        """Watch these no more; they go on. Nothing more is heard of them."""
+        for task in tasks:
+            self._forget(task)
+
+    def stop(self, tasks: Iterable[TaskId], reason: str) -> Tasks:
+        """End these. Their last events come when that is certain.
+
+        :return: those that are not here
+        """
+        tasks = frozenset(tasks)
+        for task in tasks & self.running:
+            watched = self._tasks[task]
+            self._drop_step(task)
+            self._let_go(watched.handle)
+            self._step(watched, self._stop(watched, reason))
+        return tasks - self.running
+
+    def end(self, handle: Any, then: Callable[[], None]) -> None:
+        """End what nobody is to run; ``then`` is called when that is certain."""
+        try:
+            found = QueryHandle.from_json(handle)
+        except ValueError as wrong:
+            log.warning("What is left of a task can't be ended: %s", wrong)
+            return
+        if found not in self._ending:
+            self._ending[found] = asyncio.ensure_future(self._end(found, then))
+
+    async def close(self, *, timeout_s: float = 10.0) -> None:
+        """Let go of all. What is being ended has so long to end."""
+        if self._ending:
+            await asyncio.wait(self._ending.values(), timeout=timeout_s)
+        steps = [*self._steps.values(), *self._ending.values()]
+        for step in steps:
+            step.cancel()
+        await asyncio.gather(*steps, return_exceptions=True)
+        self._tasks.clear()
+        for watch in self._watches.values():
+            await watch.close()
+        self._watches.clear()
+
+    # ---- one task
+
+    def _follow(self, order: TaskOrder, handle: Any, *, tell: bool) -> None:
+        self._forget(order.task)
+        try:
+            watched = _Watched(order, QueryHandle.from_json(handle))
+        except ValueError as wrong:
+            self._on_event(QueryUnreachable(order=order, why=str(wrong)))
+            return
+        self._tasks[order.task] = watched
+        elsewhere = watched.handle.server != self._own
+        self._step(watched, self._leave_for_good(watched) if elsewhere else self._find(watched, tell=tell))
+
+    async def _find(self, watched: _Watched, *, tell: bool) -> None:
+        """Where it is not known whether it had begun, it is asked; what had not begun by then never will."""
+
+        async def look() -> QueryHandle | None:
+            watch = await self._watch_of(watched.handle)
+            if watched.handle.query_id is not None:
+                return watched.handle
+            found = await watch.find(watched.handle)
+            if found is None:
+                await watch.stop(watched.handle, timeout_s=_ANSWER_S)
+            return found
+
+        found = await self._insist(watched, look)
+        if found is None:
+            self._say(watched, QueryCleared(order=watched.order))
+            return
+        (await self._watch_of(found)).watch(found)
+        self._tasks[watched.order.task] = replace(watched, handle=found)
+        if tell or found != watched.handle:
+            self._on_event(QueryAdopted(order=watched.order, handle=found.to_json()))
+
+    async def _leave_for_good(self, watched: _Watched) -> None:
+        await self._insist(watched, lambda: self._stop_there(watched.handle))
+        self._say(watched, QueryCleared(order=watched.order))
+
+    async def _stop(self, watched: _Watched, reason: str) -> None:
+        await self._insist(watched, lambda: self._stop_there(watched.handle))
+        self._say(watched, TaskStopped(order=watched.order, reason=reason))
+
+    async def _end(self, handle: QueryHandle, then: Callable[[], None]) -> None:
+        wait_s = _FIRST_WAIT_S
+        while True:
+            try:
+                await self._stop_there(handle)
+            except Exception as failed:  # noqa: BLE001 - whatever the client raises, it is no answer
+                log.warning("Could not end a query that nobody is to run, on %s: %s", handle.server, self._why(failed))
+                await asyncio.sleep(wait_s)
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            else:
+                del self._ending[handle]
+                then()
+                return
+
+    async def _insist(self, watched: _Watched, ask: Callable[[], Awaitable[QueryHandle | None]]) -> QueryHandle | None:
+        """Until it is answered."""
+        wait_s, said = _FIRST_WAIT_S, ""
+        while True:
+            try:
+                return await ask()
+            except Exception as failed:  # noqa: BLE001 - whatever the client raises, it is no answer
+                why = self._why(failed)
+                if why != said:
+                    said = why
+                    self._on_event(QueryUnreachable(order=watched.order, why=f"{watched.handle.server}: {why}"))
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    async def _stop_there(self, handle: QueryHandle) -> None:
+        await (await self._watch_of(handle)).stop(handle, timeout_s=_ANSWER_S)
+
+    def _why(self, failed: Exception) -> str:
+        return self._mask(str(failed)) or type(failed).__name__
+
+    # ---- news
+
+    def _hear(self, news: QueryNews) -> None:
+        if isinstance(news, ServerSilent | ServerBack):
+            self._is_in(SILENT if isinstance(news, ServerSilent) else "")
+            return
+        watched = self._watched(news.handle)
+        if watched is None:
+            return
+        order = watched.order
+        if isinstance(news, QueryTold):
+            self._on_event(TaskProgressed(order=order, progress=news.progress))
+        elif isinstance(news, QueryLost):
+            self._say(watched, SparkLost(order=order, spark=self._number_of_lost(), error=self._mask(news.why)))
+        else:
+            self._step(watched, self._close_session(watched, news))
+
+    async def _close_session(self, watched: _Watched, ended: QueryEnded) -> None:
+        """It has ended by itself. Its session would stay, and what slept in the process that began it go on there."""
+        try:
+            await self._stop_there(watched.handle)
+        except Exception as failed:  # noqa: BLE001 - the next attempt ends the session before it begins
+            log.info("The session of %s stays for now: %s", watched.order.label, self._why(failed))
+        order = watched.order
+        if ended.error is None:
+            result = {"query_id": ended.handle.query_id, "last_batch": ended.last_batch}
+            self._say(watched, TaskFinished(order=order, result=result))
+        else:
+            self._say(watched, TaskFailed(order=order, error=self._mask(ended.error), traceback="", retryable=True))
+
+    def _number_of_lost(self) -> int:
+        """What is lost together, was lost with one server. Numbers below zero: those above are the runner's."""
+        now = asyncio.get_running_loop().time()
+        if now > self._lost_at + _TOGETHER_S:
+            self._losses += 1
+        self._lost_at = now
+        return -self._losses
+
+    def _watched(self, handle: QueryHandle) -> _Watched | None:
+        known = (each for each in self._tasks.values() if each.handle.session_id == handle.session_id)
+        return next(known, None)
+
+    def _is_in(self, condition: str) -> None:
+        if condition != self.condition:
+            self.condition = condition
+            self._on_condition()
+
+    # ---- what is known
+
+    def _say(self, watched: _Watched, event: RunnerEvent) -> None:
+        """After this nothing of it is here."""
+        assert isinstance(event, (*LAST_EVENTS, QueryCleared))
+        self._tasks.pop(watched.order.task, None)
+        self._on_event(event)
+
+    def _forget(self, task: TaskId) -> None:
+        watched = self._tasks.pop(task, None)
+        self._drop_step(task)
+        if watched is not None:
+            self._let_go(watched.handle)
+
+    def _let_go(self, handle: QueryHandle) -> None:
+        watch = self._watches.get(handle.server)
+        if watch is not None:
+            watch.let_go(handle)
+
+    def _step(self, watched: _Watched, work: Any) -> None:
+        task = watched.order.task
+        step = self._steps[task] = asyncio.ensure_future(work)
+
+        def done(_: asyncio.Future[None]) -> None:
+            if self._steps.get(task) is step:
+                del self._steps[task]
+            if not step.cancelled() and step.exception() is not None:
+                log.error("A fault in what watches %s", watched.order.label, exc_info=step.exception())
+
+        step.add_done_callback(done)
+
+    def _drop_step(self, task: TaskId) -> None:
+        step = self._steps.pop(task, None)
+        if step is not None:
+            step.cancel()
+
+    async def _watch_of(self, handle: QueryHandle) -> Watch:
+        async with self._opening:  # one channel for each server
+            watch = self._watches.get(handle.server)
+            if watch is None:
+                settings = await self._settings_of(handle)
+                watch = self._watches[handle.server] = self._make_watch(settings, self._hear)
+            return watch
+
+
+MakeQueries = Callable[[OnEvent], DetachedQueries]
+"""Makes those of a worker, given whom they shall tell."""
+
+
+def nothing_detached(on_event: OnEvent) -> DetachedQueries:
+    """Of a worker that knows no way to any server."""
+
+    async def no_way(handle: QueryHandle) -> ConnectSettings:
+        raise LookupError(f"this worker knows no way to {handle.server}")
+
+    def no_watch(settings: ConnectSettings, _hear: Callable[[QueryNews], None]) -> Watch:
+        raise LookupError(f"this worker knows no way to {settings.server}")
+
+    return DetachedQueries(on_event, own=None, settings_of=no_way, make_watch=no_watch)

@@ -1,0 +1,64 @@
+"""How a worker reaches the servers on which queries of its tasks run."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from airflow_provider.spark.detached import DetachedQueries, MakeQueries, Watch
+from airflow_provider.spark.failures import Mask, nothing_secret
+from airflow_provider.spark.runner import OnEvent
+from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.news import QueryNews
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+
+TokenOf = Callable[[QueryHandle], Awaitable[str]]
+"""The token of the server of a handle; empty: none. Raises what says, without a secret, why it is not known."""
+
+
+async def no_token(handle: QueryHandle) -> str:  # noqa: ARG001
+    """Where nobody knows any."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """What a worker knows of servers.
+
+    :param own: on which it runs its tasks; None: it has a Spark of its own, or none
+    :param token_of: for any server
+    """
+
+    own: ConnectServer | None
+    token_of: TokenOf = no_token
+
+    def queries(
+        self,
+        worker: str,
+        *,
+        tell_every_s: float,
+        mask: Mask = nothing_secret,
+        on_condition: Callable[[], None] = lambda: None,
+    ) -> MakeQueries:
+        """What watches the queries of a worker's tasks."""
+
+        async def settings_of(handle: QueryHandle) -> ConnectSettings:
+            return ConnectSettings(server=handle.server, token=await self.token_of(handle))
+
+        def make_watch(settings: ConnectSettings, hear: Callable[[QueryNews], None]) -> Watch:
+            from airflow_provider.spark_connect.watching import QueryWatch  # gRPC stands behind it
+
+            return QueryWatch(settings, f"cospark/{quote(worker)}", hear, tell_every_s=tell_every_s)
+
+        def make(on_event: OnEvent) -> DetachedQueries:
+            return DetachedQueries(
+                on_event,
+                own=self.own,
+                settings_of=settings_of,
+                make_watch=make_watch,
+                mask=mask,
+                on_condition=on_condition,
+            )
+
+        return make

@@ -1,0 +1,119 @@
+"""Hands for a worker whose tasks go on without a process, while it is held in a triggerer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from airflow_provider.execution.state import Place
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.spark.checkpoints import TEMPORARY
+from airflow_provider.spark.failures import Mask, nothing_secret
+from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder, WarmUpReady
+from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.worker.executor import TaskExecutor
+from airflow_provider.worker.hands import Released
+from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.servers import Servers, TokenOf
+from airflow_provider.worker.settings import WorkerSettings
+from airflow_provider.worker.standby import NothingNeeded
+from airflow_provider.worker.worker import MakeHands
+
+
+class NothingRuns:
+    """Where nothing is started (a :class:`~airflow_provider.spark.runner.Runner`). What would be made ready is so: a
+    server is as warm for a task's next worker as for its last.
+    """
+
+    running: Tasks = NO_TASKS
+    condition = spark_ui = ""
+    opening = False
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self._ready: dict[TaskId, asyncio.Handle] = {}
+
+    def warm(self, order: TaskOrder) -> None:
+        self.stop_warming(order.task)
+        ready = WarmUpReady(order=order)
+        self._ready[order.task] = asyncio.get_running_loop().call_soon(self._on_event, ready)
+
+    def stop_warming(self, task: TaskId) -> None:
+        ready = self._ready.pop(task, None)
+        if ready is not None:
+            ready.cancel()
+
+    async def start(self, order: TaskOrder) -> None:
+        raise RunnerClosedError(f"task {order.task} can't be started in a triggerer")
+
+    def proceed(self, task: TaskId) -> None: ...
+
+    async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:  # noqa: ARG002
+        return NO_TASKS
+
+    async def close(self, *, timeout_s: float = 30.0) -> Tasks:  # noqa: ARG002
+        for task in list(self._ready):
+            self.stop_warming(task)
+        return NO_TASKS
+
+
+class WatchesInTriggerer:
+    """A place where nothing is started, and where what goes on without a process is watched (a
+    :class:`~airflow_provider.worker.holding.Place`).
+
+    :param pause_s: for how long from now no process is wanted that runs tasks
+    :param server: the URL of the worker's Spark Connect server
+    :param token_of: of this one, and of others on which its tasks may have run before
+    :param tell_every_s: how often the progress of a task is told at most, in seconds
+    :param max_spark_deaths: a task under which Spark has ended so often fails
+    """
+
+    is_gone = None
+
+    def __init__(
+        self,
+        pause_s: Callable[[], float],
+        *,
+        server: str,
+        token_of: TokenOf,
+        tell_every_s: float,
+        max_spark_deaths: int,
+        mask: Mask = nothing_secret,
+    ) -> None:
+        self._pause_s = pause_s
+        self._servers = Servers(own=ConnectServer.parse(server), token_of=token_of)
+        self._tell_every_s = tell_every_s
+        self._max_spark_deaths = max_spark_deaths
+        self._mask = mask
+
+    def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands:
+        member = settings.member
+
+        def make(
+            stopped: Released, finished: Released, changed: Callable[[], None], _lease: WorkerLease
+        ) -> TaskExecutor:
+            return TaskExecutor(
+                worker=member.worker,
+                group_id=member.group_id,
+                topics=topics,
+                make_runner=NothingRuns,
+                slots=settings.slots,
+                checkpoint_root=TEMPORARY,
+                stopped=stopped,
+                finished=finished,
+                changed=changed,
+                linger_s=self._pause_s(),
+                lease_ms=member.session_timeout_ms,
+                mask=self._mask,
+                max_spark_deaths=self._max_spark_deaths,
+                make_queries=self._servers.queries(
+                    member.worker, tell_every_s=self._tell_every_s, mask=self._mask, on_condition=changed
+                ),
+                place=Place.TRIGGERER,
+            )
+
+        return make
+
+    def means(self, settings: WorkerSettings) -> NothingNeeded:  # noqa: ARG002
+        return NothingNeeded()

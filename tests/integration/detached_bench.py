@@ -1,0 +1,169 @@
+"""A worker whose streams go on without it, with a real broker and a real server, and without Airflow around it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from fleet import DEADLINE_S, Fleet
+from waiting import eventually
+
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.common.worker_values import WatchSpec, WorkerSpec, WorkerStory
+from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.spark_connect.client import hang_up, open_session
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.triggers.worker import WorkerTrigger
+from airflow_provider.worker.ending import Outcome
+from airflow_provider.worker.equipment import NEVER_S, Equipment
+from airflow_provider.worker.holding import Holding, held
+from airflow_provider.worker.in_process import InThisProcess
+from airflow_provider.worker.reins import Reins
+from airflow_provider.worker.settings import Until
+
+JOB: Final = "copy"
+COPY: Final = TaskId(JOB, 0)
+MODULE: Final = "jobs_for_tests"
+LINES: Final = 5
+
+
+class Copying:
+    """A stream that copies lines, and what it has copied.
+
+    :param config: more of its configuration
+    """
+
+    def __init__(self, group: Fleet, folder: Path, **config: Any) -> None:
+        self._group = group
+        self._input, self._output = folder / "input", folder / "output"
+        self._input.mkdir()
+        self._written = 0
+        self._config = config
+
+    async def submit(self) -> None:
+        config = {"input": str(self._input), "output": str(self._output), **self._config}
+        await self._group.submit(JOB, tasks=1, kind=TaskKind.STREAMING, entry_point=f"{MODULE}:Append", config=config)
+
+    async def goes_on(self) -> None:
+        """What is written now is copied."""
+        self.write()
+        await eventually(partial(self._has, self._written), "the lines are copied", within_s=DEADLINE_S)
+
+    def write(self) -> None:
+        """More lines, in a file that appears whole or not at all."""
+        first = LINES * self._written
+        hidden = self._input / f".{self._written}"
+        hidden.write_text("".join(json.dumps({"id": each}) + "\n" for each in range(first, first + LINES)))
+        hidden.rename(self._input / f"{self._written}.json")
+        self._written += 1
+
+    def _has(self, files: int) -> bool:
+        """What was written by a batch that did not come to its end, only Spark tells from the rest."""
+        parts = self._output.glob("part-*.json")
+        copied = {json.loads(line)["id"] for part in parts for line in part.read_text().splitlines()}
+        return copied == set(range(LINES * files))
+
+
+class Life:
+    """One worker, held by a process or by a trigger as the operator would have it.
+
+    :param server: the URL of its server
+    """
+
+    def __init__(self, group: Fleet, worker: str, server: str, checkpoints: Path) -> None:
+        self.group = group
+        self.worker = WorkerId(worker)
+        self.server = server
+        self._checkpoints = checkpoints
+
+    @property
+    def spec(self) -> WorkerSpec:
+        member = MemberSettings(
+            group_id=self.group.group_id, worker=self.worker, session_timeout_ms=30_000, heartbeat_interval_ms=1_000
+        )
+        watches = WatchSpec(server=self.server, progress_s=1.0, max_spark_deaths=3)
+        policy = Deferred(max_delay_ms=300_000)
+        return WorkerSpec(member=member, slots=2, until=Until.FOREVER, policy=policy, watches=watches)
+
+    async def in_process(
+        self, reins: Reins, saved: Mapping[str, Any] | None = None, *, linger_s: float = NEVER_S
+    ) -> Outcome:
+        equipment = Equipment(
+            runner="local",
+            allowed=(MODULE,),
+            checkpoint_root=str(self._checkpoints),
+            spark_master=self.server,
+            progress_s=1.0,
+            linger_s=linger_s,
+        )
+        spec = self.spec
+        holding = Holding(
+            protocol=spec.protocol(), settings=spec.settings(WorkerPhase.STABLE), place=InThisProcess(equipment)
+        )
+        async with held(holding, self.group.settings, reins) as worker:
+            return await worker.run(saved)
+
+    def trigger(self, saved: Mapping[str, Any]) -> WorkerTrigger:
+        story = WorkerStory(began_ms=wall_ms())
+        return WorkerTrigger(kafka_conn_id="broker", plan=self.spec.to_json(), saved=saved, story=story.to_json())
+
+    async def said(self, holds: Callable[[TaskStatus], bool], what: str, task: TaskId = COPY) -> TaskStatus:
+        """Wait until this is said of the task."""
+
+        def look(_jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+            return task in status.tasks and holds(status.tasks[task])
+
+        def failed(last: TaskStatus | None) -> bool:
+            return last is not None and last.state is TaskState.FAILED
+
+        await self.group.wait_for(lambda jobs, status: look(jobs, status) or failed(status.tasks.get(task)), what)
+        last = self.group.topics.status.tasks[task]
+        assert holds(last), f"{what}: {last.error}"
+        return last
+
+    async def begun(self, attempt: int = 1) -> TaskStatus:
+        """Its handle says which query runs."""
+
+        def runs(last: TaskStatus) -> bool:
+            return last.state is TaskState.RUNNING and last.attempt == attempt and bool(last.handle["run_id"])
+
+        return await self.said(runs, f"the query of attempt {attempt} runs, and its record says which")
+
+
+def active_queries(server: str, session_id: str) -> list[str]:
+    """The runs of what is active there in this session; a new one if nothing was."""
+    settings = ConnectSettings(server=ConnectServer.parse(server))
+    session = open_session(settings, "cospark/test", session_id)
+    try:
+        return [str(query.runId) for query in session.streams.active]
+    except Exception as gone:
+        if "SESSION_CLOSED" in str(gone):
+            return []
+        raise
+    finally:
+        hang_up(session)
+
+
+async def nothing_runs(server: str, handle: Mapping[str, Any]) -> None:
+    """The server has ended the session of this handle."""
+
+    def ended() -> bool:
+        return not active_queries(server, handle["session_id"])
+
+    await eventually(ended, "nothing of it runs on the server", within_s=DEADLINE_S)
+
+
+async def over(trigger: WorkerTrigger, run: asyncio.Future[Any]) -> None:
+    """End it as a triggerer does that is shut down."""
+    await trigger.cleanup()
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)

@@ -1,0 +1,220 @@
+"""Streams that go on without the process that began them, on a real Spark Connect server: one for all tests here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from detached_bench import Copying, Life, active_queries, nothing_runs, over
+from fleet import DEADLINE_S, SHORT_SESSION, Fleet, MakeFleet, cospark
+
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import TaskState, WorkerPhase
+from airflow_provider.spark_connect.client import require_client
+from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.reins import Reins
+
+W1, W2 = WorkerId("w1"), WorkerId("w2")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalConnectServer]:
+    require_client()
+    conf = {"spark.python.authenticate.socketTimeout": f"{DEADLINE_S:.0f}s"}
+    with LocalConnectServer(conf=conf, start_timeout_s=DEADLINE_S) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def connection(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"bootstrap.servers": broker.bootstrap_servers}
+    monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps({"conn_type": "kafka", "extra": extra}))
+
+
+def options_of(server: LocalConnectServer, folder: Path) -> tuple[str, ...]:
+    """Of ``cospark worker``."""
+    jobs = ("--allow", "jobs_for_tests", "--checkpoint-root", str(folder / "checkpoints"))
+    return ("--spark-master", server.url, *jobs)
+
+
+async def test_a_query_goes_on_in_the_triggerer_and_with_the_next_worker(
+    fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
+) -> None:
+    async with fleet(*options_of(server, tmp_path)) as group:
+        copying, life = Copying(group, tmp_path), Life(group, W1, server.url, tmp_path / "checkpoints")
+        await copying.submit()
+
+        outcome = await asyncio.wait_for(life.in_process(Reins(), linger_s=0.2), DEADLINE_S)
+        assert outcome.ending is Ending.HANDED_OVER, "its process was needed for the start only"
+        began = await life.begun()
+        assert outcome.saved is not None
+        assert "sc://" not in json.dumps(outcome.saved), "handles stand in the status topic only"
+        await copying.goes_on()
+
+        trigger = life.trigger(outcome.saved)
+        deferred = asyncio.ensure_future(anext(trigger.run()))
+        await group.wait_for(lambda _, status: status.workers[W1].state is WorkerPhase.DEFERRED, "the trigger has it")
+        await copying.goes_on()
+        told = await life.said(lambda last: last.progress is not None, "the trigger tells how far it is")
+        assert (told.handle, told.attempt) == (began.handle, began.attempt)
+
+        group.start("w2")
+        await group.wait_for(
+            lambda _, status: status.group is not None and W2 in status.group.members, "another worker comes"
+        )
+        assert (await cospark(group, "workers", "stop", group.group_id, "w1")).status == 0
+        adopted = await life.said(lambda last: last.worker == W2 and last.state is TaskState.RUNNING, "w2 goes on")
+        assert (adopted.handle, adopted.attempt) == (began.handle, began.attempt), "no stop, no start"
+        assert active_queries(server.url, began.handle["session_id"]) == [began.handle["run_id"]]
+        event = await asyncio.wait_for(deferred, DEADLINE_S)
+        assert event.payload["ending"] == Ending.LEFT.value
+        await over(trigger, deferred)
+        await copying.goes_on()
+
+        assert (await cospark(group, "workers", "stop", group.group_id, "w2")).status == 0
+        assert await group.ended("w2") == [0]
+        stopped = await life.said(lambda last: last.state is TaskState.STOPPED, "nobody stays, so it is stopped")
+        assert stopped.attempt == began.attempt
+        await nothing_runs(server.url, began.handle)
+
+
+async def test_a_killed_worker_s_query_is_gone_on_with_and_ended_as_people_ask(
+    fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
+) -> None:
+    async with fleet(*options_of(server, tmp_path), *SHORT_SESSION, "--max-delay-ms", "0") as group:
+        copying, life = Copying(group, tmp_path), Life(group, W1, server.url, tmp_path / "checkpoints")
+        await copying.submit()
+        group.start("w1")
+        began = await life.begun()
+        await copying.goes_on()
+        group.start("w2")
+        await group.wait_for(
+            lambda _, status: status.group is not None and W2 in status.group.members, "another worker comes"
+        )
+        group.kill("w1")
+        await copying.goes_on()
+        adopted = await life.said(lambda last: last.worker == W2 and last.state is TaskState.RUNNING, "w2 goes on")
+        assert (adopted.handle, adopted.attempt) == (began.handle, began.attempt)
+
+        assert (await cospark(group, "jobs", "pause", group.group_id, "copy")).status == 0
+        await life.said(lambda last: last.state is TaskState.STOPPED, "it is paused")
+        await nothing_runs(server.url, began.handle)
+        assert (await cospark(group, "jobs", "resume", group.group_id, "copy")).status == 0
+        again = await life.said(
+            lambda last: last.attempt > 1 and bool(last.handle and last.handle["run_id"]), "resumed"
+        )
+        await copying.goes_on()
+
+        assert (await cospark(group, "jobs", "orphans", group.group_id)).status == 0, "each has a worker"
+        group.kill("w2")
+        await copying.goes_on()
+        left = await eventually_orphans(group)
+        assert "copy:0 on sc://127.0.0.1" in left
+        assert "nobody is in the group" in left
+        ended = await cospark(group, "jobs", "orphans", group.group_id, "--end")
+        assert (ended.status, ended.out.strip().endswith(": ended")) == (0, True), ended
+        await nothing_runs(server.url, again.handle)
+        assert (await cospark(group, "jobs", "orphans", group.group_id)).status == 0
+
+
+async def eventually_orphans(group: Fleet) -> str:
+    """The coordinator has to miss the worker."""
+    for _ in range(60):
+        said = await cospark(group, "jobs", "orphans", group.group_id)
+        if said.status == 1:
+            return said.out
+        await asyncio.sleep(1)  # a command each time: nothing tells when the coordinator misses a member
+    raise AssertionError("nothing is left of a killed worker")
+
+
+async def test_a_job_that_is_removed_while_its_worker_is_away_is_ended_by_the_next_one(
+    fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
+) -> None:
+    async with fleet(*options_of(server, tmp_path), *SHORT_SESSION, "--max-delay-ms", "0") as group:
+        copying, life = Copying(group, tmp_path), Life(group, W1, server.url, tmp_path / "checkpoints")
+        await copying.submit()
+        group.start("w1")
+        began = await life.begun()
+        group.kill("w1")
+        assert (await cospark(group, "jobs", "remove", group.group_id, "copy")).status == 0
+        assert active_queries(server.url, began.handle["session_id"]) == [began.handle["run_id"]]
+        group.start("w2")
+        await nothing_runs(server.url, began.handle)
+        await group.wait_for(lambda _, status: not status.tasks, "nothing is said of it any more")
+
+
+async def test_what_ran_on_another_server_is_ended_there_before_it_begins_here(
+    fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
+) -> None:
+    async with fleet(*options_of(server, tmp_path), *SHORT_SESSION, "--max-delay-ms", "0") as group:
+        copying, life = Copying(group, tmp_path), Life(group, W1, server.url, tmp_path / "checkpoints")
+        await copying.submit()
+        group.start("w1")
+        began = await life.begun()
+        await copying.goes_on()
+        with LocalConnectServer(start_timeout_s=DEADLINE_S) as other:
+            group.kill("w1")
+            group.start("w2", "--spark-master", other.url)
+            moved = await life.begun(2)
+            assert moved.worker == W2
+            assert active_queries(server.url, began.handle["session_id"]) == []
+            await copying.goes_on()
+            group.kill("w2")
+
+        group.start("w1")
+        waits = await life.said(lambda last: last.worker == W1 and last.error is not None, "it waits for the other")
+        assert (waits.state, waits.attempt, waits.handle) == (TaskState.PENDING, 2, moved.handle)
+        assert waits.error is not None
+        assert str(ConnectServer.parse(other.url)) in waits.error.message
+        assert (await cospark(group, "jobs", "orphans", group.group_id, "--forget", "copy:0")).status == 0
+        again = await life.begun(3)
+        assert again.worker == W1
+        await copying.goes_on()
+
+
+async def test_a_stream_that_has_an_end_ends_in_the_triggerer(
+    fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
+) -> None:
+    async with fleet(*options_of(server, tmp_path)) as group:
+        life = Life(group, W1, server.url, tmp_path / "checkpoints")
+        copying = Copying(group, tmp_path, bounded=True)
+        copying.write()
+        await copying.submit()
+        outcome = await asyncio.wait_for(life.in_process(Reins(), linger_s=0.0), DEADLINE_S)
+        assert outcome.saved is not None
+        trigger = life.trigger(outcome.saved)
+        deferred = asyncio.ensure_future(anext(trigger.run()))
+        ended = await life.said(lambda last: last.state is TaskState.FINISHED, "it has ended")
+        assert ended.result["query_id"] == ended.handle["query_id"]
+        await over(trigger, deferred)
+
+
+async def test_a_server_that_begins_anew_has_its_queries_started_again_by_a_process(
+    fleet: MakeFleet, tmp_path: Path
+) -> None:
+    with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
+        async with fleet(*options_of(server, tmp_path)) as group:
+            copying, life = Copying(group, tmp_path), Life(group, W1, server.url, tmp_path / "checkpoints")
+            await copying.submit()
+            outcome = await asyncio.wait_for(life.in_process(Reins(), linger_s=0.2), DEADLINE_S)
+            assert outcome.saved is not None
+            await copying.goes_on()
+            trigger = life.trigger(outcome.saved)
+            deferred = asyncio.ensure_future(anext(trigger.run()))
+            await group.wait_for(lambda _, said: said.workers[W1].state is WorkerPhase.DEFERRED, "the trigger has it")
+            server.kill()
+            server.start()
+            event = await asyncio.wait_for(deferred, DEADLINE_S)
+            assert event.payload["ending"] == Ending.HANDED_OVER.value, "there is something to start"
+            await over(trigger, deferred)
+            back = await asyncio.wait_for(life.in_process(Reins(), event.payload["saved"], linger_s=0.2), DEADLINE_S)
+            assert back.ending is Ending.HANDED_OVER
+            again = await life.begun(2)
+            assert (again.attempt, again.spark_deaths) == (2, 1)
+            await copying.goes_on()

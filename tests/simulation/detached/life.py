@@ -1,0 +1,268 @@
+"""A worker whose tasks go on without it: the real machine and the real watcher of detached queries, and a stand-in for
+what starts them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from simulation.detached.servers import AwayError, RefusedError, Server, WatchOfServer
+
+from airflow_provider.execution import commands, events
+from airflow_provider.execution.machine import handle
+from airflow_provider.execution.runs import TaskRun
+from airflow_provider.execution.state import Execution, ExecutionSettings, Place
+from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.records import TaskStatus
+from airflow_provider.spark.detached import DetachedQueries
+from airflow_provider.spark.runner import RunnerEvent
+from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.news import QueryNews
+from airflow_provider.spark_connect.server import ConnectSettings
+from airflow_provider.worker.orders import heard, order_to_watch
+
+if TYPE_CHECKING:
+    from simulation.detached.world import World
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What a thread of the worker's process does."""
+
+    run: TaskRun
+    gate: asyncio.Event
+    stopping: bool = False
+
+
+class Life:
+    """One process of a worker, or its time in a triggerer.
+
+    :param own: on which server it starts what it starts
+    :ivar dead: its process was killed: what it had sent may still arrive
+    :ivar frozen: set while it does not sleep
+    """
+
+    def __init__(self, world: World, worker: WorkerId, own: Server, place: Place, number: int) -> None:
+        self.world, self.worker, self.own, self.place = world, worker, own, place
+        self.number = number
+        self.dead = False
+        self.awake = asyncio.Event()
+        self.awake.set()
+        self.mine: set[TaskId] = set()
+        self.read_to = len(world.snapshots) - 1
+        self._heard: list[Callable[[], events.Event]] = []
+        self._attempts: dict[TaskId, Attempt] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self._writing: asyncio.Queue[Callable[[], None]] = asyncio.Queue()
+        self.queries = DetachedQueries(
+            self._hear, own=own.server, settings_of=self._settings_of, make_watch=self._make_watch
+        )
+        settings = ExecutionSettings(
+            worker=worker,
+            slots=2,
+            process=f"host/{worker}/{number}/1",
+            lease_ms=10_000,
+            linger_ms=0 if place is Place.TRIGGERER else 500,
+            max_spark_deaths=1_000,
+            mask=str,
+            place=place,
+        )
+        self.execution = Execution(settings, world.jobs, world.snapshots[self.read_to], now_ms=self._now())
+        self._spawn(self._write())
+
+    # ---- from the membership
+
+    def take(self, tasks: Tasks, epoch: Epoch) -> None:
+        self.mine |= tasks
+        self.read()
+        self.feed(events.TasksGiven, tasks=tasks, epoch=epoch)
+
+    def revoke(self, tasks: Tasks) -> None:
+        self.feed(events.TasksRevoked, tasks=tasks, reason="revoked")
+
+    def come(self, to: int) -> None:
+        """So much of the status topic has come."""
+        self.read_to = max(self.read_to, to)
+        if self.awake.is_set():
+            self.read()
+
+    def read(self) -> None:
+        """All that has come here of the topics."""
+        jobs, status = self.world.jobs, self.world.snapshots[self.read_to]
+        if jobs is not self.execution.jobs or status is not self.execution.status:
+            self.feed(events.TopicsRead, jobs=jobs, status=status)
+
+    async def close(self) -> None:
+        """It ends in order: what it only watches, it lets go of."""
+        self.feed(events.Closed)
+        for attempt in self._attempts.values():
+            attempt.stopping = True
+        while self._attempts:  # noqa: ASYNC110  of virtual time there is enough
+            await asyncio.sleep(0.1)
+        await self.queries.close(timeout_s=1.0)
+        await self.end()
+
+    async def end(self) -> None:
+        """Nothing more is heard or said. What was sent is on its way."""
+        self.dead = True
+        await self.queries.close(timeout_s=0.0)
+        for work in self._background:
+            work.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+
+    # ---- the machine
+
+    def feed(self, kind: type[events.Event], **fields: Any) -> None:
+        self._take_in(lambda: kind(now_ms=self._now(), wall_ms=self._now(), **fields))
+
+    def _take_in(self, make: Callable[[], events.Event]) -> None:
+        """When it wakes, if it sleeps."""
+        if self.dead:
+            return
+        if not self.awake.is_set():
+            self._heard.append(make)
+            return
+        done = handle(self.execution, make())
+        self.execution.validate()
+        for command in done:
+            self._carry_out(command)
+
+    def wake(self) -> None:
+        self.awake.set()
+        heard_asleep, self._heard = self._heard, []
+        for make in heard_asleep:
+            self._take_in(make)
+
+    def _now(self) -> int:
+        return round(self.world.loop.now * 1000)
+
+    def _hear(self, event: RunnerEvent) -> None:
+        self._take_in(lambda: heard(event, now_ms=self._now(), wall_ms=self._now()))
+
+    def _carry_out(self, command: commands.Command) -> None:  # noqa: C901 - a table
+        match command:
+            case commands.StartAttempt(run=run):
+                self._attempts[run.task] = attempt = Attempt(run, asyncio.Event())
+                self.world.outlives(self._begin(attempt))
+            case commands.LetBegin(task=task):
+                self._attempts[task].gate.set()
+            case commands.Watch(run=run):
+                self.queries.watch(order_to_watch(run), run.handle)
+            case commands.TakeOver(run=run):
+                self.queries.take_over(order_to_watch(run), run.handle)
+            case commands.StopWatching(tasks=tasks):
+                self.queries.let_go(tasks)
+            case commands.StopAttempts(tasks=tasks, reason=reason):
+                for task in self.queries.stop(tasks, reason):
+                    self._attempts[task].stopping = True
+            case commands.EndAbandoned(status=status):
+                self.queries.end(status.handle, lambda: self._say(replace(status, state="stopped")))  # type: ignore[arg-type]
+            case commands.WriteHandle(status=status, number=number):
+                self._say(status, events.HandleWritten, number)
+            case commands.WriteEnd(status=status, number=number):
+                self._say(status, events.EndWritten, number)
+            case commands.WriteStatus(status=status) | commands.WriteStopped(status=status):
+                self._say(status)
+            case commands.ReleaseStopped(tasks=tasks) | commands.ReleaseFinished(tasks=tasks):
+                self.mine -= tasks
+            case commands.ArmTimer(at_ms=at_ms):
+                self.world.loop.call_at(at_ms / 1000, lambda: self.feed(events.TimerFired))
+
+    def _say(self, status: TaskStatus, answer: type[events.Event] | None = None, number: int = 0) -> None:
+        def stored() -> None:
+            self.world.write(status)
+            if answer is not None:
+                self.feed(answer, task=status.task, number=number)
+
+        self._writing.put_nowait(stored)
+
+    async def _write(self) -> None:
+        """One record after the other."""
+        while True:
+            stored = await self._writing.get()
+            await self.world.moment()
+            await self.awake.wait()
+            stored()
+
+    # ---- the thread of an attempt, as the runner of a Spark Connect server has it
+
+    async def _begin(self, attempt: Attempt) -> None:
+        """A process that sleeps may do each step late, and one that was killed may have sent what arrives late."""
+        run = attempt.run
+        session = f"{run.task}#{run.attempt}"
+        former = f"{run.task}#{run.attempt - 1}"
+        found: dict[str, Any] | None = None
+        try:
+            await self._step()
+            self.own.release(former)
+            await self._step()
+            if session in self.own.open | self.own.closed:
+                self.own.release(session)
+                session = f"{session} of {self.worker} {self.number}-{self.world.loop.now}"
+            life = self.own.begin(session)
+            handle_of = QueryHandle(server=self.own.server, session_id=session)
+            self.feed(events.AttemptBegan, task=run.task, handle=handle_of.to_json())
+            await self._gate(attempt)
+            await self._step(sent=True)
+            query = self.own.start(session, self.world.checkpoint_of(run.task), life)
+            found = replace(handle_of, query_id="q", run_id=query.run_id).to_json()
+            await self._step()
+        except (RefusedError, AwayError):
+            found = await self._left_open(session, found)
+        if self._attempts.get(run.task) is attempt:
+            del self._attempts[run.task]
+        if self.dead:
+            return
+        if found is not None:
+            self.feed(events.StreamBegan, task=run.task, handle=found)
+        else:
+            self.feed(
+                events.AttemptStopped if attempt.stopping else events.SparkLost,
+                task=run.task,
+                **_LOST[not attempt.stopping],
+            )
+
+    async def _left_open(self, session: str, found: dict[str, Any] | None) -> dict[str, Any] | None:
+        try:
+            self.own.release(session)
+        except AwayError:
+            return found or QueryHandle(server=self.own.server, session_id=session).to_json()
+        return None
+
+    async def _gate(self, attempt: Attempt) -> None:
+        while not attempt.gate.is_set():
+            if attempt.stopping:
+                raise RefusedError("it was told to stop")
+            if self.dead:
+                await asyncio.Event().wait()  # a killed process does nothing more
+            await asyncio.sleep(0.1)
+
+    async def _step(self, *, sent: bool = False) -> None:
+        """:param sent: the request has left the process: that this is killed does not bring it back"""
+        if self.dead:
+            await asyncio.Event().wait()
+        await self.awake.wait()
+        await self.world.moment(late=sent)
+        if self.dead and not sent:
+            await asyncio.Event().wait()
+
+    async def _settings_of(self, handle: QueryHandle) -> ConnectSettings:
+        return ConnectSettings(server=handle.server)
+
+    def _make_watch(self, settings: ConnectSettings, hear: Callable[[QueryNews], None]) -> WatchOfServer:
+        return WatchOfServer(self.world.server(settings.server), hear, self.world.chance)
+
+    def _spawn(self, work: Any) -> None:
+        self._background.add(asyncio.ensure_future(work))
+
+
+def _lost() -> dict[str, Any]:
+    from airflow_provider.records import TaskFailure
+
+    return {"spark": 1, "failure": TaskFailure.of("gone")}
+
+
+_LOST: dict[bool, dict[str, Any]] = {False: {}, True: _lost()}

@@ -1,0 +1,88 @@
+"""Mistakes that somebody could make about what goes on without a process. Each is noticed by some history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from simulation.detached.servers import Server
+
+from airflow_provider.execution import attempts
+from airflow_provider.execution.commands import LetBegin
+from airflow_provider.execution.runs import TaskRun
+from airflow_provider.execution.state import Execution
+from airflow_provider.ledger.status_view import StatusView
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.replacing import replaced
+from airflow_provider.records import TaskState, TaskStatus
+from airflow_provider.spark.detached import DetachedQueries
+
+Mistake = Callable[[pytest.MonkeyPatch], None]
+
+
+def begins_before_it_is_read_where(patch: pytest.MonkeyPatch) -> None:
+    """That it is stored would do."""
+
+    def begin(x: Execution, task: TaskId) -> None:
+        run = x.runs[task]
+        if run.waits_to_begin:
+            x.keep(replaced(run, let_begin=True))
+            x.do(LetBegin(task=task))
+
+    patch.setattr(attempts, "look_whether_it_may_begin", begin)
+
+
+def overlooks_what_was_written_over(patch: pytest.MonkeyPatch) -> None:
+    def look(self: StatusView, known: TaskStatus | None, new: TaskStatus) -> None: ...
+
+    patch.setattr(StatusView, "_look_what_lives_on", look)
+
+
+def takes_silence_for_an_end(patch: pytest.MonkeyPatch) -> None:
+    async def ask_once(self: DetachedQueries, watched: Any, ask: Callable[[], Any]) -> Any:
+        try:
+            return await ask()
+        except Exception:  # noqa: BLE001  that is the mistake
+            return None
+
+    patch.setattr(DetachedQueries, "_insist", ask_once)
+
+
+def begins_beside_what_runs_by_an_older_plan(patch: pytest.MonkeyPatch) -> None:
+    take_over = Execution._take_over
+
+    def only_the_same(self: Execution, run: TaskRun, last: TaskStatus, *, attempt: int) -> None:
+        if last.is_of(run.work.definition.run_key, run.work.fingerprint):
+            take_over(self, run, last, attempt=attempt)
+        else:
+            self.keep(run)
+
+    patch.setattr(Execution, "_take_over", only_the_same)
+
+
+def forgets_what_ran_before_what_waits(patch: pytest.MonkeyPatch) -> None:
+    def lives_on(self: TaskStatus) -> bool:
+        return self.handle is not None and self.state is TaskState.RUNNING
+
+    patch.setattr(TaskStatus, "lives_on", property(lives_on))
+
+
+def has_a_server_that_takes_calls_in_ended_sessions(patch: pytest.MonkeyPatch) -> None:
+    """What the server has to see to."""
+    start = Server.start
+
+    def start_anywhere(self: Server, session_id: str, checkpoint: str, life: int) -> Any:
+        self.open.add(session_id)
+        return start(self, session_id, checkpoint, life)
+
+    patch.setattr(Server, "start", start_anywhere)
+
+
+MISTAKES: Final[tuple[Mistake, ...]] = (
+    begins_before_it_is_read_where,
+    takes_silence_for_an_end,
+    begins_beside_what_runs_by_an_older_plan,
+    forgets_what_ran_before_what_waits,
+    has_a_server_that_takes_calls_in_ended_sessions,
+)

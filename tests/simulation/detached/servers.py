@@ -1,0 +1,143 @@
+"""Spark Connect servers, as far as they matter for who may write: sessions that end for ever, and one query to a
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews
+from airflow_provider.spark_connect.server import ConnectServer
+
+
+class RefusedError(Exception):
+    """The server does not do it."""
+
+
+class AwayError(Exception):
+    """Nobody answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    session_id: str
+    checkpoint: str
+    run_id: str
+
+
+@dataclass(slots=True)
+class Server:
+    """One server, whatever runs in its place after a restart.
+
+    :ivar life: which of its lives this is: a client that has seen another one is refused
+    :ivar away: nobody reaches it, and it goes on
+    """
+
+    server: ConnectServer
+    life: int = 1
+    away: bool = False
+    open: set[str] = field(default_factory=set)
+    closed: set[str] = field(default_factory=set)
+    active: dict[str, Query] = field(default_factory=dict)
+    ended: dict[str, Query] = field(default_factory=dict)
+    started: int = 0
+
+    def restart(self) -> None:
+        """It knows nothing of what it had; nothing of that runs."""
+        self.life += 1
+        self.open, self.closed, self.active, self.ended = set(), set(), {}, {}
+
+    def begin(self, session_id: str) -> int:
+        """The first call in a session.
+
+        :returns: the life that the client has seen then
+        """
+        self._answers()
+        if session_id in self.closed:
+            raise RefusedError(f"session {session_id} was closed")
+        self.open.add(session_id)
+        return self.life
+
+    def start(self, session_id: str, checkpoint: str, life: int) -> Query:
+        """A call that may have been on its way for long."""
+        self._answers()
+        if life != self.life or session_id not in self.open:
+            raise RefusedError(f"session {session_id} is not there")
+        if any(query.checkpoint == checkpoint for query in self.active.values()):
+            raise RefusedError(f"a query has {checkpoint}")
+        self.started += 1
+        query = Query(session_id, checkpoint, f"{self.server.host}-{self.life}-{self.started}")
+        self.active[session_id] = query
+        return query
+
+    def release(self, session_id: str) -> None:
+        """End what runs in it, and take no call in it any more; also where it was never seen."""
+        self._answers()
+        self.open.discard(session_id)
+        self.closed.add(session_id)
+        self.active.pop(session_id, None)
+
+    def end(self, session_id: str) -> None:
+        """Its query comes to its end by itself."""
+        query = self.active.pop(session_id, None)
+        if query is not None:
+            self.ended[session_id] = query
+
+    def _answers(self) -> None:
+        if self.away:
+            raise AwayError(f"{self.server} does not answer")
+
+
+class WatchOfServer:
+    """A stand-in for :class:`~airflow_provider.spark_connect.watching.QueryWatch`, whose questions take their time."""
+
+    def __init__(self, server: Server, hear: Callable[[QueryNews], None], chance: random.Random) -> None:
+        self._server = server
+        self._hear = hear
+        self._chance = chance
+        self._watched: dict[QueryHandle, asyncio.Task[None]] = {}
+
+    def watch(self, handle: QueryHandle) -> None:
+        if handle not in self._watched:
+            self._watched[handle] = asyncio.ensure_future(self._look(handle))
+
+    def let_go(self, handle: QueryHandle) -> None:
+        looking = self._watched.pop(handle, None)
+        if looking is not None:
+            looking.cancel()
+
+    async def stop(self, handle: QueryHandle, *, timeout_s: float) -> None:
+        self.let_go(handle)
+        await self._on_its_way()
+        self._server.release(handle.session_id)
+        await self._on_its_way()
+
+    async def find(self, handle: QueryHandle) -> QueryHandle | None:
+        await self._on_its_way()
+        self._server._answers()
+        query = self._server.active.get(handle.session_id)
+        await self._on_its_way()
+        return None if query is None else replace(handle, query_id="q", run_id=query.run_id)
+
+    async def close(self) -> None:
+        for handle in list(self._watched):
+            self.let_go(handle)
+
+    async def _on_its_way(self) -> None:
+        await asyncio.sleep(self._chance.random())
+
+    async def _look(self, handle: QueryHandle) -> None:
+        while True:
+            await asyncio.sleep(1 + self._chance.random())
+            server = self._server
+            active = server.active.get(handle.session_id)
+            if server.away or (active is not None and active.run_id == handle.run_id):
+                continue
+            ended = handle.session_id in server.ended
+            self._watched.pop(handle, None)
+            self._hear(QueryEnded(handle, None, 1) if ended else QueryLost(handle, "it is not there"))
+            return

@@ -1,0 +1,47 @@
+"""An event loop whose time goes by at once: nothing in it waits for the world outside."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from typing import Any
+
+
+class _NothingComes(selectors.BaseSelector):
+    """A selector that lets the time pass in which it would wait."""
+
+    def __init__(self, inner: selectors.BaseSelector, loop: VirtualLoop) -> None:
+        self._inner = inner
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise AssertionError("everything waits, and nothing is due")
+        self._loop.now += max(timeout, 0.0)
+        return self._inner.select(0)
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._inner.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._inner.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._inner.modify(fileobj, events, data)
+
+    def get_map(self) -> Any:
+        return self._inner.get_map()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """:ivar now: in seconds"""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        super().__init__(_NothingComes(selectors.DefaultSelector(), self))
+
+    def time(self) -> float:
+        return self.now

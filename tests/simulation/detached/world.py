@@ -1,0 +1,296 @@
+"""A group whose streams run on two servers, with everything that may go wrong: drawn from a seed, so that a history is
+replayed by its number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from simulation.detached.life import Life
+from simulation.detached.servers import Server
+from simulation.detached.virtual_loop import VirtualLoop
+
+from airflow_provider.execution.state import Place
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot, StatusView
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus, task_key
+from airflow_provider.spark_connect.server import ConnectServer
+
+WORKERS: Final = tuple(map(WorkerId, ("w1", "w2", "w3")))
+TASKS: Final = (TaskId("a", 0), TaskId("a", 1))
+_DEFINITION: Final = JobDefinition(
+    name="a", entry_point="m:f", max_tasks=2, run_key="r", kind=TaskKind.STREAMING, retries=1_000_000
+)
+
+
+class BrokenError(AssertionError):
+    """Something that must hold does not."""
+
+
+class World:
+    """:ivar told: what has happened, for who looks for the reason"""
+
+    def __init__(self, seed: int, loop: VirtualLoop) -> None:
+        self.chance = random.Random(seed)
+        self.loop = loop
+        self.told: list[str] = []
+        self.servers = [Server(ConnectServer(host=name)) for name in ("one", "two")]
+        self.jobs = JobsSnapshot()
+        self._view = StatusView(clock=lambda: 10**9)
+        self.snapshots = [self._view.snapshot()]
+        self.lives: dict[WorkerId, Life] = {}
+        self.owners: dict[TaskId, WorkerId | None] = dict.fromkeys(TASKS)
+        self.epoch = 1
+        self._numbers = 0
+        self._orphans: set[asyncio.Task[None]] = set()
+        self._plan(0)
+        for worker in WORKERS:
+            self.live(worker, Place.PROCESS)
+
+    # ---- what everybody sees
+
+    def server(self, server: ConnectServer) -> Server:
+        return next(each for each in self.servers if each.server == server)
+
+    def checkpoint_of(self, task: TaskId) -> str:
+        """The same for whoever runs the task, and whatever its configuration is."""
+        return f"checkpoint-{task.index}"
+
+    async def moment(self, *, late: bool = False) -> None:
+        """:param late: it may take very long"""
+        await asyncio.sleep(self.chance.random() * (30 if late and self.chance.random() < 0.2 else 1))
+
+    def outlives(self, work: Coroutine[Any, Any, None]) -> None:
+        """Goes on whatever becomes of the process."""
+        self._orphans.add(asyncio.ensure_future(work))
+
+    def write(self, status: TaskStatus) -> None:
+        """A record is stored, and comes to each worker sooner or later."""
+        where = "" if status.handle is None else f" {status.handle['session_id']} {status.handle['run_id']}"
+        self.say(f"{status.worker} says: {status.task} #{status.attempt} {status.state.value}{where}")
+        self._view.apply(task_key(status.task).encode(), status.encoded(), self._view.offset)
+        self.snapshots.append(self._view.snapshot())
+        for life in self.lives.values():
+            late_s = self.chance.random() * (15 if self.chance.random() < 0.3 else 0.5)
+            self.loop.call_later(late_s, life.come, len(self.snapshots) - 1)
+
+    @property
+    def status(self) -> StatusSnapshot:
+        """All that was stored."""
+        return self.snapshots[-1]
+
+    def _plan(self, number: int) -> None:
+        plan = PlanRecord.of(_DEFINITION, [{"i": 0}, {"i": number}], planned_by=WORKERS[0], at_ms=0)
+        self.jobs = JobsSnapshot(jobs={"a": _DEFINITION}, plans={"a": plan})
+        for life in self.lives.values():
+            life.come(0)
+
+    def say(self, what: str) -> None:
+        self.told.append(f"{self.loop.now:8.1f} {what}")
+
+    def check(self) -> None:
+        """What must hold at any moment."""
+        writers: dict[str, list[str]] = {}
+        for server in self.servers:
+            for query in server.active.values():
+                writers.setdefault(query.checkpoint, []).append(f"{query.run_id} in {query.session_id}")
+        for checkpoint, runs in writers.items():
+            if len(runs) > 1:
+                raise BrokenError(f"never two queries on a checkpoint that can both commit: {checkpoint}: {runs}")
+
+    def nothing_is_left(self) -> str:
+        """What is wrong when nothing goes wrong any more: each task runs once, and where its record says."""
+        for task, owner in self.owners.items():
+            last = self.status.tasks.get(task)
+            if owner is None or last is None or last.state is not TaskState.RUNNING or last.worker != owner:
+                return f"{task} does not run at {owner}: {last}"
+            runs = [query for server in self.servers for query in server.active.values()]
+            mine = [query.run_id for query in runs if query.checkpoint == self.checkpoint_of(task)]
+            if mine != [last.handle["run_id"]]:
+                return f"{task}: {mine} runs, and {last.handle} is said to"
+        return ""
+
+    # ---- what happens
+
+    def live(self, worker: WorkerId, place: Place) -> Life:
+        self._numbers += 1
+        own = self.servers[0] if worker != WORKERS[2] else self.servers[1]
+        life = self.lives[worker] = Life(self, worker, own, place, self._numbers)
+        return life
+
+    def deal(self) -> None:
+        """A round: what nobody has is given to somebody, and something may move."""
+        self.epoch += 1
+        for task, owner in self.owners.items():
+            if owner is None:
+                self._give(task, self.chance.choice(WORKERS))
+            elif self.chance.random() < 0.15 and self.lives[owner].awake.is_set():
+                self.lives[owner].revoke(frozenset({task}))
+
+    def _give(self, task: TaskId, worker: WorkerId) -> None:
+        life = self.lives[worker]
+        if life.awake.is_set() and not life.dead:
+            self.say(f"{task} goes to {worker}")
+            self.owners[task] = worker
+            life.take(frozenset({task}), Epoch(self.epoch))
+
+    def collect(self) -> None:
+        """What has been released is nobody's."""
+        for task, owner in self.owners.items():
+            if owner is not None and task not in self.lives[owner].mine:
+                self.owners[task] = None
+
+    def lose(self, worker: WorkerId) -> None:
+        """The coordinator gives its tasks to others, whatever it does."""
+        for task, owner in self.owners.items():
+            if owner == worker:
+                self.owners[task] = None
+
+    async def kill(self) -> None:
+        worker = self.chance.choice(WORKERS)
+        self.say(f"{worker} is killed")
+        await self.lives[worker].end()
+        self.lose(worker)
+        self.live(worker, Place.PROCESS)
+
+    async def sleep(self) -> None:
+        """Its process stands still, and wakes when others have its tasks; then it hears that its lease is over."""
+        worker = self.chance.choice(WORKERS)
+        life = self.lives[worker]
+        self.say(f"{worker} sleeps")
+        life.awake.clear()
+        self.lose(worker)
+        await asyncio.sleep(self.chance.random() * 20)
+        life.wake()
+        life.read()
+        self.say(f"{worker} wakes")
+        await asyncio.sleep(self.chance.random())
+        life.revoke(frozenset(life.mine))
+
+    async def hand_over(self) -> None:
+        """Its membership goes from its process to a triggerer, or back."""
+        worker = self.chance.choice(WORKERS)
+        life = self.lives[worker]
+        if life.dead or not life.awake.is_set() or not life.execution.done(round(self.loop.now * 1000)):
+            return
+        to = Place.TRIGGERER if life.place is Place.PROCESS else Place.PROCESS
+        self.say(f"{worker} goes to its {to.value}")
+        tasks = frozenset(task for task, owner in self.owners.items() if owner == worker)
+        await life.close()
+        if self.lives[worker] is life:
+            self.live(worker, to).take(tasks, Epoch(self.epoch))
+
+    async def cut_off(self) -> None:
+        server = self.chance.choice(self.servers)
+        self.say(f"{server.server} is away")
+        server.away = True
+        await asyncio.sleep(self.chance.random() * 30)
+        server.away = False
+
+    async def restart(self) -> None:
+        server = self.chance.choice(self.servers)
+        if not server.away:
+            self.say(f"{server.server} begins anew")
+            server.restart()
+
+    async def replan(self) -> None:
+        self.say("the job is planned otherwise")
+        self._plan(self.chance.randrange(100))
+
+    async def close(self) -> None:
+        for life in self.lives.values():
+            await life.end()
+        for work in self._orphans:
+            work.cancel()
+        await asyncio.gather(*self._orphans, return_exceptions=True)
+
+
+async def _history(world: World, steps: int) -> None:
+    troubles = (world.kill, world.sleep, world.cut_off, world.restart, world.replan)
+    for _ in range(steps):
+        for _ in range(world.chance.randrange(1, 15)):
+            await asyncio.sleep(1)
+            world.collect()
+            world.deal()
+            world.check()
+            await world.hand_over()
+        trouble = asyncio.ensure_future(world.chance.choice(troubles)())
+        while not trouble.done():
+            await asyncio.sleep(0.5)
+            world.collect()
+            world.check()
+            if world.chance.random() < 0.2:
+                world.deal()
+        await trouble
+    await _rest(world)
+
+
+async def _rest(world: World) -> None:
+    """Nothing goes wrong, and nothing moves: it must come to rest."""
+    for _ in range(600):
+        await asyncio.sleep(1)
+        world.collect()
+        world.check()
+        for task, owner in world.owners.items():
+            if owner is None:
+                world.epoch += 1
+                world._give(task, world.chance.choice(WORKERS))
+        await world.hand_over()
+    left = world.nothing_is_left()
+    if left:
+        raise BrokenError(f"everything comes to rest: {left}")
+
+
+async def one_begins_before_it_has_read_of_another(world: World) -> None:
+    """The first is given up by the group while it begins, and the second reads late."""
+    first, second = world.lives[WORKERS[0]], world.lives[WORKERS[2]]
+    task = TASKS[0]
+    late, reads_late = second.come, [0]
+    second.come = reads_late.append  # type: ignore[method-assign, assignment]  # of one worker only
+    first.take(frozenset({task}), Epoch(1))
+    while task not in world.status.tasks:  # noqa: ASYNC110  of virtual time there is enough
+        await asyncio.sleep(0.1)
+    second.take(frozenset({task}), Epoch(2))
+    while world.status.tasks[task].worker != second.worker:  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    late(max(reads_late))
+    second.come = late  # type: ignore[method-assign]
+    for _ in range(300):
+        await asyncio.sleep(0.1)
+        world.check()
+    assert [len(server.active) for server in world.servers] == [0, 1], "it has ended there, and runs here"
+
+
+def play(seed: int, *, steps: int = 12) -> World:
+    """A random history.
+
+    :raises BrokenError: what must hold does not; says how it came to that
+    """
+    return played(seed, lambda world: _history(world, steps))
+
+
+def played(seed: int, history: Callable[[World], Coroutine[Any, Any, None]]) -> World:
+    """:raises BrokenError: what must hold does not; says how it came to that"""
+    loop = VirtualLoop()
+    asyncio.set_event_loop(loop)
+    try:
+
+        async def run() -> World:
+            world = World(seed, loop)
+            try:
+                await history(world)
+            except AssertionError as broken:
+                story = "\n".join(world.told[-60:])
+                raise BrokenError(f"seed {seed}: {broken}\n{story}") from broken
+            finally:
+                await world.close()
+            return world
+
+        return loop.run_until_complete(run())
+    finally:
+        loop.close()
+        asyncio.set_event_loop(None)

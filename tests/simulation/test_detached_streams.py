@@ -1,0 +1,42 @@
+"""Streams that go on without a process, on two servers, through whatever may go wrong: a seed, a history."""
+
+from __future__ import annotations
+
+import pytest
+from how_many import examples
+from simulation.detached.mistakes import MISTAKES, Mistake, overlooks_what_was_written_over
+from simulation.detached.world import BrokenError, one_begins_before_it_has_read_of_another, play, played
+
+HISTORIES = 40
+ENOUGH = 300
+"""So many histories notice each mistake; a few do most of them."""
+
+
+@pytest.mark.parametrize("tenth", range(10))
+def test_no_two_queries_on_a_checkpoint_can_both_commit(tenth: int) -> None:
+    each = examples(HISTORIES) // 10
+    for seed in range(tenth * each, (tenth + 1) * each):
+        play(seed)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_is_noticed(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake(monkeypatch)
+
+    def play_on() -> None:
+        for seed in range(ENOUGH):
+            play(seed)
+
+    with pytest.raises(BrokenError, match="can both commit"):
+        play_on()
+
+
+def test_who_had_not_read_of_another_takes_over_from_it() -> None:
+    """Of two that begin, the one whose word comes later gives up, and ends the other."""
+    played(0, one_begins_before_it_has_read_of_another)
+
+
+def test_who_overlooks_what_it_has_written_over_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    overlooks_what_was_written_over(monkeypatch)
+    with pytest.raises(BrokenError, match="can both commit"):
+        played(0, one_begins_before_it_has_read_of_another)

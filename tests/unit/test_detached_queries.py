@@ -1,0 +1,226 @@
+"""Who has tasks watches, adopts and ends their queries: whatever a server says, or doesn't."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from waiting import eventually
+
+from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.spark.detached import SILENT, DetachedQueries
+from airflow_provider.spark.runner import (
+    QueryAdopted,
+    QueryCleared,
+    QueryUnreachable,
+    RunnerEvent,
+    SparkLost,
+    TaskFailed,
+    TaskFinished,
+    TaskOrder,
+    TaskProgressed,
+    TaskStopped,
+)
+from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews, QueryTold, ServerBack, ServerSilent
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+
+MINE, OTHER = ConnectServer(host="mine"), ConnectServer(host="other")
+A0 = TaskId("a", 0)
+ORDER = TaskOrder(task=A0, entry_point="m:f", epoch=Epoch(1))
+STARTED = QueryHandle(server=MINE, session_id="s", query_id="q", run_id="r")
+UNKNOWN = QueryHandle(server=MINE, session_id="s")
+
+
+class FakeWatch:
+    """A server's, by hand (:class:`~airflow_provider.spark.detached.Watch`)."""
+
+    def __init__(self, hear: Callable[[QueryNews], None]) -> None:
+        self.hear = hear
+        self.watched: set[QueryHandle] = set()
+        self.stopped: list[QueryHandle] = []
+        self.runs: QueryHandle | None = None
+        self.away = False
+        self.closed = False
+
+    def watch(self, handle: QueryHandle) -> None:
+        self.watched.add(handle)
+
+    def let_go(self, handle: QueryHandle) -> None:
+        self.watched.discard(handle)
+
+    async def stop(self, handle: QueryHandle, *, timeout_s: float) -> None:
+        self.let_go(handle)
+        if self.away:
+            raise ConnectionError("nobody answers")
+        self.stopped.append(handle)
+
+    async def find(self, handle: QueryHandle) -> QueryHandle | None:
+        if self.away:
+            raise ConnectionError("nobody answers")
+        return self.runs
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Bench:
+    def __init__(self, own: ConnectServer | None = MINE) -> None:
+        self.heard: list[RunnerEvent] = []
+        self.watches: dict[ConnectServer, FakeWatch] = {}
+        self.away = False
+        self.runs: QueryHandle | None = None
+
+        async def settings_of(handle: QueryHandle) -> ConnectSettings:
+            return ConnectSettings(server=handle.server)
+
+        def make_watch(settings: ConnectSettings, hear: Callable[[QueryNews], None]) -> FakeWatch:
+            watch = self.watches[settings.server] = FakeWatch(hear)
+            watch.away, watch.runs = self.away, self.runs
+            return watch
+
+        self.queries = DetachedQueries(self.heard.append, own=own, settings_of=settings_of, make_watch=make_watch)
+
+    @property
+    def mine(self) -> FakeWatch:
+        return self.watches[MINE]
+
+    async def says(self, *events: RunnerEvent) -> None:
+        await eventually(lambda: len(self.heard) >= len(events))
+        assert self.heard == list(events)
+
+    async def watching(self) -> FakeWatch:
+        self.queries.watch(ORDER, STARTED.to_json())
+        await eventually(lambda: MINE in self.watches and self.mine.watched)
+        return self.mine
+
+
+async def test_what_has_begun_here_is_watched_without_a_word() -> None:
+    bench = Bench()
+    watch = await bench.watching()
+    assert watch.watched == {STARTED}
+    assert bench.heard == []
+    assert bench.queries.running == {A0}
+    progress = QueryProgress(batch=7, rows_per_second=1.0)
+    watch.hear(QueryTold(STARTED, progress))
+    assert bench.heard == [TaskProgressed(order=ORDER, progress=progress)]
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        (
+            QueryEnded(STARTED, None, 3),
+            TaskFinished(order=ORDER, result={"query_id": "q", "last_batch": 3}),
+        ),
+        (QueryEnded(STARTED, "boom", 3), TaskFailed(order=ORDER, error="boom", traceback="", retryable=True)),
+    ],
+)
+async def test_what_has_ended_leaves_no_session(ended: QueryEnded, said: RunnerEvent) -> None:
+    bench = Bench()
+    watch = await bench.watching()
+    watch.hear(ended)
+    await bench.says(said)
+    assert watch.stopped == [STARTED], "what slept in the process that began it can do nothing there any more"
+    assert bench.queries.running == frozenset()
+
+
+async def test_what_a_server_has_lost_is_lost_with_its_spark() -> None:
+    bench = Bench()
+    watch = await bench.watching()
+    watch.hear(QueryLost(STARTED, "it was restarted"))
+    assert bench.heard == [SparkLost(order=ORDER, spark=-1, error="it was restarted")]
+
+
+async def test_what_runs_is_adopted() -> None:
+    bench = Bench()
+    bench.queries.take_over(ORDER, STARTED.to_json())
+    await bench.says(QueryAdopted(order=ORDER, handle=STARTED.to_json()))
+    assert bench.mine.watched == {STARTED}
+
+
+async def test_a_start_whose_answer_was_lost_is_found_again() -> None:
+    bench = Bench()
+    bench.runs = STARTED
+    bench.queries.take_over(ORDER, UNKNOWN.to_json())
+    await bench.says(QueryAdopted(order=ORDER, handle=STARTED.to_json()))
+    assert bench.mine.watched == {STARTED}
+
+
+async def test_what_has_not_begun_by_then_never_will() -> None:
+    bench = Bench()
+    bench.queries.take_over(ORDER, UNKNOWN.to_json())
+    await bench.says(QueryCleared(order=ORDER))
+    assert bench.mine.stopped == [UNKNOWN]
+
+
+async def test_what_ran_on_another_server_is_ended_there() -> None:
+    bench = Bench()
+    there = replace(STARTED, server=OTHER)
+    bench.queries.take_over(ORDER, there.to_json())
+    await bench.says(QueryCleared(order=ORDER))
+    assert bench.watches[OTHER].stopped == [there]
+    assert MINE not in bench.watches
+
+
+@pytest.mark.turned_clock
+async def test_a_server_that_does_not_answer_is_asked_again_and_nothing_is_taken_for_ended() -> None:
+    bench = Bench(own=None)
+    bench.away = True
+    bench.queries.take_over(ORDER, STARTED.to_json())
+    await bench.says(QueryUnreachable(order=ORDER, why="sc://mine:15002: nobody answers"))
+    await asyncio.sleep(600)
+    assert len(bench.heard) == 1, "it is said once"
+    bench.mine.away = False
+    await asyncio.sleep(31)
+    assert bench.heard[1:] == [QueryCleared(order=ORDER)]
+
+
+@pytest.mark.turned_clock
+async def test_what_is_to_stop_has_stopped_when_its_server_says_so() -> None:
+    bench = Bench()
+    watch = await bench.watching()
+    watch.away = True
+    assert bench.queries.stop({A0, TaskId("a", 1)}, "revoked") == {TaskId("a", 1)}, "that one is not here"
+    await asyncio.sleep(60)
+    assert not any(isinstance(event, TaskStopped) for event in bench.heard)
+    watch.away = False
+    await asyncio.sleep(31)
+    assert bench.heard[-1] == TaskStopped(order=ORDER, reason="revoked")
+
+
+async def test_of_what_is_let_go_of_nothing_is_heard() -> None:
+    bench = Bench()
+    watch = await bench.watching()
+    bench.queries.let_go({A0})
+    assert watch.watched == set()
+    watch.hear(QueryLost(STARTED, "it was restarted"))
+    assert (bench.heard, watch.stopped) == ([], [])
+
+
+async def test_a_server_that_says_nothing_is_a_condition_and_no_end() -> None:
+    bench = Bench()
+    watch = await bench.watching()
+    watch.hear(ServerSilent("it does not answer"))
+    assert bench.queries.condition == SILENT
+    watch.hear(ServerBack())
+    assert (bench.queries.condition, bench.heard) == ("", [])
+
+
+async def test_a_handle_that_nobody_understands_is_no_reason_to_begin() -> None:
+    bench = Bench()
+    bench.queries.take_over(ORDER, {"of": "a later release"})
+    (said,) = bench.heard
+    assert isinstance(said, QueryUnreachable)
+
+
+async def test_what_is_abandoned_is_ended_before_this_closes() -> None:
+    bench = Bench()
+    told: list[Any] = []
+    bench.queries.end(STARTED.to_json(), lambda: told.append("ended"))
+    await bench.queries.close()
+    assert (told, bench.mine.stopped, bench.mine.closed) == (["ended"], [STARTED], True)
