@@ -230,6 +230,8 @@ def test_a_worker_that_comes_is_given_of_what_waits_and_nothing_that_runs() -> N
 def test_for_little_nothing_moves() -> None:
     of = costing(10, 9.5, 1, left={0: 10, 1: 9.5})
     assert not any(assign(round_of({W1: a(0, 2), W2: a(1)}, of)).revoked.values())
+    late_by_little = costing(10, 9, 1.3, left={0: 10, 1: 9})
+    assert not any(assign(round_of({W1: a(0, 2), W2: a(1)}, late_by_little)).revoked.values())
     sooner = costing(10, 5, 1, left={0: 10, 1: 5})
     assert assign(round_of({W1: a(0, 2), W2: a(1)}, sooner)).revoked[W1] == a(2)
 
