@@ -60,6 +60,9 @@ def failure_of(entry_point: str, **config: Any) -> TaskFailed:
 
 
 class NoSession:
+    left_open = False
+    handle: Any = None
+
     def open(self) -> None: ...
 
     def close(self) -> None: ...
