@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -63,6 +65,13 @@ async def _tick(figures: Gauged, lateness: list[float]) -> None:
         await asyncio.sleep(_TICK_S)
         lateness.append(time.monotonic() - due)
         figures.busy_ms = max(figures.busy_ms, (time.thread_time() - used) * 1000)
+
+
+def put_first(pid: int) -> None:
+    """Give all threads of a process the highest priority, if that is allowed: what others do is not to be measured."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(PermissionError, ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), -20)
 
 
 def rss_mb() -> float:

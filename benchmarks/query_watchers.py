@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from airflow_provider.spark_connect.looks import LOOK_EVERY_S
 from airflow_provider.spark_connect.news import QueryEnded, QueryNews, QueryTold
 from airflow_provider.spark_connect.server import ConnectSettings
 from airflow_provider.spark_connect.watching import QueryWatch
-from benchmarks.gauges import Gauged, gauged
+from benchmarks.gauges import Gauged, gauged, put_first
 
 TELL_EVERY_S: Final = 30.0
 _THREADS: Final = 16
@@ -146,6 +147,7 @@ def main() -> None:
     parser.add_argument("handles", type=Path)
     parser.add_argument("--seconds", type=float, required=True)
     args = parser.parse_args()
+    put_first(os.getpid())
     handles = [QueryHandle.from_json(each) for each in json.loads(args.handles.read_text())]
 
     def ready() -> None:

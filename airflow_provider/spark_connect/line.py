@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.spark_connect.asking import UnansweredError
 from airflow_provider.spark_connect.client import INSTALL
-from airflow_provider.spark_connect.messages import preload
 from airflow_provider.spark_connect.server import ConnectSettings
 from airflow_provider.spark_connect.trouble import Trouble
 
@@ -45,7 +45,7 @@ class Line:
 
     async def _open(self) -> None:
         try:
-            await asyncio.to_thread(preload)
+            await asyncio.to_thread(importlib.import_module, "grpc.aio")
         except ImportError as missing:
             raise UnansweredError(Trouble.OTHER, f"what asks it is not installed here ({missing}): {INSTALL}") from None
         self._channel = _channel(self._settings)

@@ -1,6 +1,6 @@
 """Spark Connect's messages as bytes: what is asked of a session, and what is read of the answer.
 
-The classes are PySpark's. Importing them takes seconds, so :func:`preload` does it once, in a thread.
+Their fields have the numbers of ``base.proto`` and ``commands.proto``, which Spark never changes.
 """
 
 from __future__ import annotations
@@ -13,18 +13,49 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.spark_connect.wire import Message, message, number, text
+
+_SESSION_ID: Final = 1
+_USER_CONTEXT: Final = 2
+_PLAN: Final = 3
+_EXECUTE_CLIENT: Final = 4
+_INTERRUPT_CLIENT: Final = 3
+_INTERRUPT_TYPE: Final = 4
+_INTERRUPT_ALL: Final = 1
+_RELEASE_CLIENT: Final = 3
+_FORGET_OPERATION: Final = 3
+_FORGET_CLIENT: Final = 4
+_FORGET_ALL: Final = 5
+
+_COMMAND: Final = 2
+_QUERY_COMMAND: Final = 7
+_MANAGER_COMMAND: Final = 9
+_QUERY_ID: Final = 1
+_STATUS: Final = 2
+_LAST_PROGRESS: Final = 3
+_STOP: Final = 5
+_EXCEPTION: Final = 8
+_ACTIVE: Final = 1
+
+_QUERY_RESULT: Final = 9
+_MANAGER_RESULT: Final = 11
+_RESULT_STATUS: Final = 2
+_RESULT_PROGRESS: Final = 3
+_RESULT_EXCEPTION: Final = 5
+_IS_ACTIVE: Final = 4
+_PROGRESS_JSON: Final = 5
+_EXCEPTION_MESSAGE: Final = 1
+_ERROR_CLASS: Final = 2
+_ACTIVE_QUERIES: Final = 1
+
+_ID: Final = 1
+_RUN_ID: Final = 2
 
 _TOTALS: Final = ("numInputRows", "inputRowsPerSecond", "processedRowsPerSecond")
 
 
 class NoAnswerInItError(ValueError):
     """What came back does not have what was asked for."""
-
-
-def preload() -> None:
-    """:raises ImportError: if PySpark's client, or gRPC, is not installed"""
-    import grpc.aio  # noqa: F401
-    import pyspark.sql.connect.proto  # noqa: F401
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,88 +75,72 @@ class Caller:
     user_agent: str
 
     def is_active(self, session_id: str, query: RunningQuery) -> bytes:
-        return self._of_query(session_id, query, "status")
+        return self._of_query(session_id, query, _STATUS)
 
     def last_progress(self, session_id: str, query: RunningQuery) -> bytes:
-        return self._of_query(session_id, query, "last_progress")
+        return self._of_query(session_id, query, _LAST_PROGRESS)
 
     def error(self, session_id: str, query: RunningQuery) -> bytes:
-        return self._of_query(session_id, query, "exception")
+        return self._of_query(session_id, query, _EXCEPTION)
 
     def stop(self, session_id: str, query: RunningQuery) -> bytes:
-        return self._of_query(session_id, query, "stop")
+        return self._of_query(session_id, query, _STOP)
 
     def running(self, session_id: str) -> bytes:
         """Which queries run in the session."""
-        from pyspark.sql.connect.proto import ExecutePlanRequest
-
-        request = self._of(ExecutePlanRequest, session_id)
-        request.plan.command.streaming_query_manager_command.active = True
-        return _as_bytes(request)
+        return self._execute(session_id, message(_MANAGER_COMMAND, number(_ACTIVE, True)))
 
     def forget_nothing(self, session_id: str) -> bytes:
         """Has a server forget an operation that there is not. Nothing comes of it but an error, if it does not have the
         session: other requests would make it.
         """
-        from pyspark.sql.connect.proto import ReleaseExecuteRequest
-
-        request = self._of(ReleaseExecuteRequest, session_id)
-        request.operation_id = str(uuid.uuid4())
-        request.release_all.SetInParent()
-        return _as_bytes(request)
+        operation = text(_FORGET_OPERATION, str(uuid.uuid4()))
+        return self._of(session_id, _FORGET_CLIENT) + operation + message(_FORGET_ALL)
 
     def interrupt_all(self, session_id: str) -> bytes:
         """Ends what is being done in the session. It is made if there is none."""
-        from pyspark.sql.connect.proto import InterruptRequest
-
-        request = self._of(InterruptRequest, session_id)
-        request.interrupt_type = InterruptRequest.INTERRUPT_TYPE_ALL
-        return _as_bytes(request)
+        return self._of(session_id, _INTERRUPT_CLIENT) + number(_INTERRUPT_TYPE, _INTERRUPT_ALL)
 
     def release_session(self, session_id: str) -> bytes:
-        from pyspark.sql.connect.proto import ReleaseSessionRequest
+        return self._of(session_id, _RELEASE_CLIENT)
 
-        return _as_bytes(self._of(ReleaseSessionRequest, session_id))
+    def _of_query(self, session_id: str, query: RunningQuery, command: int) -> bytes:
+        ids = message(_QUERY_ID, text(_ID, query.query_id), text(_RUN_ID, query.run_id))
+        return self._execute(session_id, message(_QUERY_COMMAND, ids, number(command, True)))
 
-    def _of_query(self, session_id: str, query: RunningQuery, command: str) -> bytes:
-        from pyspark.sql.connect.proto import ExecutePlanRequest
+    def _execute(self, session_id: str, command: bytes) -> bytes:
+        return self._of(session_id, _EXECUTE_CLIENT) + message(_PLAN, message(_COMMAND, command))
 
-        request = self._of(ExecutePlanRequest, session_id)
-        of_query = request.plan.command.streaming_query_command
-        of_query.query_id.id, of_query.query_id.run_id = query.query_id, query.run_id
-        setattr(of_query, command, True)
-        return _as_bytes(request)
-
-    def _of(self, kind: Any, session_id: str) -> Any:
-        message = kind(session_id=session_id, client_type=self.user_agent)
-        message.user_context.user_id = self.user_id
-        return message
+    def _of(self, session_id: str, client: int) -> bytes:
+        user = message(_USER_CONTEXT, text(_ID, self.user_id))
+        return text(_SESSION_ID, session_id) + user + text(client, self.user_agent)
 
 
 def read_is_active(answers: Iterable[bytes]) -> bool:
-    result = _query_result(answers)
-    if not result.HasField("status"):
+    status = _result(answers, _QUERY_RESULT).message(_RESULT_STATUS)
+    if status is None:
         raise NoAnswerInItError("it does not say whether the query runs")
-    return bool(result.status.is_active)
+    return bool(status.number(_IS_ACTIVE))
 
 
 def read_last_progress(answers: Iterable[bytes]) -> QueryProgress | None:
     """None: it has had no batch."""
-    told = _query_result(answers).recent_progress.recent_progress_json
+    progress = _result(answers, _QUERY_RESULT).message(_RESULT_PROGRESS)
+    told = progress.texts(_PROGRESS_JSON) if progress is not None else ()
     return QueryProgress.of(_with_totals(json.loads(told[-1]))) if told else None
 
 
 def read_error(answers: Iterable[bytes]) -> str | None:
     """None: it has not failed."""
-    said = _query_result(answers).exception
-    if not said.HasField("exception_message") and not said.HasField("error_class"):
-        return None
-    return str(said.exception_message or said.error_class)
+    said = _result(answers, _QUERY_RESULT).message(_RESULT_EXCEPTION)
+    return None if said is None else said.text(_EXCEPTION_MESSAGE) or said.text(_ERROR_CLASS) or None
 
 
 def read_running(answers: Iterable[bytes]) -> list[RunningQuery]:
-    queries = _manager_result(answers).active.active_queries
-    return [RunningQuery(query.id.id, query.id.run_id) for query in queries]
+    active = _result(answers, _MANAGER_RESULT).message(_ACTIVE)
+    queries = active.messages(_ACTIVE_QUERIES) if active is not None else ()
+    ids = [query.message(_ID) for query in queries]
+    return [RunningQuery(each.text(_ID), each.text(_RUN_ID)) for each in ids if each is not None]
 
 
 def _with_totals(said: dict[str, Any]) -> dict[str, Any]:
@@ -137,27 +152,10 @@ def _with_totals(said: dict[str, Any]) -> dict[str, Any]:
     return {**totals, **said}
 
 
-def _query_result(answers: Iterable[bytes]) -> Any:
-    return _result(answers, "streaming_query_command_result")
-
-
-def _manager_result(answers: Iterable[bytes]) -> Any:
-    return _result(answers, "streaming_query_manager_command_result")
-
-
-def _result(answers: Iterable[bytes], name: str) -> Any:
+def _result(answers: Iterable[bytes], field: int) -> Message:
     """A server may say beside it how far its work is."""
-    from google.protobuf.message import DecodeError
-    from pyspark.sql.connect.proto import ExecutePlanResponse
-
-    try:
-        for answer in map(ExecutePlanResponse.FromString, answers):
-            if answer.HasField(name):
-                return getattr(answer, name)
-    except DecodeError as wrong:
-        raise NoAnswerInItError(f"it cannot be read: {wrong}") from None
-    raise NoAnswerInItError(f"it has no {name}")
-
-
-def _as_bytes(message: Any) -> bytes:
-    return bytes(message.SerializeToString())
+    for answer in map(Message, answers):
+        found = answer.message(field)
+        if found is not None:
+            return found
+    raise NoAnswerInItError("it does not say what was asked")

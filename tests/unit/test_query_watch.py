@@ -163,6 +163,9 @@ async def test_all_watches_of_a_process_share_a_connection_and_each_hears_of_its
             hearing.watch.watch(mine)
             other.watch.watch(yours)
             await looked(server, 4)
+            assert hearing.watch._mine is not None
+            assert other.watch._mine is not None
+            assert hearing.watch._mine[0] is other.watch._mine[0]
             one.active = False
             await hearing.hears(QueryEnded)
             assert not other.of(QueryEnded)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
+
 import grpc
 import pytest
 from fake_connect import FakeConnect, FakeQuery
@@ -9,7 +12,7 @@ from query_watch_bench import Hearing, looked, short_answers
 from query_watch_bench import server as server
 from waiting import eventually
 
-from airflow_provider.spark_connect import line, looks
+from airflow_provider.spark_connect import looks
 from airflow_provider.spark_connect.asking import UnansweredError
 from airflow_provider.spark_connect.news import QueryEnded, QueryLost, ServerBack, ServerSilent
 from airflow_provider.spark_connect.silence import SILENT_S, Silence
@@ -36,7 +39,9 @@ async def test_a_server_that_pauses_is_told_once_and_what_ran_there_is_watched_o
         assert caplog.text.count("says nothing of its queries") == 1
 
 
-async def test_what_a_restarted_server_does_not_have_is_lost_and_the_rest_is_not(server: FakeConnect) -> None:
+async def test_what_a_restarted_server_does_not_have_is_lost_and_the_rest_is_not(
+    server: FakeConnect, caplog: pytest.LogCaptureFixture
+) -> None:
     handles = [server.handle(FakeQuery()) for _ in range(20)]
     async with Hearing(server) as hearing:
         for handle in handles:
@@ -54,6 +59,7 @@ async def test_what_a_restarted_server_does_not_have_is_lost_and_the_rest_is_not
         assert hearing.watch.watched == {handles[0]}
         assert len(hearing.of(QueryLost)) == 19
         assert [type(each) for each in hearing.news[:2]] == [ServerSilent, ServerBack]
+    assert "does not say how query" not in caplog.text, "it is said of the server, once"
 
 
 async def test_who_begins_to_watch_while_the_server_is_away_hears_of_that(server: FakeConnect) -> None:
@@ -107,14 +113,14 @@ async def test_one_query_of_which_nothing_is_said_is_no_silence(
 
 
 async def test_what_is_not_installed_is_named(server: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
-        raise ImportError("No module named 'grpc'")
+    def fail(name: str, package: str | None = None) -> ModuleType:
+        raise ImportError(f"No module named {name!r}")
 
-    monkeypatch.setattr(line, "preload", fail)
+    monkeypatch.setattr(importlib, "import_module", fail)
     async with Hearing(server) as hearing:
         hearing.watch.watch(server.handle(FakeQuery()))
         (silent,) = await hearing.hears(ServerSilent)
-        assert "No module named 'grpc'" in silent.why
+        assert "No module named 'grpc.aio'" in silent.why
         assert "pip install" in silent.why
         with pytest.raises(UnansweredError, match="pip install"):
             await hearing.watch.find(server.handle())

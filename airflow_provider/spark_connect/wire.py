@@ -1,0 +1,107 @@
+"""As much of Protocol Buffers' wire format as is needed to ask about a query.
+
+PySpark has classes for it. Importing them brings pandas: seconds, 100 MB, and so many objects that each full collection
+of garbage keeps an event loop waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+_VARINT: Final = 0
+_EIGHT_BYTES: Final = 1
+_SIZED: Final = 2
+_FOUR_BYTES: Final = 5
+_FIXED: Final = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}
+_LONGEST_VARINT: Final = 10
+
+
+class NotAMessageError(ValueError):
+    """Bytes that are no message of Protocol Buffers."""
+
+
+def number(field: int, value: int) -> bytes:
+    """A field with a number, a truth value or a member of an enum."""
+    return _varint(field << 3 | _VARINT) + _varint(value)
+
+
+def message(field: int, *fields: bytes) -> bytes:
+    """A field with a message."""
+    body = b"".join(fields)
+    return _varint(field << 3 | _SIZED) + _varint(len(body)) + body
+
+
+def text(field: int, value: str) -> bytes:
+    return message(field, value.encode())
+
+
+class Message:
+    """The fields of a message that has been read."""
+
+    def __init__(self, data: bytes) -> None:
+        """:raises NotAMessageError: if it is none"""
+        self._numbers: dict[int, int] = {}
+        self._bodies: dict[int, list[bytes]] = {}
+        for field, value in _fields(data):
+            if isinstance(value, int):
+                self._numbers[field] = value
+            else:
+                self._bodies.setdefault(field, []).append(value)
+
+    def number(self, field: int) -> int:
+        return self._numbers.get(field, 0)
+
+    def message(self, field: int) -> Message | None:
+        """None: it does not have it."""
+        bodies = self._bodies.get(field)
+        return Message(bodies[-1]) if bodies else None
+
+    def messages(self, field: int) -> list[Message]:
+        return [Message(body) for body in self._bodies.get(field, ())]
+
+    def text(self, field: int) -> str:
+        texts = self.texts(field)
+        return texts[-1] if texts else ""
+
+    def texts(self, field: int) -> list[str]:
+        return [body.decode(errors="replace") for body in self._bodies.get(field, ())]
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    at = 0
+    while at < len(data):
+        key, at = _read_varint(data, at)
+        field, kind = key >> 3, key & 7
+        if kind == _VARINT:
+            value, at = _read_varint(data, at)
+            yield field, value
+            continue
+        if kind == _SIZED:
+            size, at = _read_varint(data, at)
+        elif kind in _FIXED:
+            size = _FIXED[kind]
+        else:
+            raise NotAMessageError(f"field {field} is of a kind that there is not: {kind}")
+        if at + size > len(data):
+            raise NotAMessageError(f"field {field} ends after {len(data) - at} of {size} bytes")
+        yield field, data[at : at + size]
+        at += size
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for place, byte in enumerate(data[at : at + _LONGEST_VARINT]):
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return value, at + place + 1
+    raise NotAMessageError("a number does not end")

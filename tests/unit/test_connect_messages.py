@@ -1,0 +1,164 @@
+"""What is asked of a Spark Connect server as bytes, and read of its answers, beside PySpark's own classes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.connect.proto import (
+    ExecutePlanRequest,
+    ExecutePlanResponse,
+    InterruptRequest,
+    ReleaseExecuteRequest,
+    ReleaseSessionRequest,
+    StreamingQueryCommandResult,
+    StreamingQueryInstanceId,
+)
+
+from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.spark_connect.messages import (
+    Caller,
+    NoAnswerInItError,
+    RunningQuery,
+    read_error,
+    read_is_active,
+    read_last_progress,
+    read_running,
+)
+from airflow_provider.spark_connect.wire import Message, NotAMessageError, message, number, text
+
+CALLER = Caller(user_id="Jürgen", user_agent="cospark/" + "w" * 200)
+SESSION = "6b1ffd2c-2a8c-4ae0-a6e8-4ff0f5f6c2b0"
+QUERY = RunningQuery("the-query", "the-run")
+
+
+def theirs(kind: Any, **fields: Any) -> Any:
+    """What PySpark's classes make of it."""
+    request = kind(session_id=SESSION, client_type=CALLER.user_agent, **fields)
+    request.user_context.user_id = CALLER.user_id
+    return request
+
+
+@pytest.mark.parametrize(
+    ("ask", "command"),
+    [
+        (CALLER.is_active, "status"),
+        (CALLER.last_progress, "last_progress"),
+        (CALLER.error, "exception"),
+        (CALLER.stop, "stop"),
+    ],
+)
+def test_a_question_about_a_query_is_the_one_that_pyspark_asks(ask: Any, command: str) -> None:
+    request = theirs(ExecutePlanRequest)
+    asked = request.plan.command.streaming_query_command
+    asked.query_id.id, asked.query_id.run_id = QUERY.query_id, QUERY.run_id
+    setattr(asked, command, True)
+    assert ExecutePlanRequest.FromString(ask(SESSION, QUERY)) == request
+
+
+def test_a_question_about_a_session_is_the_one_that_pyspark_asks() -> None:
+    request = theirs(ExecutePlanRequest)
+    request.plan.command.streaming_query_manager_command.active = True
+    assert ExecutePlanRequest.FromString(CALLER.running(SESSION)) == request
+    everything = theirs(InterruptRequest, interrupt_type=InterruptRequest.INTERRUPT_TYPE_ALL)
+    assert InterruptRequest.FromString(CALLER.interrupt_all(SESSION)) == everything
+    assert ReleaseSessionRequest.FromString(CALLER.release_session(SESSION)) == theirs(ReleaseSessionRequest)
+    forgotten = ReleaseExecuteRequest.FromString(CALLER.forget_nothing(SESSION))
+    nothing = theirs(ReleaseExecuteRequest, operation_id=forgotten.operation_id)
+    nothing.release_all.SetInParent()
+    assert forgotten == nothing
+    assert len(forgotten.operation_id) == len(SESSION)
+
+
+def answered(**result: Any) -> list[bytes]:
+    """By a server, which says beside it how far its work is."""
+    beside = ExecutePlanResponse(session_id=SESSION, execution_progress=ExecutePlanResponse.ExecutionProgress())
+    answer = ExecutePlanResponse(streaming_query_command_result=StreamingQueryCommandResult(**result))
+    answer.streaming_query_command_result.query_id.id = QUERY.query_id
+    return [beside.SerializeToString(), answer.SerializeToString()]
+
+
+@pytest.mark.parametrize("active", [True, False])
+def test_whether_it_runs_is_read(active: bool) -> None:
+    said = StreamingQueryCommandResult.StatusResult(status_message="Waiting", is_active=active, is_data_available=True)
+    assert read_is_active(answered(status=said)) is active
+
+
+def test_why_it_failed_is_read() -> None:
+    said = StreamingQueryCommandResult.ExceptionResult
+    assert read_error(answered(exception=said(exception_message="zu viele Zeilen €", error_class="X"))) == (
+        "zu viele Zeilen €"
+    )
+    assert read_error(answered(exception=said(error_class="X"))) == "X"
+    assert read_error(answered(exception=said())) is None
+    assert read_error(answered()) is None
+
+
+def test_its_last_batch_is_read_and_what_each_source_had_is_added_up() -> None:
+    sources = [
+        {"numInputRows": 2, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 4.0},
+        {"numInputRows": 3, "processedRowsPerSecond": 0.5, "metrics": {"maxOffsetsBehindLatest": "7"}},
+    ]
+    said = {"batchId": 12, "durationMs": {"triggerExecution": 80}, "sources": sources}
+    progress = StreamingQueryCommandResult.RecentProgressResult(recent_progress_json=["{}", json.dumps(said)])
+    assert read_last_progress(answered(recent_progress=progress)) == QueryProgress(
+        batch=12, rows_per_second=4.5, rows=5, rows_per_second_in=1.0, batch_ms=80, behind=7
+    )
+    assert read_last_progress(answered()) is None
+
+
+def test_which_queries_run_is_read() -> None:
+    answer = ExecutePlanResponse()
+    active = answer.streaming_query_manager_command_result.active
+    active.SetInParent()
+    assert read_running([answer.SerializeToString()]) == []
+    for name in ("one", "two"):
+        query = active.active_queries.add(name=name)
+        query.id.CopyFrom(StreamingQueryInstanceId(id=name, run_id=f"{name}-run"))
+    assert read_running([answer.SerializeToString()]) == [
+        RunningQuery("one", "one-run"),
+        RunningQuery("two", "two-run"),
+    ]
+
+
+@pytest.mark.parametrize("read", [read_is_active, read_last_progress, read_error, read_running])
+def test_an_answer_to_something_else_is_an_error(read: Any) -> None:
+    with pytest.raises(NoAnswerInItError):
+        read([ExecutePlanResponse(session_id=SESSION).SerializeToString()])
+    with pytest.raises(NoAnswerInItError):
+        read_is_active(answered())
+
+
+def test_all_kinds_of_fields_are_read_over() -> None:
+    skipped = bytes([9 << 3 | 1, *range(8), 10 << 3 | 5, *range(4)])
+    read = Message(skipped + number(300, 2**40) + text(2, "ä") + message(3, number(1, 1)) + text(2, "ö"))
+    assert (read.number(300), read.text(2), read.texts(2)) == (2**40, "ö", ["ä", "ö"])
+    (inner,) = read.messages(3)
+    assert inner.number(1) == 1
+    assert (read.message(4), read.text(4), read.number(4)) == (None, "", 0)
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_a_message_or_a_named_error(data: bytes) -> None:
+    with contextlib.suppress(NotAMessageError):
+        Message(data)
+
+
+@pytest.mark.parametrize("data", [b"\x0a\x05abc", b"\x80", b"\x0b", b"\xff" * 11, b"\x09abc"])
+def test_what_is_cut_off_is_no_message(data: bytes) -> None:
+    with pytest.raises(NotAMessageError):
+        Message(data)
+
+
+def test_who_watches_needs_no_pyspark() -> None:
+    """It takes seconds to import, and 100 MB: too much for a triggerer."""
+    code = (
+        "import sys, airflow_provider.spark_connect.watching as w; assert not {'pyspark', 'grpc'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
