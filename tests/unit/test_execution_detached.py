@@ -67,7 +67,7 @@ def of_group(script: Script, *workers: WorkerId) -> Script:
 
 def lead(script: Script, leader: WorkerId) -> None:
     assert script.status.group is not None
-    script.status = replace(script.status, group=replace(script.status.group, leader=leader), point=Point())  # type: ignore[type-var]
+    script.status = replace(script.status, group=replace(script.status.group, leader=leader), point=Point())
 
 
 # ---- it begins
