@@ -37,6 +37,7 @@ from airflow_provider.spark.lineage import Lineage
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     LastEvent,
+    QueryDetached,
     RunnerEvent,
     SparkLost,
     TaskFailed,
@@ -154,6 +155,8 @@ class OpenLineageRuns:
             state = RunState.COMPLETE
             self._inputs |= {*begun.lineage.inputs}
             self._outputs |= {*begun.lineage.outputs}
+        elif isinstance(event, QueryDetached):
+            state = RunState.RUNNING  # how it ends, is heard where this run is not known
         elif isinstance(event, (TaskFailed, SparkLost)):
             state = RunState.FAIL
             error = error_message_run.ErrorMessageRunFacet(

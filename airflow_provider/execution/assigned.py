@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from airflow_provider.execution import abandoned
 from airflow_provider.execution.commands import GiveUpWriting, Inform, StartAttempt, StopWatching
 from airflow_provider.execution.events import (
     EpochAdvanced,
@@ -110,7 +111,7 @@ def look_who_stays(x: Execution, task: TaskId) -> None:
         x.let_go(task)
         return
     x.stop(task, RunState.STOPPING, "nobody stays in the group")
-    x.end_abandoned()
+    abandoned.end_all(x)
 
 
 def on_nobody_said_who_stays(x: Execution, task: TaskId, _event: TimerFired) -> None:

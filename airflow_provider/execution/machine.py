@@ -53,7 +53,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from airflow_provider.execution import assigned, attempts, learning
+from airflow_provider.execution import abandoned, assigned, attempts, learning
 from airflow_provider.execution.commands import Command
 from airflow_provider.execution.events import (
     AttemptBegan,
@@ -307,7 +307,7 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
     changed, before = event.jobs is not x.jobs, x.status
     x.jobs, x.status = event.jobs, event.status
     if changed or x.status.group is not before.group:
-        x.end_what_nobody_has()
+        abandoned.end_what_nobody_has(x)
     if not changed:
         failed, looking = x.runs.failed, x.runs.looking
         return sorted(looking | (failed & said_since(before, x.status, failed))) if failed or looking else ()

@@ -16,7 +16,6 @@ from airflow_provider.execution.claims import Claims
 from airflow_provider.execution.commands import (
     ArmTimer,
     Command,
-    EndAbandoned,
     GiveUpWriting,
     Inform,
     ReleaseFinished,
@@ -46,7 +45,6 @@ from airflow_provider.execution.runs import (
 from airflow_provider.execution.spark_restarts import SparkRestarts
 from airflow_provider.execution.warm_up_deaths import deaths_after
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import present
 from airflow_provider.ledger.progress import has_failed, needs_running
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
@@ -268,26 +266,6 @@ class Execution:
         if claim is not None:
             self.keep(replaced(self.runs[task], claim=claim))
             self.say_that_it_waits(task)
-
-    def end_what_nobody_has(self) -> None:
-        """What is not to run any more, and whose worker is away: it may have been removed, or stopped, meanwhile. Done
-        by who had it last, and by the leader.
-
-        Looked for when the jobs topic or the round has changed: in between nobody loses anything.
-        """
-        me, group = self.settings.worker, self.status.group
-        leads = group is not None and group.leader == me
-        there = present(self.status)
-        for task, last in self.status.tasks.items():
-            mine = last.worker == me or (leads and last.worker not in there)
-            if last.lives_on and mine and task not in self.runs and self.jobs.work_of(task) is None:
-                self.do(EndAbandoned(status=last))
-
-    def end_abandoned(self) -> None:
-        """What others have let go of, because this worker was there still."""
-        for task, last in self.status.tasks.items():
-            if last.lives_on and task not in self.runs:
-                self.do(EndAbandoned(status=last))
 
     def wait_for_next(self, run: TaskRun, delay_ms: int) -> None:
         """It is tried again here, after this time."""

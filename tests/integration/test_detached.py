@@ -13,6 +13,7 @@ from fleet import DEADLINE_S, SHORT_SESSION, Fleet, MakeFleet, cospark
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.ledger.presence import present
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import TaskState, WorkerPhase
 from airflow_provider.spark_connect.client import require_client
@@ -65,9 +66,7 @@ async def test_a_query_goes_on_in_the_triggerer_and_with_the_next_worker(
         assert (told.handle, told.attempt) == (began.handle, began.attempt)
 
         group.start("w2")
-        await group.wait_for(
-            lambda _, status: status.group is not None and W2 in status.group.members, "another worker comes"
-        )
+        await group.wait_for(lambda _, status: W2 in present(status), "another worker comes")
         assert (await cospark(group, "workers", "stop", group.group_id, "w1")).status == 0
         adopted = await life.said(lambda last: last.worker == W2 and last.state is TaskState.RUNNING, "w2 goes on")
         assert (adopted.handle, adopted.attempt) == (began.handle, began.attempt), "no stop, no start"
@@ -94,9 +93,7 @@ async def test_a_killed_worker_s_query_is_gone_on_with_and_ended_as_people_ask(
         began = await life.begun()
         await copying.goes_on()
         group.start("w2")
-        await group.wait_for(
-            lambda _, status: status.group is not None and W2 in status.group.members, "another worker comes"
-        )
+        await group.wait_for(lambda _, status: W2 in present(status), "another worker comes")
         group.kill("w1")
         await copying.goes_on()
         adopted = await life.said(lambda last: last.worker == W2 and last.state is TaskState.RUNNING, "w2 goes on")

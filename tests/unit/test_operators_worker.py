@@ -24,6 +24,7 @@ from airflow_provider.operators.spark_worker import SparkWorkerOperator
 from airflow_provider.operators.worker_run import RunResult
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import TaskState, WorkerPhase
+from airflow_provider.spark_connect.server import ConnectServer
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import Ending, Outcome
 
@@ -133,6 +134,17 @@ class TestWorkerOperator:
         summary = getattr(fresh, deferred.value.method_name)(context(dag_id="d", task_id="w"), event=event)
         assert runs.made[1].saved == {"v": 1, "member": {"a": 2}}
         assert (summary["deferrals"], summary["stopped"]) == (1, 2)
+
+    def test_its_trigger_knows_how_to_watch_what_goes_on_and_no_secret(self, runs: type[FakeRun]) -> None:
+        runs.endings.append(outcome(Ending.HANDED_OVER, saved={"v": 1, "member": {}}))
+        operator = worker_operator(spark_master="sc://host:15002", until="forever")
+        with pytest.raises(TaskDeferred) as deferred:
+            operator.execute(context(dag_id="d", task_id="w"))
+        trigger = deferred.value.trigger
+        assert isinstance(trigger, WorkerTrigger)
+        assert trigger.spec.watches is not None
+        assert str(ConnectServer.parse(trigger.spec.watches.server)) == "sc://host:15002"
+        assert runs.made[0].equipment.detach
 
     @pytest.mark.parametrize(("ending", "error"), [("fenced", AirflowFailException), ("failed", AirflowException)])
     def test_a_membership_that_ends_badly_fails_the_task(

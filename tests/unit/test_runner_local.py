@@ -36,6 +36,9 @@ class SlowSession:
     started = threading.Event()
     spark = None
 
+    left_open = False
+    handle: Any = None
+
     def __init__(
         self,
         user: object,

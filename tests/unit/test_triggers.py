@@ -26,7 +26,7 @@ from airflow_provider.assignors.model import LeaveReason, Memory
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred
 from airflow_provider.common import resuming
 from airflow_provider.common.task_instance import TaskPage
-from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
+from airflow_provider.common.worker_values import WatchSpec, WorkerSpec, WorkerStory
 from airflow_provider.group import shared
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
@@ -407,6 +407,8 @@ class TestValues:
         for policy in (SPEC.policy, Deferred(), IMMEDIATE):
             spec = replace(SPEC, policy=policy)
             assert WorkerSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
+        watches = replace(SPEC, watches=WatchSpec(server="sc://host:15002", progress_s=1.0, max_spark_deaths=3))
+        assert WorkerSpec.from_json(json.loads(json.dumps(watches.to_json()))) == watches
 
     def test_a_plan_that_an_older_release_stored_has_a_delay_and_no_policy(self) -> None:
         stored = {key: value for key, value in SPEC.to_json().items() if key not in ("policy", "idle_timeout_ms")}

@@ -60,8 +60,8 @@ def failure_of(entry_point: str, **config: Any) -> TaskFailed:
 
 
 class NoSession:
-    handle = None
     left_open = False
+    handle: Any = None
 
     def open(self) -> None: ...
 
