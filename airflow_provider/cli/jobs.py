@@ -9,12 +9,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from airflow_provider.cli import orphans, plan_jobs, steer_jobs
+from airflow_provider.cli.conf_option import SESSION, add_conf_option, conf_of
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.job_wait import JobGoneError, LateJobError, wait_until_complete
 from airflow_provider.cli.json_option import json_object_of
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read
-from airflow_provider.cli.spark_conf import add_spark_conf_option, spark_conf_of
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.group.shared import reach, shared_topics
 from airflow_provider.kafka.clock import wall_ms
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="stop an attempt of a task that takes longer, and count it as failed (default: no limit)",
     )
-    add_spark_conf_option(submit, "each task's session")
+    add_conf_option(submit, SESSION, "each task's session")
     submit.add_argument(
         "--replan-interval-ms", type=int, metavar="MS", help="plan again at this interval (default: plan once)"
     )
@@ -142,7 +142,7 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
         retries=args.retries,
         retry_delay_ms=args.retry_delay_ms,
         timeout_ms=args.task_timeout_ms,
-        spark_conf=spark_conf_of(args.spark_conf),
+        session_conf=conf_of(SESSION, args.session_conf),
         replan_interval_ms=args.replan_interval_ms,
         submitted_at_ms=wall_ms(),
         submitted_by=user_at_host(),

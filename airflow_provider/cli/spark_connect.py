@@ -8,8 +8,8 @@ import json
 
 from airflow_provider.broker.own_process import HOST
 from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.cli.conf_option import SPARK, add_conf_option, conf_of
 from airflow_provider.cli.foreground import serve
-from airflow_provider.cli.spark_conf import add_spark_conf_option, spark_conf_of
 from airflow_provider.cli.terminal import complain
 from airflow_provider.driver.standalone import unreachable
 
@@ -17,12 +17,12 @@ from airflow_provider.driver.standalone import unreachable
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="where clients connect (default: a free one)")
     parser.add_argument("--master", default="local[2]", metavar="URL", help="of its Spark (default: %(default)s)")
-    add_spark_conf_option(parser, "its Spark")
+    add_conf_option(parser, SPARK, "its Spark")
 
 
 def run(args: argparse.Namespace) -> int:
     try:
-        conf = spark_conf_of(args.spark_conf)
+        conf = conf_of(SPARK, args.spark_conf)
     except ValueError as wrong:
         complain(f"cospark spark-connect: {wrong}")
         return 2

@@ -12,13 +12,13 @@ from typing import Final
 
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
+from airflow_provider.cli.conf_option import SPARK, add_conf_option, conf_of
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.learners import add_learner_arguments, learner_limits_of
 from airflow_provider.cli.metrics import destination
 from airflow_provider.cli.names import add_group_argument, add_worker_option
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
-from airflow_provider.cli.spark_conf import add_spark_conf_option, spark_conf_of
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
 from airflow_provider.common.metering import witness_of
@@ -111,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="on a Spark Connect server streams go on without this process, and another worker goes on with them"
         " (default: they do)",
     )
-    add_spark_conf_option(parser, "Spark; with Spark Connect, of each session")
+    add_conf_option(parser, SPARK, "Spark; with Spark Connect, of each session")
     parser.add_argument(
         "--max-spark-deaths",
         type=int,
@@ -267,7 +267,7 @@ def _equipment(args: argparse.Namespace) -> Equipment:
         spark_master=_spark_master(args.spark_master),
         spark_token=os.environ.get(TOKEN_ENV, ""),
         detach=args.detach,
-        spark_conf=spark_conf_of(args.spark_conf),
+        spark_conf=conf_of(SPARK, args.spark_conf),
         max_spark_deaths=args.max_spark_deaths,
         progress_s=args.progress_interval,
     )

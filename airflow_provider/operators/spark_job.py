@@ -70,7 +70,7 @@ class SparkJobOperator(BaseOperator):
     :param task_retry_delay: how long to wait before that
     :param task_timeout: how long an attempt of a Spark task may take, from the call of its code. After that it is
         stopped and counts as failed. None: no limit
-    :param spark_conf: settings for the session of each Spark task, such as ``spark.sql.shuffle.partitions``, from its
+    :param session_conf: settings for the session of each Spark task, such as ``spark.sql.shuffle.partitions``, from its
         next start on. Settings that count when Spark starts are refused: they belong to the workers
     :param replan_interval: plan again at this interval, for a job whose plan watches for changes
     :param kafka_conn_id: a connection of type ``kafka``
@@ -95,10 +95,10 @@ class SparkJobOperator(BaseOperator):
         "config",
         "max_tasks",
         "run_key",
-        "spark_conf",
+        "session_conf",
         "kafka_conn_id",
     )
-    template_fields_renderers: ClassVar[dict[str, str]] = {"config": "json", "spark_conf": "json"}
+    template_fields_renderers: ClassVar[dict[str, str]] = {"config": "json", "session_conf": "json"}
     operator_extra_links = (SparkGroupLink(),)
     ui_color = "#f7e3b5"
 
@@ -115,7 +115,7 @@ class SparkJobOperator(BaseOperator):
         task_retries: int = 0,
         task_retry_delay: TimeSpan = timedelta(seconds=10),
         task_timeout: TimeSpan | None = None,
-        spark_conf: Mapping[str, Any] | None = None,
+        session_conf: Mapping[str, Any] | None = None,
         replan_interval: TimeSpan | None = None,
         kafka_conn_id: str = SparkGroupHook.default_conn_name,
         wait_for_completion: bool = False,
@@ -134,7 +134,7 @@ class SparkJobOperator(BaseOperator):
         self.task_retries = task_retries
         self.task_retry_delay = task_retry_delay
         self.task_timeout = task_timeout
-        self.spark_conf = spark_conf or {}
+        self.session_conf = session_conf or {}
         self.replan_interval = replan_interval
         self.kafka_conn_id = kafka_conn_id
         self.wait_for_completion = wait_for_completion
@@ -158,7 +158,7 @@ class SparkJobOperator(BaseOperator):
             config={} if is_template(self.config) else self.config,
             max_tasks=1 if is_template(self.max_tasks) else self.max_tasks,
             run_key="" if self.run_key is None or is_template(self.run_key) else self.run_key,
-            spark_conf={} if is_template(self.spark_conf) else self.spark_conf,
+            session_conf={} if is_template(self.session_conf) else self.session_conf,
         )
 
     def _definition(
@@ -169,7 +169,7 @@ class SparkJobOperator(BaseOperator):
         config: Mapping[str, Any],
         max_tasks: int | str,
         run_key: str,
-        spark_conf: Mapping[str, Any],
+        session_conf: Mapping[str, Any],
         submitted_by: str = "",
     ) -> JobDefinition:
         replan, limit = self.replan_interval, self.task_timeout
@@ -184,7 +184,7 @@ class SparkJobOperator(BaseOperator):
                 retries=self.task_retries,
                 retry_delay_ms=milliseconds("task_retry_delay", self.task_retry_delay),
                 timeout_ms=None if limit is None else milliseconds("task_timeout", limit, least_ms=1),
-                spark_conf=text_mapping("spark_conf", spark_conf),
+                session_conf=text_mapping("session_conf", session_conf),
                 replan_interval_ms=None if replan is None else milliseconds("replan_interval", replan, least_ms=1),
                 submitted_by=submitted_by,
             )
@@ -207,7 +207,7 @@ class SparkJobOperator(BaseOperator):
             config=self.config,
             max_tasks=self.max_tasks,
             run_key=str(run_key),
-            spark_conf=self.spark_conf,
+            session_conf=self.session_conf,
             submitted_by=f"{ti.dag_id}.{ti.task_id}",
         )
         self._check_config(definition)

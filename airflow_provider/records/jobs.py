@@ -62,7 +62,7 @@ class JobDefinition:
     :param retries: how often a failed task is run again
     :param retry_delay_ms: how long to wait before that
     :param timeout_ms: how long an attempt of a task may take, then it is stopped and has failed; None: without end
-    :param spark_conf: settings for the session of each task, from its next start on
+    :param session_conf: settings for the session of each task, from its next start on
     :param replan_interval_ms: plan again after so long, for jobs that watch for changes; None: plan once
     :param submitted_at_ms: wall clock, milliseconds since 1970
     :param submitted_by: who submitted it, for people
@@ -85,7 +85,7 @@ class JobDefinition:
     retry_delay_ms: int = 0
     timeout_ms: int | None = None
     replan_interval_ms: int | None = None
-    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    session_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     submitted_at_ms: Annotated[int, COUNT] = 0
     submitted_by: str = ""
     removal: int | None = None
@@ -111,8 +111,8 @@ class JobDefinition:
                 raise JobError(self.name, "timeout_ms", "means nothing for a job whose tasks have no end: leave it out")
         if self.replan_interval_ms is not None:
             self._check_number("replan_interval_ms", self.replan_interval_ms, 1, most=_LONGEST_WAIT_MS)
-        check_session_conf(self.name, self.spark_conf)
-        object.__setattr__(self, "spark_conf", dict(self.spark_conf))
+        check_session_conf(self.name, self.session_conf)
+        object.__setattr__(self, "session_conf", dict(self.session_conf))
         if self.removal is not None:
             self._check_number("removal", self.removal, 0)
         if not isinstance(self.run_key, str):
@@ -171,7 +171,7 @@ class JobDefinition:
             "retry_delay_ms": self.retry_delay_ms,
             "timeout_ms": self.timeout_ms,
             "replan_interval_ms": self.replan_interval_ms,
-            **({"spark_conf": dict(self.spark_conf)} if self.spark_conf else {}),
+            **({"session_conf": dict(self.session_conf)} if self.session_conf else {}),
             "submitted_at_ms": self.submitted_at_ms,
             "submitted_by": self.submitted_by,
             "removal": self.removal,

@@ -38,19 +38,19 @@ def check_session_conf(job: str, conf: object) -> None:
     :raises JobError: naming the setting
     """
     if not isinstance(conf, Mapping):
-        raise JobError(job, "spark_conf", f"must be an object of names and values, not {type(conf).__name__}")
+        raise JobError(job, "session_conf", f"must be an object of names and values, not {type(conf).__name__}")
     for name, value in conf.items():
         if not isinstance(name, str) or not name or not isinstance(value, str):
-            raise JobError(job, "spark_conf", f"{name!r} must be the name of a setting, with a text as its value")
+            raise JobError(job, "session_conf", f"{name!r} must be the name of a setting, with a text as its value")
         for text in (name, value):
             try:
                 check_plain(text)
             except ValueError as wrong:
-                raise JobError(job, "spark_conf", f"{name[:100]!r}: {wrong}") from None
+                raise JobError(job, "session_conf", f"{name[:100]!r}: {wrong}") from None
         if _counts_when_spark_starts(name):
             raise JobError(
                 job,
-                "spark_conf",
+                "session_conf",
                 f"{name!r} counts when Spark starts, for all tasks of a worker: give it to the workers, as their"
                 " spark_conf, or to the Spark Connect server. A job may have what a session can set, such as"
                 " 'spark.sql.shuffle.partitions'",

@@ -138,7 +138,7 @@ class JobDescription:
             *halted,
             f"  {definition.kind.value} job {definition.entry_point}, {submitted}",
             "  " + ", ".join(f"{name}: {value}" for name, value in settings.items() if value is not None),
-            *(f"  {name} = {value}" for name, value in definition.spark_conf.items()),
+            *(f"  {name} = {value}" for name, value in definition.session_conf.items()),
             *(f"  {key}: {value!r}" for key, value in definition.config.items()),
             *self._task_lines(),
         ]

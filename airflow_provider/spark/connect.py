@@ -60,7 +60,7 @@ class ConnectSparks:
             session_id=mine,
             former=self._session_id(order, order.attempt - 1) if order.attempt > 1 else None,
             module=order.entry_point.partition(":")[0],
-            conf=order.spark_conf,
+            conf=order.session_conf,
             tell_every_s=self._tell_every_s,
             detaches=detaches,
         )

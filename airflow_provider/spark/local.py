@@ -41,7 +41,7 @@ class LocalSparks:
             self._pools,
             order.entry_point.partition(":")[0],
             label=order.label,
-            conf=order.spark_conf,
+            conf=order.session_conf,
             tell_every_s=self._tell_every_s,
         )
 

@@ -35,7 +35,7 @@ class TaskOrder:
     :param checkpoint_location: see :func:`airflow_provider.spark.checkpoints.checkpoint_location`
     :param name: what the plan calls the task, if it does; for people
     :param max_tasks: for a planner: the plan may have at most so many tasks
-    :param spark_conf: settings for its session
+    :param session_conf: settings for its session
     :param bounded: whether the task is to end by itself: a query that does not is refused then
     """
 
@@ -48,7 +48,7 @@ class TaskOrder:
     checkpoint_location: str = ""
     name: str = ""
     max_tasks: int = 1
-    spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    session_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     bounded: bool = False
 
     @property

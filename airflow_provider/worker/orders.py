@@ -53,7 +53,7 @@ def order_of(run: TaskRun, *, root: str | None, group_id: str) -> TaskOrder:
         checkpoint_location=checkpoint_location(checkpoint_root(root, task, bounded=bounded), group_id, task, config),
         name="" if task.is_planner else task_name(config),
         max_tasks=definition.max_tasks,
-        spark_conf=definition.spark_conf,
+        session_conf=definition.session_conf,
         bounded=bounded,
     )
 

@@ -308,8 +308,8 @@ async def test_a_task_has_the_settings_of_its_job_and_runs_in_the_pool_that_it_n
     """Beside those of the worker, which it may set otherwise."""
     runner = make_runner(settings=settings_of(server, **{"spark.sql.shuffle.partitions": "3"}))
     conf = {"spark.sql.shuffle.partitions": "17", "spark.scheduler.pool": "etl"}
-    given, plain = replace(order("tell_settings", 0), spark_conf=conf), order("tell_settings", 1)
-    refused = replace(order("tell_settings", 2), spark_conf={"spark.sql.shuffle.partitions": "many"})
+    given, plain = replace(order("tell_settings", 0), session_conf=conf), order("tell_settings", 1)
+    refused = replace(order("tell_settings", 2), session_conf={"spark.sql.shuffle.partitions": "many"})
     for task in (given, plain, refused):
         await runner.start(task)
     assert await events.result(given.task) == ["17", "etl"]

@@ -53,14 +53,14 @@ async def test_a_task_has_the_settings_of_its_job_and_the_pool_that_it_names(
 ) -> None:
     plain = order("tell_settings", 0)
     conf = {"spark.sql.shuffle.partitions": "17", "spark.scheduler.pool": "etl"}
-    given = replace(order("tell_settings", 1), spark_conf=conf)
+    given = replace(order("tell_settings", 1), session_conf=conf)
     for task, told in ((given, ["17", "etl"]), (plain, ["4", "task-0"])):
         await runner.start(task)
         assert await events.result(task.task) == told
 
 
 async def test_a_setting_that_spark_refuses_fails_the_task_for_good(runner: LocalRunner, events: Events) -> None:
-    task = replace(order("tell_settings"), spark_conf={"spark.sql.shuffle.partitions": "many"})
+    task = replace(order("tell_settings"), session_conf={"spark.sql.shuffle.partitions": "many"})
     await runner.start(task)
     failed = await events.last(task.task)
     assert isinstance(failed, TaskFailed)

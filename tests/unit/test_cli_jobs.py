@@ -103,8 +103,8 @@ def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
     job = cli.topics.jobs.jobs["s"]
     assert (job.config, job.kind, job.retries) == ({"from": "a file"}, TaskKind.STREAMING, 3)
     assert (job.retry_delay_ms, job.replan_interval_ms) == (5, 60_000)
-    assert cli("submit", "g", "b", "m:f", "--task-timeout-ms", "7", "--spark-conf", "spark.sql.x=a=b")[0] == 0
-    assert (cli.topics.jobs.jobs["b"].timeout_ms, cli.topics.jobs.jobs["b"].spark_conf) == (7, {"spark.sql.x": "a=b"})
+    assert cli("submit", "g", "b", "m:f", "--task-timeout-ms", "7", "--session-conf", "spark.sql.x=a=b")[0] == 0
+    assert (cli.topics.jobs.jobs["b"].timeout_ms, cli.topics.jobs.jobs["b"].session_conf) == (7, {"spark.sql.x": "a=b"})
     assert cli("describe", "g", "b")[1].splitlines()[3] == "  spark.sql.x = a=b"
 
 
@@ -121,8 +121,8 @@ def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
         (("j", "m:f", "--config", "@/no/such/file"), "No such file"),
         (("j", "m:f", "--max-tasks", "0"), "max_tasks"),
         (("j", "m:f", "--retries", "-1"), "retries"),
-        (("j", "m:f", "--spark-conf", "spark.sql.x"), "--spark-conf spark.sql.x: must be KEY=VALUE"),
-        (("j", "m:f", "--spark-conf", "spark.cores.max=4"), "'spark.cores.max' counts when Spark starts"),
+        (("j", "m:f", "--session-conf", "spark.sql.x"), "--session-conf spark.sql.x: must be KEY=VALUE"),
+        (("j", "m:f", "--session-conf", "spark.cores.max=4"), "'spark.cores.max' counts when Spark starts"),
         (("j", "m:f", "--kind", "streaming", "--wait"), "does not end by itself"),
         (("j", "m:f", "--replan-interval-ms", "9", "--wait"), "does not end by itself"),
         (("j", "m:f", "--timeout", "9"), "--timeout: must be above 0, and needs --wait"),

@@ -34,7 +34,7 @@ class TestJobOperator:
             task_retries=2,
             task_retry_delay=timedelta(seconds=1.5),
             task_timeout=60,
-            spark_conf={"spark.sql.shuffle.partitions": 8},
+            session_conf={"spark.sql.shuffle.partitions": 8},
             run_key="k",
             retries=7,
         )
@@ -43,14 +43,19 @@ class TestJobOperator:
         assert (definition.name, definition.config, definition.run_key) == ("job", {"a": [1]}, "k")
         assert (definition.retries, definition.retry_delay_ms) == (2, 1500), "not Airflow's own"
         assert definition.timeout_ms == 60_000
-        assert definition.spark_conf == {"spark.sql.shuffle.partitions": "8"}
+        assert definition.session_conf == {"spark.sql.shuffle.partitions": "8"}
         assert definition.submitted_by == "d.t"
         assert (summary["state"], summary["changed"], summary["counts"]) == ("planning", True, {})
 
     def test_settings_that_no_session_can_have_are_refused_at_once_unless_a_template_says_them(self) -> None:
-        with pytest.raises(ValueError, match=r"^spark_conf: 'spark\.executor\.memory' counts when Spark starts"):
-            job_operator(spark_conf={"spark.executor.memory": "4g"})
-        job_operator(spark_conf={"spark.{{ params.name }}": "4g"})
+        with pytest.raises(ValueError, match=r"^session_conf: 'spark\.executor\.memory' counts when Spark starts"):
+            job_operator(session_conf={"spark.executor.memory": "4g"})
+        job_operator(session_conf={"spark.{{ params.name }}": "4g"})
+
+    def test_what_a_dag_sets_for_all_its_workers_is_nothing_to_its_jobs(self, group: FakeGroup) -> None:
+        of_workers = {"spark_conf": {"spark.executor.memory": "4g"}, "spark_master": "spark://m:7077", "slots": 2}
+        job_operator(default_args=of_workers).execute(context())
+        assert group.submitted[0].session_conf == {}
 
     def test_a_job_that_ends_runs_once_a_dag_run_and_one_that_does_not_only_once(self, group: FakeGroup) -> None:
         job_operator().execute(context(run_id="manual__1"))

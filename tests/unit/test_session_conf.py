@@ -34,7 +34,7 @@ CONF = {"spark.sql.shuffle.partitions": "16"}
     ],
 )
 def test_a_job_may_have_what_a_session_can_set(name: str) -> None:
-    assert JobDefinition.from_json(replace(JOB, spark_conf={name: "1"}).to_json()).spark_conf == {name: "1"}
+    assert JobDefinition.from_json(replace(JOB, session_conf={name: "1"}).to_json()).session_conf == {name: "1"}
 
 
 @pytest.mark.parametrize(
@@ -51,30 +51,30 @@ def test_a_job_may_have_what_a_session_can_set(name: str) -> None:
     ],
 )
 def test_what_counts_when_spark_starts_is_refused_and_it_is_said_where_it_belongs(name: str) -> None:
-    with pytest.raises(JobError, match=f"spark_conf: '{name}' counts when Spark starts, .*: give it to the workers"):
-        replace(JOB, spark_conf={name: "1"})
+    with pytest.raises(JobError, match=f"session_conf: '{name}' counts when Spark starts, .*: give it to the workers"):
+        replace(JOB, session_conf={name: "1"})
 
 
 @pytest.mark.parametrize("conf", [["spark.a"], {"spark.a": 1}, {"": "1"}, {1: "1"}, {"spark.a": "\ud800"}])
 def test_what_is_no_setting_is_refused(conf: Any) -> None:
-    with pytest.raises(JobError, match="spark_conf: "):
-        replace(JOB, spark_conf=conf)
+    with pytest.raises(JobError, match="session_conf: "):
+        replace(JOB, session_conf=conf)
 
 
 def test_other_settings_are_another_definition_of_the_same_tasks() -> None:
     """What runs is not stopped for them."""
-    assert not replace(JOB, spark_conf=CONF).same_as(JOB)
-    assert replace(JOB, spark_conf=CONF).fingerprint == JOB.fingerprint
+    assert not replace(JOB, session_conf=CONF).same_as(JOB)
+    assert replace(JOB, session_conf=CONF).fingerprint == JOB.fingerprint
 
 
 def test_a_task_has_its_jobs_settings_from_its_next_start_on() -> None:
     script = Script(retries=1)
     (started,) = [command for command in script.give(A0) if isinstance(command, commands.StartAttempt)]
-    assert order_of(started.run, root=None, group_id="g").spark_conf == {}
+    assert order_of(started.run, root=None, group_id="g").session_conf == {}
     script.begin(A0)
-    assert script.define(spark_conf=CONF) == []
+    assert script.define(session_conf=CONF) == []
     (started,) = [command for command in script.fail(A0) if isinstance(command, commands.StartAttempt)]
-    assert order_of(started.run, root=None, group_id="g").spark_conf == CONF
+    assert order_of(started.run, root=None, group_id="g").session_conf == CONF
 
 
 def test_what_spark_refuses_is_named_and_not_tried_again() -> None:
@@ -82,7 +82,7 @@ def test_what_spark_refuses_is_named_and_not_tried_again() -> None:
         raise AnalysisException("[CANNOT_MODIFY_CONFIG] Cannot modify it.\nSee also elsewhere")
 
     session: Any = SimpleNamespace(conf=SimpleNamespace(set=refuse))
-    said = r"spark_conf: Spark refuses 'spark\.a' for a session: \[CANNOT_MODIFY_CONFIG\] Cannot modify it\.$"
+    said = r"session_conf: Spark refuses 'spark\.a' for a session: \[CANNOT_MODIFY_CONFIG\] Cannot modify it\.$"
     with pytest.raises(SessionConfError, match=said) as refused:
         set_conf(session, {"spark.a": "1"})
     assert not is_retryable(refused.value)
