@@ -267,9 +267,13 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
     :param wall_ms: the wall clock; another host's may differ, so nobody waits longer than the job says
     """
     run = TaskRun(work=work, epoch=epoch, kind=work.definition.kind if not work.task.is_planner else TaskKind.BATCH)
-    if last is None or not last.is_of(work.definition.run_key, work.fingerprint):
+    if last is None:
         return run
     began = last.started_at_ms is not None
+    if not last.is_of(work.definition.run_key, work.fingerprint):
+        # By the number it is seen which of two starts of a stream knew of the other (TaskStatus.knows_of).
+        streams = TaskKind.STREAMING is last.kind is run.kind
+        return replaced(run, attempt=last.attempt + began) if streams else run
     waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), _longest_wait_ms(work))
     return replaced(
         run,

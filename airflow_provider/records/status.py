@@ -137,8 +137,8 @@ class TaskStatus:
     :param epoch: of the assignment under which its worker wrote this; an older epoch never wins
     :param run_key: of the job's run that this is about
     :param fingerprint: of what ran (:class:`~.jobs.TaskWork`); empty: not known, the run key alone decides
-    :param attempt: 1 for the first start; one more with every other start, also after a move or a lost worker. In an
-        epoch nothing that is said of an attempt replaces its end
+    :param attempt: 1 for the first start; one more with every other start, also after a move or a lost worker; of a
+        stream also when its work is another by now. In an epoch nothing that is said of an attempt replaces its end
     :param failures: how many of the attempts failed, which is what the job's retries are counted against
     :param spark_deaths: how often Spark has ended under an attempt, which the job's retries are not counted against
     :param started_at_ms: wall clock, milliseconds since 1970, of this attempt
