@@ -97,6 +97,7 @@ class TaskRun:
     :param began_ms: when the job's code was called (monotonic milliseconds); its time is measured from then
     :param handle: by which what runs is found again, if it outlives this process; while it is taken over that of what
         ran before
+    :param after: the handle of what lived on before this attempt, and has ended
     :param let_begin: its handle stands in the topic, so that its code may be called
     :param detached: whether it runs without this process
     :param revoked: the membership waits until it is released
@@ -123,6 +124,7 @@ class TaskRun:
     wait_written: bool = False
     began_ms: int | None = None
     handle: Any = None
+    after: Any = None
     let_begin: bool = False
     detached: bool = False
     revoked: bool = False
@@ -203,6 +205,7 @@ class TaskRun:
             started_at_ms=None,
             began_ms=None,
             handle=None,
+            after=self.handle or self.after,
             let_begin=False,
             detached=False,
             progress=None,
@@ -244,6 +247,7 @@ class TaskRun:
             retry_at_ms=self.retry_at_ms,
             error=self.error,
             handle=self.handle,
+            after=self.after,
             claim=self.claim,
             progress=self.progress if isinstance(self.progress, StreamProgress) else None,
             work=self.progress if state is TaskState.RUNNING and isinstance(self.progress, SparkWork) else None,
@@ -267,13 +271,9 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
     :param wall_ms: the wall clock; another host's may differ, so nobody waits longer than the job says
     """
     run = TaskRun(work=work, epoch=epoch, kind=work.definition.kind if not work.task.is_planner else TaskKind.BATCH)
-    if last is None:
+    if last is None or not last.is_of(work.definition.run_key, work.fingerprint):
         return run
     began = last.started_at_ms is not None
-    if not last.is_of(work.definition.run_key, work.fingerprint):
-        # By the number it is seen which of two starts of a stream knew of the other (TaskStatus.knows_of).
-        streams = TaskKind.STREAMING is last.kind is run.kind
-        return replaced(run, attempt=last.attempt + began) if streams else run
     waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), _longest_wait_ms(work))
     return replaced(
         run,

@@ -32,7 +32,7 @@ _LONGEST_SESSION_MS: Final = 2**31 - 1
 """On the wire a session timeout is an int32."""
 _TRACEBACK_TAIL: Final = 4_000
 _MESSAGE_LENGTH: Final = 500
-_FREE: Final = ("handle", "progress", "result", "wrote")
+_FREE: Final = ("after", "handle", "progress", "result", "wrote")
 """The fields of a task's record with values in them that are not texts and whole numbers of this package's own."""
 
 
@@ -137,8 +137,8 @@ class TaskStatus:
     :param epoch: of the assignment under which its worker wrote this; an older epoch never wins
     :param run_key: of the job's run that this is about
     :param fingerprint: of what ran (:class:`~.jobs.TaskWork`); empty: not known, the run key alone decides
-    :param attempt: 1 for the first start; one more with every other start, also after a move or a lost worker; of a
-        stream also when its work is another by now. In an epoch nothing that is said of an attempt replaces its end
+    :param attempt: 1 for the first start; one more with every other start, also after a move or a lost worker. In an
+        epoch nothing that is said of an attempt replaces its end
     :param failures: how many of the attempts failed, which is what the job's retries are counted against
     :param spark_deaths: how often Spark has ended under an attempt, which the job's retries are not counted against
     :param started_at_ms: wall clock, milliseconds since 1970, of this attempt
@@ -148,6 +148,7 @@ class TaskStatus:
     :param result: what a finished task returned, any JSON value
     :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value. Of a task
         that waits: what ran before it, and is not known to have ended
+    :param after: the handle of what lived on before this attempt, and has ended
     :param claim: of the checkpoint that this attempt has, None where the task's index names it
     :param progress: of a stream: the last batch of this attempt that it has reported
     :param wrote: the assets that a finished task says it has written
@@ -171,6 +172,7 @@ class TaskStatus:
     error: TaskFailure | None = None
     result: Any = None
     handle: Any = None
+    after: Any = None
     claim: CheckpointClaim | None = None
     progress: StreamProgress | None = None
     wrote: tuple[WrittenAsset, ...] = ()
@@ -191,8 +193,8 @@ class TaskStatus:
         return self.handle is not None and self.state in (TaskState.PENDING, TaskState.RUNNING)
 
     def knows_of(self, before: TaskStatus) -> bool:
-        """Whether who wrote this knew what lives on by ``before``: it is about the same, or comes after it."""
-        return self.attempt > before.attempt or _place(self.handle) == _place(before.handle)
+        """Whether who wrote this knew what lives on by ``before``: it is about the same, or says to come after it."""
+        return _place(before.handle) in (_place(self.handle), _place(self.after))
 
     @property
     def standing_claim(self) -> CheckpointClaim | None:
@@ -259,6 +261,7 @@ class TaskStatus:
             "result": self.result,
             "handle": self.handle,
             "claim": self.claim.to_json() if self.claim else None,
+            **({"after": self.after} if self.after is not None else {}),
             **({"progress": self.progress.to_json()} if self.progress else {}),
             **({"wrote": [asset.to_json() for asset in self.wrote]} if self.wrote else {}),
             **({"work": self.work.to_json()} if self.work else {}),
@@ -283,6 +286,7 @@ class TaskStatus:
         check_job_name(status.task.job)
         _check_writable("result", status.result)
         _check_writable("handle", status.handle)
+        _check_writable("after", status.after)
         return status
 
 
