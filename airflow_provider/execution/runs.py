@@ -100,6 +100,7 @@ class TaskRun:
     :param began_ms: when the job's code was called (monotonic milliseconds); its time is measured from then
     :param handle: by which what runs is found again, if it outlives this process; while it is taken over that of what
         ran before
+    :param after: the handle of what lived on before this attempt, and has ended
     :param let_begin: its handle stands in the topic, so that its code may be called
     :param detached: whether it runs without this process
     :param revoked: the membership waits until it is released
@@ -128,6 +129,7 @@ class TaskRun:
     wait_written: bool = False
     began_ms: int | None = None
     handle: Any = None
+    after: Any = None
     let_begin: bool = False
     detached: bool = False
     revoked: bool = False
@@ -218,6 +220,7 @@ class TaskRun:
             started_at_ms=None,
             began_ms=None,
             handle=None,
+            after=self.handle or self.after,
             let_begin=False,
             detached=False,
             progress=None,
@@ -260,6 +263,7 @@ class TaskRun:
             retry_at_ms=self.retry_at_ms,
             error=self.error,
             handle=self.handle,
+            after=self.after,
             claim=self.claim,
             progress=self.progress if isinstance(self.progress, StreamProgress) else None,
             work=self.progress if state is TaskState.RUNNING and isinstance(self.progress, SparkWork) else None,

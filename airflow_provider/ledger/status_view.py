@@ -84,7 +84,8 @@ class StatusSnapshot:
     :param group: the last completed rebalance, None before the first
     :param overwritten: by key, the records that win although a stale one was written after them
     :param tasks: the same object as in the snapshot before, if no task's record has come since
-    :param unended: what lives on, though a record was written over it by somebody who had not read of it
+    :param unended: what lives on, though a record was written over it by somebody who had not read of it; the first
+        of each task
     :param unreadable: how many records could not be read
     :param owners: see :meth:`owner_of`; the same for all snapshots of a view
     :param point: where ``tasks`` stands among those of other snapshots of the view
@@ -203,7 +204,7 @@ class StatusView(TopicView[StatusSnapshot]):
         self._workers: dict[WorkerId, WorkerStatus] = {}
         self._tasks: dict[TaskId, TaskStatus] = {}
         self._overwritten: dict[str, StatusRecord] = {}
-        self._unended: dict[TaskId, TaskStatus] = {}
+        self._unended: dict[TaskId, tuple[TaskStatus, ...]] = {}
         self._tasks_seen: Mapping[TaskId, TaskStatus] | None = None
         self._changed: set[TaskId] = set()
         self._point = Point()
@@ -264,9 +265,12 @@ class StatusView(TopicView[StatusSnapshot]):
         self._overwritten.pop(key, None)
 
     def _look_what_lives_on(self, known: TaskStatus | None, new: TaskStatus) -> None:
-        living = self._unended.pop(new.task, None) or (known if known is not None and known.lives_on else None)
-        if living is not None and not new.knows_of(living):
-            self._unended[new.task] = living
+        living = self._unended.pop(new.task, ())
+        if known is not None and known.lives_on:
+            living += (known,)
+        left = tuple(each for each in living if not new.knows_of(each))
+        if left:
+            self._unended[new.task] = left
 
     def _reject(self, key: str, winner: StatusRecord) -> None:
         self._overwritten[key] = winner
@@ -293,7 +297,7 @@ class StatusView(TopicView[StatusSnapshot]):
             workers=MappingProxyType(dict(self._workers)),
             tasks=self._tasks_seen,
             overwritten=MappingProxyType(dict(self._overwritten)),
-            unended=MappingProxyType(dict(self._unended)),
+            unended=MappingProxyType({task: living[0] for task, living in self._unended.items()}),
             unreadable=self._unreadable,
             owners=self._owners,
             point=self._point,

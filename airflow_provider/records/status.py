@@ -33,7 +33,7 @@ _LONGEST_SESSION_MS: Final = 2**31 - 1
 """On the wire a session timeout is an int32."""
 _TRACEBACK_TAIL: Final = 4_000
 _MESSAGE_LENGTH: Final = 500
-_FREE: Final = ("handle", "progress", "result", "wrote")
+_FREE: Final = ("after", "handle", "progress", "result", "wrote")
 """The fields of a task's record with values in them that are not texts and whole numbers of this package's own."""
 
 
@@ -153,6 +153,7 @@ class TaskStatus:
     :param result: what a finished task returned, any JSON value
     :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value. Of a task
         that waits: what ran before it, and is not known to have ended
+    :param after: the handle of what lived on before this attempt, and has ended
     :param claim: of the checkpoint that this attempt has, None where the task's index names it
     :param progress: of a stream: the last batch of this attempt that it has reported
     :param wrote: the assets that a finished task says it has written
@@ -177,6 +178,7 @@ class TaskStatus:
     error: TaskFailure | None = None
     result: Any = None
     handle: Any = None
+    after: Any = None
     claim: CheckpointClaim | None = None
     progress: StreamProgress | None = None
     took_before_ms: tuple[Annotated[int, COUNT], ...] = ()
@@ -198,8 +200,8 @@ class TaskStatus:
         return self.handle is not None and self.state in (TaskState.PENDING, TaskState.RUNNING)
 
     def knows_of(self, before: TaskStatus) -> bool:
-        """Whether who wrote this knew what lives on by ``before``: it is about the same, or comes after it."""
-        return self.attempt > before.attempt or _place(self.handle) == _place(before.handle)
+        """Whether who wrote this knew what lives on by ``before``: it is about the same, or says to come after it."""
+        return _place(before.handle) in (_place(self.handle), _place(self.after))
 
     @property
     def standing_claim(self) -> CheckpointClaim | None:
@@ -272,6 +274,7 @@ class TaskStatus:
             "result": self.result,
             "handle": self.handle,
             "claim": self.claim.to_json() if self.claim else None,
+            **({"after": self.after} if self.after is not None else {}),
             **({"progress": self.progress.to_json()} if self.progress else {}),
             **({"wrote": [asset.to_json() for asset in self.wrote]} if self.wrote else {}),
             **({"work": self.work.to_json()} if self.work else {}),
@@ -297,6 +300,7 @@ class TaskStatus:
         check_job_name(status.task.job)
         _check_writable("result", status.result)
         _check_writable("handle", status.handle)
+        _check_writable("after", status.after)
         return status
 
 

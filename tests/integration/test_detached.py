@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from detached_bench import Copying, Life, active_queries, nothing_runs, over
+from detached_bench import COPY, Copying, Life, active_queries, nothing_runs, over
 from fleet import DEADLINE_S, SHORT_SESSION, Fleet, MakeFleet, cospark
 
 from airflow_provider.broker.local_broker import LocalBroker
@@ -51,7 +51,7 @@ async def test_a_query_goes_on_in_the_triggerer_and_with_the_next_worker(
         copying, life = Copying(group, tmp_path), Life(group, W1, server.url, tmp_path / "checkpoints")
         await copying.submit()
 
-        outcome = await asyncio.wait_for(life.in_process(Reins(), linger_s=0.2), DEADLINE_S)
+        outcome = await asyncio.wait_for(life.in_process(Reins(), linger_s=2.0), DEADLINE_S)
         assert outcome.ending is Ending.HANDED_OVER, "its process was needed for the start only"
         began = await life.begun()
         assert outcome.saved is not None
@@ -181,10 +181,12 @@ async def test_a_stream_that_has_an_end_ends_in_the_triggerer(
     async with fleet(*options_of(server, tmp_path)) as group:
         life = Life(group, W1, server.url, tmp_path / "checkpoints")
         copying = Copying(group, tmp_path, bounded=True)
-        copying.write()
+        for _ in range(60):
+            copying.write()
         await copying.submit()
-        outcome = await asyncio.wait_for(life.in_process(Reins(), linger_s=0.0), DEADLINE_S)
+        outcome = await asyncio.wait_for(life.in_process(Reins(), linger_s=2.0), DEADLINE_S)
         assert outcome.saved is not None
+        assert group.topics.status.tasks[COPY].state is TaskState.RUNNING, "it has a batch for each file"
         trigger = life.trigger(outcome.saved)
         deferred = asyncio.ensure_future(anext(trigger.run()))
         ended = await life.said(lambda last: last.state is TaskState.FINISHED, "it has ended")
@@ -199,7 +201,7 @@ async def test_a_server_that_begins_anew_has_its_queries_started_again_by_a_proc
         async with fleet(*options_of(server, tmp_path)) as group:
             copying, life = Copying(group, tmp_path), Life(group, W1, server.url, tmp_path / "checkpoints")
             await copying.submit()
-            outcome = await asyncio.wait_for(life.in_process(Reins(), linger_s=0.2), DEADLINE_S)
+            outcome = await asyncio.wait_for(life.in_process(Reins(), linger_s=2.0), DEADLINE_S)
             assert outcome.saved is not None
             await copying.goes_on()
             trigger = life.trigger(outcome.saved)
@@ -210,7 +212,7 @@ async def test_a_server_that_begins_anew_has_its_queries_started_again_by_a_proc
             event = await asyncio.wait_for(deferred, DEADLINE_S)
             assert event.payload["ending"] == Ending.HANDED_OVER.value, "there is something to start"
             await over(trigger, deferred)
-            back = await asyncio.wait_for(life.in_process(Reins(), event.payload["saved"], linger_s=0.2), DEADLINE_S)
+            back = await asyncio.wait_for(life.in_process(Reins(), event.payload["saved"], linger_s=2.0), DEADLINE_S)
             assert back.ending is Ending.HANDED_OVER
             again = await life.begun(2)
             assert (again.attempt, again.spark_deaths) == (2, 1)

@@ -271,6 +271,9 @@ class World:
     def runner_says(self, task: TaskId, number: int) -> None:
         """Also what comes late, of an attempt that is over."""
         kind = OF_RUNNER[number % len(OF_RUNNER)]
+        run = self.script.execution.runs.get(task)
+        if kind in (events.AttemptBegan, events.StreamBegan) and run is not None and run.handle is not None:
+            return  # of such a one nothing else is said
         fields: dict[str, Any] = {}
         if kind is events.AttemptFinished:
             plan = self.script.configs if number % 2 else [{"i": number}]
