@@ -15,8 +15,8 @@ from simulation.histories import PLANS
 from simulation.long_run import commit
 from simulation.run import Crew, Tally, report
 
-FIXED = range(35)
-FRESH = 28
+FIXED = range(28)
+FRESH = 26
 LEAST_STEPS = 60
 
 
