@@ -23,8 +23,7 @@ from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.records import ControlAction, ControlRecord, JobDefinition, TaskKind, WorkerPhase
+from airflow_provider.records import ControlAction, ControlRecord, JobDefinition, TaskKind, TaskState, WorkerPhase
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 from airflow_provider.worker.process_identity import has_ended
@@ -72,25 +71,27 @@ class Streams:
         await self.come_to_rest()
 
     async def come_to_rest(self) -> None:
-        """Each stream has a worker that is there, and has batches; with nothing else to run a worker is deferred."""
-        phase = WorkerPhase.DEFERRED if self._way == "detached" else WorkerPhase.STABLE
-        await self._holds(lambda status: all(each.state is phase for each in status.workers.values()))
+        """The streams are watched and have batches; a worker with nothing else to run is deferred."""
+        await self._in_phase(WorkerPhase.DEFERRED if self._way == "detached" else WorkerPhase.STABLE)
+        await self._watched_since(time.time())
         await self._tick()
 
-    async def are_held(self) -> None:
-        await self._holds(lambda _: True)
-        await self._tick()
+    async def _in_phase(self, phase: WorkerPhase) -> None:
+        def there() -> bool:
+            workers = self._topics.status.workers.values()
+            return len(workers) == _WORKERS and all(each.state is phase for each in workers)
 
-    async def _holds(self, condition: Callable[[StatusSnapshot], bool]) -> None:
-        """Workers that are alive say that they have all streams; whether they are is looked up again and again."""
+        await until(there, f"{self._way}: the workers are {phase.value}")
 
-        def running() -> bool:
-            status = self._topics.status
-            alive = [each for each in status.workers.values() if each.state.applied and not has_ended(each.process)]
-            streams = {task for each in alive for task in each.running if task.job == "ticks" and not task.is_planner}
-            return len(alive) == _WORKERS and len(streams) == _STREAMS and condition(status)
+    async def _watched_since(self, since: float) -> None:
+        """A worker has told of each stream what it has seen of it since then."""
 
-        await until(running, f"{self._way}: {_STREAMS} streams have {_WORKERS} workers")
+        def told() -> bool:
+            tasks = [last for last in self._topics.status.tasks.values() if last.kind is TaskKind.STREAMING]
+            running = [last for last in tasks if last.state is TaskState.RUNNING and last.progress is not None]
+            return sum(last.progress.at_ms > since * 1000 for last in running if last.progress) == _STREAMS
+
+        await until(told, f"{self._way}: {_STREAMS} streams are watched")
 
     async def _tick(self) -> None:
         since = time.time()
@@ -112,12 +113,14 @@ class Streams:
         return self._airflow.api.task_instances(self._way, self._run_id)
 
     async def measure(self, kill: Callable[[Streams], Awaitable[None]]) -> dict[str, float]:
-        """In seconds: the longest gap of any stream, and the time until all is at rest as before."""
+        """In seconds: the longest time without a batch of any stream, and how long it is until all are watched."""
         began = time.time()
         await kill(self)
-        await self.are_held()
-        ended = time.time()
-        return {"gap": round(self.longest_gap(began, ended), 2), "whole": round(ended - began, 1), "load": load()}
+        await self._watched_since(time.time())
+        watched = time.time()
+        await self._tick()
+        gap = self.longest_gap(began, time.time())
+        return {"gap_s": round(gap, 2), "unwatched_s": round(watched - began, 1), "load": load()}
 
     async def kill_triggerer(self) -> None:
         self._airflow.kill_triggerer()
@@ -141,7 +144,7 @@ class Streams:
     async def come_to_processes(self) -> None:
         """By a task that needs one, for each worker."""
         await self._topics.submit(JobDefinition(name="held", entry_point="benchmarks.jobs:endless", max_tasks=_WORKERS))
-        await self._holds(lambda status: all(each.state is WorkerPhase.STABLE for each in status.workers.values()))
+        await self._in_phase(WorkerPhase.STABLE)
 
         def running() -> bool:
             return all(worker.state == "running" and worker.pid for worker in self.workers())
@@ -217,7 +220,9 @@ async def _measure_way(streams: Streams, way: str) -> dict[str, Any]:
     async def measure(name: str, kill: Callable[[Streams], Awaitable[None]]) -> None:
         figures[name] = told = await streams.measure(kill)
         print(
-            f"  {name}: {told['gap']:.2f} s without a batch, all there after {told['whole']:.0f} s; load {told['load']}"
+            f"  {name}: {told['gap_s']:.2f} s without a batch, all watched after {told['unwatched_s']:.0f} s;"
+            f" load {told['load']}",
+            flush=True,
         )
 
     await measure("nothing", _nothing)

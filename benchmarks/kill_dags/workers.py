@@ -27,6 +27,7 @@ for way, options in _WAYS.items():
             allowed_entry_points="benchmarks",
             checkpoint_root=f"{os.environ['KILL_FOLDER']}/{way}",
             spark_conf={"spark.sql.streaming.minBatchesToRetain": 100_000},
+            progress_interval=3,  # by which it is seen that a stream is watched
             retries=9,
             retry_delay=timedelta(seconds=1),
             **options,
