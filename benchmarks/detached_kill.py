@@ -64,6 +64,7 @@ class Streams:
                 kind=TaskKind.STREAMING,
                 max_tasks=_STREAMS,
                 config=config,
+                retries=3,
             )
         )
         await asyncio.to_thread(self._airflow.api.wait_for_dag, self._way)
