@@ -34,9 +34,9 @@ from demo.airflow_api import TaskInstance
 
 _HERE: Final = Path(__file__).parent
 _STREAMS: Final = int(os.environ.get("STREAMS", "20"))
-_EVERY_S: Final = float(os.environ.get("EVERY_S", "1"))
+_EVERY_S: Final = float(os.environ.get("EVERY_S", "2"))
 _WORKERS: Final = 2
-_STEADY: Final = 10
+_STEADY: Final = 5
 """After so many batches a stream runs as it will."""
 _LIMIT_S: Final = 400.0
 _WAYS: Final = ("detached", "attached", "own_spark")
