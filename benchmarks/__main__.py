@@ -15,6 +15,7 @@ from benchmarks import (
     declarative_crowd,
     declarative_large,
     declarative_stop,
+    detached_kill,
     detached_watch,
     looks,
     lost,
@@ -55,6 +56,7 @@ LONG: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "declarative_crowd": declarative_crowd.run,
     "declarative_large": declarative_large.run,
     "declarative_stop": declarative_stop.run,
+    "detached_kill": detached_kill.run,
     "detached_watch": detached_watch.run,
 }
 """Those that take minutes, and run only when they are named."""

@@ -8,6 +8,7 @@ from airflow_provider.spark.job import TaskContext, spark_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 MONTHS: Final = range(1, 13)
 _SCHEMA: Final = (
@@ -43,3 +44,11 @@ def endless(spark: SparkSession, task: TaskContext) -> None:
     spark.range(10).collect()
     while not task.stopping:
         task.wait(60)
+
+
+@spark_job(plan=lambda job: [dict(job.config)] * job.max_tasks)
+def ticking(spark: SparkSession, task: TaskContext) -> StreamingQuery:
+    """Has a batch every so often, in which there is next to nothing to do."""
+    ticks = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
+    writer = ticks.writeStream.format("noop").option("checkpointLocation", task.checkpoint_location)
+    return writer.trigger(processingTime=f"{task.config['every_s']:g} seconds").start()

@@ -421,7 +421,10 @@ class SparkWorkerOperator(BaseOperator):
             self.log.info("Worker %s was held in two places; it joins anew", spec.member.worker)
             return self._work(context, spec, result.story, tries, saved=None)
         if outcome.ending is Ending.HANDED_OVER:
-            self.log.info("Worker %s has nothing to run: its membership goes to the triggerer", spec.member.worker)
+            self.log.info(
+                "Worker %s has nothing that needs this process: its membership goes to the triggerer",
+                spec.member.worker,
+            )
             self.defer(
                 trigger=WorkerTrigger(
                     kafka_conn_id=self.kafka_conn_id,

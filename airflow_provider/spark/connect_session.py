@@ -89,6 +89,7 @@ class ConnectSession:
         self._tell_every_s = tell_every_s
         self._session: SparkSession | None = None
         self._released = False
+        self._given_up = False
         self._shared: list[DataFrame] = []
         self._counts = ToldCounts()
         self._awaits_query = False
@@ -100,6 +101,7 @@ class ConnectSession:
     def open(self) -> Any:
         if self._session is None:
             self.spark = self._connection.server()
+            self._require_not_given_up()
             if self._former is not None:
                 self._end(self._former)
             self._session = session = self._begin()
@@ -128,6 +130,7 @@ class ConnectSession:
             if taken:
                 hang_up(session)
         if taken:
+            self._require_not_given_up()
             self._end(self._id)
             self._id = str(uuid.uuid4())
             if self._handle is not None:
@@ -135,6 +138,11 @@ class ConnectSession:
             session = open_session(self._settings, self._name, self._id)
         session.conf.set(_OWNER, self._name)
         return session
+
+    def _require_not_given_up(self) -> None:
+        """The task's next worker begins the same attempt, in a session of the same id: nothing is to end that."""
+        if self._given_up:
+            raise FencedError("the task was told to stop before it had begun")
 
     def _end(self, session_id: str) -> None:
         """A session that another process may have left."""
@@ -204,6 +212,9 @@ class ConnectSession:
 
     # ---- its end
 
+    def give_up(self) -> None:
+        self._given_up = True
+
     def explain(self, error: BaseException) -> BaseException:
         if self.spark is None:
             return error
@@ -254,8 +265,8 @@ class ConnectSession:
         session, self._session = self._session, None
         if session is None or self.spark is None:
             return
-        if self._goes_on:
-            self.left_open = True
+        if self._goes_on or self._given_up:
+            self.left_open = self._goes_on
             hang_up(session)
             return
         try:

@@ -63,7 +63,9 @@ class LocalAttempt:
         """:returns: whether the job's code has been called; if not, it never will be"""
         told_before = self.guard.stopping
         begun = self.guard.stop_soon(reason)
-        if begun and not told_before:
+        if not begun:
+            self.session.give_up()
+        elif not told_before:
             start_thread(self._stop, f"stop-{self.order.task}")
         return begun
 

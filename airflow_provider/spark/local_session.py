@@ -187,6 +187,9 @@ class LocalSession:
         gone.__cause__ = error
         return gone
 
+    def give_up(self) -> None:
+        """Nobody else knows this session."""
+
     def await_batch(self, limit_s: float, may_go_on: Callable[[], bool]) -> None:
         if self._session is not None and self.spark is not None and self.spark.alive:
             await_batches(self._queries(self._session), last_batch, is_busy, limit_s, may_go_on)

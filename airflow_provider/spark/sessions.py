@@ -38,6 +38,9 @@ class AttachedSession(TaskSession, Protocol):
     def spark(self) -> Spark | None:
         """What it is a session of; None before it has been opened."""
 
+    def give_up(self) -> None:
+        """Its attempt never begins, and somebody else may have the task by now. From any thread; waits for nothing."""
+
     def await_batch(self, limit_s: float, may_go_on: Callable[[], bool]) -> None:
         """Wait until each of the task's queries has ended the batch that it is in, if its last one took no longer than
         ``limit_s``.

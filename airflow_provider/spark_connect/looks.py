@@ -9,6 +9,7 @@ import itertools
 import logging
 import random
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,7 +37,8 @@ AT_ONCE: Final = 16
 
 
 class Listener:
-    """Who is told of some of the queries.
+    """Who is told of some of the queries, in the context in which this was made: that of a trigger, whose log gets what
+    is logged then. The looks are common to all triggers of a process.
 
     :param questions: asks in his name
     :param tell_every_s: how often a query's progress is told at most, in seconds
@@ -46,10 +48,11 @@ class Listener:
         self.questions = questions
         self.tell_every_s = tell_every_s
         self._hear = hear
+        self._context = copy_context()
 
     def tell(self, news: QueryNews) -> None:
         try:
-            self._hear(news)
+            self._context.copy().run(self._hear, news)  # one that is entered can't be entered again
         except Exception:
             log.exception("What was told of a query could not be handled; the others are watched on")
 

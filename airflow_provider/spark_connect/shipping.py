@@ -21,6 +21,8 @@ class Parcels:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._sending = threading.Lock()
+        """PySpark has Python forget what its finders know then, which two threads can't do at once (KeyError)."""
         self._folder: Path | None = None
         self._archives: dict[str, Path | None] = {}
 
@@ -28,7 +30,8 @@ class Parcels:
         """Have functions of this session import what the job in ``module`` consists of."""
         archives = self._of(module)
         if archives:
-            session.addArtifacts(*map(str, archives), pyfile=True)
+            with self._sending:
+                session.addArtifacts(*map(str, archives), pyfile=True)
 
     def close(self) -> None:
         with self._lock, contextlib.suppress(OSError):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
@@ -189,6 +191,34 @@ async def test_tasks_beside_each_other_have_each_a_session_of_their_own(
     assert await events.result(many.task) == {"rows": 500, **expected}
     await runner.start(order("share", 2))
     assert await events.result(TaskId("share", 2)) == 7
+
+
+async def test_what_was_given_up_before_it_began_ends_nothing_of_the_next_worker_s(
+    make_runner: Callable[..., ConnectRunner], events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_up = Events()
+    slow, other = make_runner("worker-1", on_event=given_up), make_runner("worker-2")
+    reached, late, real = threading.Event(), threading.Event(), connection.ServerConnection.server
+
+    def server(self: connection.ServerConnection) -> connection.ConnectedServer:
+        if not reached.is_set():
+            reached.set()
+            assert late.wait(DEADLINE_S)
+        return real(self)
+
+    monkeypatch.setattr(connection.ServerConnection, "server", server)
+    moving = order("touch_on", file=str(tmp_path / "0"))
+    await slow.start(moving)
+    await until(reached.is_set)
+    assert await slow.stop([moving.task], "it moves") == frozenset()
+    assert isinstance(await given_up.last(moving.task), TaskStopped)
+    await other.start(moving)
+    await touched(events, moving)
+    late.set()
+    await slow.close()
+    assert not await asyncio.to_thread(is_quiet, tmp_path / "0")
+    assert not [event for event in events.of(moving.task) if isinstance(event, LAST_EVENTS)]
+    assert await other.stop([moving.task], "the test is over") == frozenset()
 
 
 async def test_what_a_stopped_task_has_begun_on_the_server_ends_and_its_neighbour_goes_on(

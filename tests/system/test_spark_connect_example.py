@@ -1,4 +1,4 @@
-"""The example DAG with Spark Connect, run as it is, against a real server that asks for a token."""
+"""The example DAGs with Spark Connect, run as they are, against a real server that asks for a token."""
 
 from __future__ import annotations
 
@@ -54,3 +54,19 @@ def test_a_group_on_a_spark_connect_server_whose_token_nobody_is_shown(
     files = list(airflow.home.rglob("*.log"))
     assert files
     assert [file for file in files if TOKEN.encode() in file.read_bytes()] == []
+
+
+@pytest.mark.usefixtures("connection")
+@pytest.mark.timeout(700)
+def test_streams_go_on_while_their_worker_is_deferred(airflow: LocalAirflow) -> None:
+    tasks = run(airflow, "example_spark_connect_streams")
+    (worker,) = tasks["worker"]
+    batches = airflow.api.xcom(tasks["all_go_on_while_their_worker_is_deferred"][0])
+    assert len(batches) == 3
+    summary = airflow.api.xcom(worker)
+    assert summary["ended"] == "left"
+    assert summary["deferrals"] == 1, "its process was needed once, to start them"
+    log = airflow.api.log(worker)
+    assert all(f"Task ticks:{index} is running" in log for index in range(3))
+    assert "nothing that needs this process: its membership goes to the triggerer" in log
+    assert TOKEN not in log

@@ -35,6 +35,9 @@ class Session:
         while may_go_on() and not self.batch_ended.is_set():
             self.waiting.set()
 
+    def give_up(self) -> None:
+        self.end()
+
     def cancel(self) -> None:
         self.end()
         self.cancelled.set()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import ContextVar
 
 import pytest
 from fake_connect import FakeConnect, FakeQuery
-from query_watch_bench import Hearing, looked
+from query_watch_bench import LOOK_EVERY_S, Hearing, looked
 from query_watch_bench import server as server
 from waiting import eventually
 
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.spark_connect import looks
 from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryTold, ServerBack, ServerSilent
+from airflow_provider.spark_connect.watching import QueryWatch
 
 
 async def test_progress_is_told_when_there_is_some_and_only_if_it_is_new(server: FakeConnect) -> None:
@@ -29,6 +31,25 @@ async def test_progress_is_told_when_there_is_some_and_only_if_it_is_new(server:
         assert len(hearing.news) == 1
         query.batch = 8
         assert (await hearing.hears(QueryTold, 2))[1].progress.batch == 8
+
+
+async def test_each_hears_in_his_own_context_although_one_looks_for_all(server: FakeConnect) -> None:
+    trigger: ContextVar[str] = ContextVar("trigger")
+    heard: set[tuple[str, str]] = set()
+
+    async def watching(name: str) -> None:
+        trigger.set(name)
+        handle = server.handle(FakeQuery(batch=1))
+        settings = server.settings(host="127.0.0.1", token="")
+        watch = QueryWatch(
+            settings, name, lambda _news: heard.add((name, trigger.get("nobody's"))), tell_every_s=LOOK_EVERY_S
+        )
+        watch.watch(handle)
+        await eventually(lambda: len(heard) == 2, "both hear")
+        await watch.close()
+
+    await asyncio.gather(watching("first"), watching("second"))
+    assert heard == {("first", "first"), ("second", "second")}
 
 
 async def test_progress_is_not_asked_for_with_each_look(server: FakeConnect) -> None:
