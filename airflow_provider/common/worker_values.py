@@ -18,7 +18,9 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved, reading_saved
 from airflow_provider.records import TaskState, WorkerPhase
+from airflow_provider.spark_connect.server import is_connect
 from airflow_provider.worker.ending import Ending
+from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.settings import Until, WorkerSettings
 
 
@@ -41,6 +43,18 @@ class WatchSpec:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WatchSpec:
         return cls(server=data["server"], progress_s=data["progress_s"], max_spark_deaths=data["max_spark_deaths"])
+
+
+def watching(spec: WorkerSpec, equipment: Equipment) -> WorkerSpec:
+    """With what a triggerer has to know to watch what goes on meanwhile."""
+    if equipment.runner == "noop" or not is_connect(equipment.spark_master):
+        return spec
+    watches = WatchSpec(
+        server=equipment.spark_master,
+        progress_s=equipment.progress_s,
+        max_spark_deaths=equipment.max_spark_deaths,
+    )
+    return replace(spec, watches=watches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,3 +247,9 @@ class WorkerStory:
             "last_epoch": self.last_epoch,
             "deferrals": self.deferrals,
         }
+
+
+def default_worker_name(ti: Any) -> str:
+    """A name that stays the same over retries, deferrals and runs of the DAG."""
+    mapped = "" if ti.map_index is None or ti.map_index < 0 else f".{ti.map_index}"
+    return f"{ti.dag_id}.{ti.task_id}{mapped}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -33,7 +32,7 @@ from airflow_provider.common.parameters import (
     worker_name,
 )
 from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, TaskPage
-from airflow_provider.common.worker_values import WatchSpec, WorkerSpec, WorkerStory
+from airflow_provider.common.worker_values import WorkerSpec, WorkerStory, default_worker_name, watching
 from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
@@ -428,7 +427,7 @@ class SparkWorkerOperator(BaseOperator):
             self.defer(
                 trigger=WorkerTrigger(
                     kafka_conn_id=self.kafka_conn_id,
-                    plan=_watching(spec, equipment).to_json(),
+                    plan=watching(spec, equipment).to_json(),
                     saved=outcome.saved or {},
                     story=result.story.deferred().to_json(),
                     deferred_at_ms=wall_ms(),
@@ -496,21 +495,3 @@ class SparkWorkerOperator(BaseOperator):
         except TopicError as failed:
             return f"Which groups there are can't be said: {failed}"
         return f"Groups that connection {self.kafka_conn_id!r} sees: {names_in_words(groups)}"
-
-
-def _watching(spec: WorkerSpec, equipment: Equipment) -> WorkerSpec:
-    """With what a triggerer has to know to watch what goes on meanwhile."""
-    if equipment.runner == "noop" or not is_connect(equipment.spark_master):
-        return spec
-    watches = WatchSpec(
-        server=equipment.spark_master,
-        progress_s=equipment.progress_s,
-        max_spark_deaths=equipment.max_spark_deaths,
-    )
-    return replace(spec, watches=watches)
-
-
-def default_worker_name(ti: Any) -> str:
-    """A name that stays the same over retries, deferrals and runs of the DAG."""
-    mapped = "" if ti.map_index is None or ti.map_index < 0 else f".{ti.map_index}"
-    return f"{ti.dag_id}.{ti.task_id}{mapped}"

@@ -41,10 +41,8 @@ class Gates:
     """Where the jobs of these tests wait, and what they have done."""
 
     def __init__(self) -> None:
-        self.reached = threading.Event()
-        self.go_on = threading.Event()
-        self.cancelled = threading.Event()
-        self.closed = threading.Event()
+        self.reached, self.go_on = threading.Event(), threading.Event()
+        self.cancelled, self.closed = threading.Event(), threading.Event()
 
 
 gates = Gates()
@@ -63,6 +61,8 @@ class Session:
 
     made: ClassVar[list[Session]] = []
     cannot: Exception | None = None
+    handle: Any = None
+    left_open = False
 
     def __init__(
         self,
@@ -102,9 +102,6 @@ class Session:
 
     def cancel(self) -> None:
         gates.cancelled.set()
-
-    handle: Any = None
-    left_open = False
 
     def let_go_on(self, query: object) -> bool:
         return False
