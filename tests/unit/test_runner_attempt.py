@@ -73,6 +73,8 @@ class FakeSession:
     handle: Any = None
     left_open = False
 
+    def give_up(self) -> None: ...
+
     def let_go_on(self, query: Any) -> bool:
         return False
 

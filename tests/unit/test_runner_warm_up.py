@@ -85,11 +85,9 @@ class Session:
         self.spark = Spark()
         return self
 
-    def query_id(self, value: object) -> None:
-        return None
+    def query_id(self, value: object) -> None: ...
 
-    def left_running(self, value: object) -> None:
-        return None
+    def left_running(self, value: object) -> None: ...
 
     def explain(self, error: BaseException) -> BaseException:
         return error if self.spark is None or self.spark.alive else self.spark.gone()
@@ -105,6 +103,8 @@ class Session:
 
     def let_go_on(self, query: object) -> bool:
         return False
+
+    def give_up(self) -> None: ...
 
     def close(self) -> None:
         gates.closed.set()

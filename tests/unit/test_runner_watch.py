@@ -93,6 +93,8 @@ class Session:
     handle: Any = None
     left_open = False
 
+    def give_up(self) -> None: ...
+
     def let_go_on(self, query: object) -> bool:
         return False
 
