@@ -205,7 +205,16 @@ async def _measure(airflow: LocalAirflow, servers: str, folder: Path) -> dict[st
     for way in os.environ.get("WAYS", " ".join(_WAYS)).split():
         async with shared_topics(settings, way, WORKER) as topics:
             figures[way] = await _measure_way(Streams(airflow, topics, folder, way), way)
+        if way != "detached" and "detached" in figures:
+            figures[way]["ratios"] = _ratios(figures["detached"], figures[way])
     return figures
+
+
+def _ratios(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, float]:
+    ratios = {name: round(told["gap_s"] / theirs[name]["gap_s"], 2) for name, told in ours.items() if "gap_s" in told}
+    for name, ratio in ratios.items():
+        print(f"  detached / these, {name}: {ratio:.2f}", flush=True)
+    return ratios
 
 
 async def _measure_way(streams: Streams, way: str) -> dict[str, Any]:
