@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,6 +145,10 @@ def jvm_in_use() -> Iterator[subprocess.Popen[bytes]]:
 
 def _standing_for_a_jvm(owner: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, jvm.OWNER: owner}) as process:
+        deadline = time.monotonic() + 10
+        while procfs.variable_of(process.pid, jvm.OWNER) != owner:  # the kernel shows it a moment after the start
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
         yield process
         process.kill()
 
