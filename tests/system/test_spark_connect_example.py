@@ -56,6 +56,7 @@ def test_a_group_on_a_spark_connect_server_whose_token_nobody_is_shown(
     assert [file for file in files if TOKEN.encode() in file.read_bytes()] == []
 
 
+@pytest.mark.shows("a worker has only streams on a Spark Connect server")
 @pytest.mark.usefixtures("connection")
 @pytest.mark.timeout(700)
 def test_streams_go_on_while_their_worker_is_deferred(airflow: LocalAirflow) -> None:
