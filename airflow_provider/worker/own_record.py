@@ -9,7 +9,7 @@ from dataclasses import replace
 from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import MembershipView
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID
+from airflow_provider.protocol.model import NO_TASKS, UNKNOWN_MEMBER_ID, Tasks
 from airflow_provider.records import FailedWarmUp, Lesson, WarmUpDeaths, WorkerPhase, WorkerStatus
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Hands
@@ -49,6 +49,7 @@ class OwnRecord:
         self._stored = False
         self._soon = False
         self._said_process = self._said_condition = self._said_ui = ""
+        self._said_running: Tasks = NO_TASKS
 
     @property
     def stored(self) -> bool:
@@ -93,14 +94,17 @@ class OwnRecord:
     def say_what_is_new(self) -> None:
         """A JVM was started, and could outlive this process: the next one under this name has to know of it. Or there
         is something else that keeps the tasks from running, or nothing any more. Or that Spark has a page of its own.
+        Where nothing is started, what runs was adopted or has ended, and no round says so.
         """
-        said = (self._said_process, self._said_condition, self._said_ui)
+        if not self._stored:
+            return
         hands = self._hands()
-        if (
-            self._stored
-            and self.phase is not WorkerPhase.DEFERRED
-            and (this_process(), hands.condition, hands.spark_ui) != said
-        ):
+        if self.phase is WorkerPhase.DEFERRED:
+            news = (hands.running, hands.condition) != (self._said_running, self._said_condition)
+        else:
+            said = (self._said_process, self._said_condition, self._said_ui)
+            news = (this_process(), hands.condition, hands.spark_ui) != said
+        if news:
             self.say_again()
 
     def say_that_it_is_handed_over(self) -> None:
@@ -124,6 +128,7 @@ class OwnRecord:
         view, hands, known = self._view(), self._hands(), self._topics.status.group
         self._said_process = this_process() if self.phase is not WorkerPhase.DEFERRED else ""
         self._said_condition, self._said_ui = hands.condition, hands.spark_ui
+        self._said_running = hands.running
         return WorkerStatus(
             worker=self._settings.member.worker,
             state=self.phase,
@@ -131,7 +136,7 @@ class OwnRecord:
             slots=self.slots,
             url=self._settings.member.url,
             owned=view.owned,
-            running=hands.running,
+            running=self._said_running,
             process=self._said_process,
             at_ms=wall_ms(),
             member_id=view.member_id,

@@ -61,6 +61,7 @@ async def test_a_query_goes_on_in_the_triggerer_and_with_the_next_worker(
         trigger = life.trigger(outcome.saved)
         deferred = asyncio.ensure_future(anext(trigger.run()))
         await group.wait_for(lambda _, status: status.workers[W1].state is WorkerPhase.DEFERRED, "the trigger has it")
+        await group.wait_for(lambda _, status: status.workers[W1].running == {began.task}, "and says what it watches")
         await copying.goes_on()
         told = await life.said(lambda last: last.progress is not None, "the trigger tells how far it is")
         assert (told.handle, told.attempt) == (began.handle, began.attempt)

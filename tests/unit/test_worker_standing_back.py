@@ -147,6 +147,15 @@ async def test_where_sparks_own_page_is_stands_in_its_record_as_soon_as_it_has_o
         await eventually(lambda: life.topics.status.workers[ME].spark_ui == "http://driver:4040")
 
 
+async def test_what_a_deferred_worker_watches_and_waits_for_stands_in_its_record() -> None:
+    async with living(phase=WorkerPhase.DEFERRED) as life:
+        await eventually(lambda: life.topics.status.workers[ME].running == {A0, A1})
+        life.runner.finish(A0)
+        await eventually(lambda: life.topics.status.workers[ME].running == {A1})
+        life.runner.change_condition("waiting for its server")
+        await says(life, "waiting for its server")
+
+
 async def test_it_comes_back_when_spark_starts_and_runs_its_tasks(standing: Any) -> None:
     async with standing() as life:
         await eventually(lambda: life.means.tries >= 3, "it tries again and again")
