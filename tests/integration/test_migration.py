@@ -98,7 +98,9 @@ async def test_workers_are_restarted_one_by_one_with_the_other_protocol_and_back
                     before = group.topics.status.workers[BRIDGE].member_id
                     coordinators(group.settings.bootstrap_servers)
                     await taken_over(group, before)
-                    assert await group.stops() == stops
+                    await all_run(group, "w1", "w2", "w3")
+                    late = {task for task, _ in await group.stops() - stops}  # w1 may not have had its share yet
+                    assert all(group.topics.status.tasks[task].worker == "w1" for task in late), group.story()
         assert not overlaps(await group.steps()), group.story()
         assert BRIDGE not in group.record.members
 

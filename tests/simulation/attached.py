@@ -302,6 +302,8 @@ class Attached:
             process.say_of_itself(WorkerPhase.STABLE)
 
     def _release_finished(self, tasks: Tasks) -> None:
+        for task in tasks:
+            self._failed_here.pop(task, None)  # it may be back if somebody has begun it as that was not known yet
         self._process.feed(TasksFinished(now_ms=self._process.now, tasks=tasks))
 
     def _arm(self, at_ms: int) -> None:

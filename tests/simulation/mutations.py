@@ -435,7 +435,12 @@ MUTATIONS = (
     Mutation(
         name="does not say that a task runs",
         module=f"{EXECUTION}.attempts",
-        edits=(("    x.write(run, TaskState.RUNNING)\n", ""),),
+        edits=(
+            (
+                "    if event.handle is None:\n        x.write(run, TaskState.RUNNING)\n",
+                "    if event.handle is None:\n        pass\n",
+            ),
+        ),
         plan="calm",
         broken=(_TOLD,),
     ),
