@@ -147,6 +147,7 @@ async def test_a_job_that_is_removed_while_its_worker_is_away_is_ended_by_the_ne
         await group.wait_for(lambda _, status: not status.tasks, "nothing is said of it any more")
 
 
+@pytest.mark.thorough  # with servers of their own
 async def test_what_ran_on_another_server_is_ended_there_before_it_begins_here(
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
@@ -195,6 +196,7 @@ async def test_a_stream_that_has_an_end_ends_in_the_triggerer(
         await over(trigger, deferred)
 
 
+@pytest.mark.thorough  # with servers of their own
 async def test_a_server_that_begins_anew_has_its_queries_started_again_by_a_process(
     fleet: MakeFleet, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ BOUNCES = int(os.environ.get("BOUNCES", "3"))
 WORKERS = ("w1", "w2", "w3")
 
 
+@pytest.mark.thorough  # kills at random are played in each run
 @pytest.mark.timeout(400 + 60 * BOUNCES)
 async def test_rolling_bounces_lose_and_double_nothing(broker: LocalBroker, group_id: str, tmp_path: Path) -> None:
     """SIGTERM and SIGKILL take turns, so that each worker meets both."""
