@@ -26,6 +26,7 @@ async def on_cluster(events: Events) -> AsyncIterator[tuple[StandaloneCluster, L
         await runner.close()
 
 
+@pytest.mark.thorough  # what kills an application's executors is played in each run
 async def test_a_master_that_has_forgotten_its_applications_is_a_lost_spark(
     on_cluster: tuple[StandaloneCluster, LocalRunner], events: Events, tmp_path: Path
 ) -> None:
