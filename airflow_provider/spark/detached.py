@@ -199,30 +199,35 @@ class DetachedQueries:
         self._say(watched, TaskStopped(order=watched.order, reason=reason))
 
     async def _end(self, handle: QueryHandle, then: Callable[[], None]) -> None:
-        wait_s = _FIRST_WAIT_S
-        while True:
-            try:
-                await self._stop_there(handle)
-            except Exception as failed:  # noqa: BLE001 - whatever the client raises, it is no answer
-                log.warning("Could not end a query that nobody is to run, on %s: %s", handle.server, self._why(failed))
-                await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-            else:
-                del self._ending[handle]
-                then()
-                return
+        def refused(why: str) -> None:
+            log.warning("Could not end a query that nobody is to run, on %s: %s", handle.server, why)
+
+        await self._until_answered(lambda: self._stop_there(handle), refused)
+        del self._ending[handle]
+        then()
 
     async def _insist(self, watched: _Watched, ask: Callable[[], Awaitable[QueryHandle | None]]) -> QueryHandle | None:
-        """Until it is answered."""
-        wait_s, said = _FIRST_WAIT_S, ""
+        """Until it is answered; why it is not, is told once."""
+        said = ""
+
+        def refused(why: str) -> None:
+            nonlocal said
+            if why != said:
+                said = why
+                self._on_event(QueryUnreachable(order=watched.order, why=f"{watched.handle.server}: {why}"))
+
+        return await self._until_answered(ask, refused)
+
+    async def _until_answered(
+        self, ask: Callable[[], Awaitable[QueryHandle | None]], refused: Callable[[str], None]
+    ) -> QueryHandle | None:
+        """:param refused: called each time with why there is no answer yet"""
+        wait_s = _FIRST_WAIT_S
         while True:
             try:
                 return await ask()
             except Exception as failed:  # noqa: BLE001 - whatever the client raises, it is no answer
-                why = self._why(failed)
-                if why != said:
-                    said = why
-                    self._on_event(QueryUnreachable(order=watched.order, why=f"{watched.handle.server}: {why}"))
+                refused(self._why(failed))
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
