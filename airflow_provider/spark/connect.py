@@ -14,7 +14,8 @@ from airflow_provider.spark.attached import AttachedRunner
 from airflow_provider.spark.connect_session import ConnectSession
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.fencing import Lease
-from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder, WarmUpReady
+from airflow_provider.spark.ready_at_once import ReadyAtOnce
+from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
 from airflow_provider.spark.threads import in_thread
 from airflow_provider.spark_connect.connection import ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.handle import QueryHandle
@@ -114,19 +115,15 @@ class ConnectRunner(AttachedRunner):
             on_condition=on_condition,
             tell_every_s=tell_every_s,
         )
-        self._ready: dict[TaskId, asyncio.Handle] = {}
+        self._ready = ReadyAtOnce(on_event)
 
     def warm(self, order: TaskOrder) -> None:
         if self._closed:
             raise RunnerClosedError(f"task {order.task} was to be made ready by a closed runner")
-        self.stop_warming(order.task)
-        ready = WarmUpReady(order=order)
-        self._ready[order.task] = asyncio.get_running_loop().call_soon(self._on_event, ready)
+        self._ready.warm(order)
 
     def stop_warming(self, task: TaskId) -> None:
-        ready = self._ready.pop(task, None)
-        if ready is not None:
-            ready.cancel()
+        self._ready.stop(task)
 
     async def start(self, order: TaskOrder) -> None:
         self.stop_warming(order.task)

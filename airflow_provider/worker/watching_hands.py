@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 
 from airflow_provider.execution.state import Place
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.spark.checkpoints import TEMPORARY
 from airflow_provider.spark.failures import Mask, nothing_secret
-from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder, WarmUpReady
+from airflow_provider.spark.ready_at_once import ReadyAtOnce
+from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
 from airflow_provider.spark_connect.server import ConnectServer
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.executor import TaskExecutor
@@ -22,27 +22,20 @@ from airflow_provider.worker.worker import MakeHands
 
 
 class NothingRuns:
-    """Where nothing is started (a :class:`~airflow_provider.spark.runner.Runner`). What would be made ready is so: a
-    server is as warm for a task's next worker as for its last.
-    """
+    """Where nothing is started (a :class:`~airflow_provider.spark.runner.Runner`)."""
 
     running: Tasks = NO_TASKS
     condition = spark_ui = ""
     opening = False
 
     def __init__(self, on_event: OnEvent) -> None:
-        self._on_event = on_event
-        self._ready: dict[TaskId, asyncio.Handle] = {}
+        self._ready = ReadyAtOnce(on_event)
 
     def warm(self, order: TaskOrder) -> None:
-        self.stop_warming(order.task)
-        ready = WarmUpReady(order=order)
-        self._ready[order.task] = asyncio.get_running_loop().call_soon(self._on_event, ready)
+        self._ready.warm(order)
 
     def stop_warming(self, task: TaskId) -> None:
-        ready = self._ready.pop(task, None)
-        if ready is not None:
-            ready.cancel()
+        self._ready.stop(task)
 
     async def start(self, order: TaskOrder) -> None:
         raise RunnerClosedError(f"task {order.task} can't be started in a triggerer")
@@ -53,8 +46,7 @@ class NothingRuns:
         return NO_TASKS
 
     async def close(self, *, timeout_s: float = 30.0) -> Tasks:  # noqa: ARG002
-        for task in list(self._ready):
-            self.stop_warming(task)
+        self._ready.stop_all()
         return NO_TASKS
 
 
