@@ -9,7 +9,6 @@ The goal is not speed: it is that nobody loses its session, for then all its wor
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -21,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +31,7 @@ from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.records import JobDefinition, TopicNames, decode
 from airflow_provider.topics.rights import WORKER
+from benchmarks.load import measure
 
 _ROOT: Final = Path(__file__).parent.parent
 _GROUP: Final = "overload"
@@ -198,15 +198,7 @@ def _show(load: Load, figures: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.overload", description=__doc__)
-    for field in fields(Load):
-        parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
-    parser.add_argument("--output", type=Path, default=Path("build/bench"), metavar="DIR")
-    args = parser.parse_args()
-    folder: Path = args.output.absolute() / "overload"
-    folder.mkdir(parents=True, exist_ok=True)
-    figures = run(folder, Load(**{field.name: getattr(args, field.name) for field in fields(Load)}))
-    (folder.parent / "overload.json").write_text(json.dumps(figures, indent=2) + "\n")
+    measure("overload", __doc__, Load, run)
 
 
 if __name__ == "__main__":

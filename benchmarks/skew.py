@@ -10,16 +10,14 @@ many at a time, that make no session at all.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from heapq import heapreplace
 from pathlib import Path
 from statistics import fmean
@@ -32,6 +30,7 @@ from airflow_provider.ledger.progress import job_progress
 from airflow_provider.records import JobDefinition, TopicNames, decode
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
+from benchmarks.load import measure
 from benchmarks.overload import records_of
 from benchmarks.skew_peers import mapped_s, script
 
@@ -210,15 +209,7 @@ def _ways(figures: Figures) -> list[tuple[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.skew", description=__doc__)
-    for field in fields(Load):
-        parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
-    parser.add_argument("--output", type=Path, default=Path("build/bench"), metavar="DIR")
-    args = parser.parse_args()
-    folder: Path = args.output.absolute() / "skew"
-    folder.mkdir(parents=True, exist_ok=True)
-    figures = run(folder, Load(**{field.name: getattr(args, field.name) for field in fields(Load)}))
-    (folder.parent / "skew.json").write_text(json.dumps(figures, indent=2) + "\n")
+    measure("skew", __doc__, Load, run)
 
 
 if __name__ == "__main__":
