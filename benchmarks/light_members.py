@@ -26,10 +26,10 @@ from airflow_provider.declarative.wire.prepare_assignment import (
     ConnectGroupPrepareAssignmentResponse,
 )
 from airflow_provider.declarative_membership.computing import assigned_by, described, group_of, installed
-from airflow_provider.group.request_channel import KafkaChannel, NoReplyError
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks
+from airflow_provider.requests.request_channel import KafkaChannel, NoReplyError
 
 _ASSIGNORS: Final = (CooperativeAssignor(),)
 _SAID: Final = described(_ASSIGNORS, WorkerFacts(slots=4, returns_ms=600_000))

@@ -18,8 +18,8 @@ from typing import Any, Final
 from airflow_provider.driver.application import LocalSparkSettings
 from airflow_provider.driver.jvm import present_jvm
 from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import TaskContext, spark_job
-from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFinished, TaskOrder
 
 _ROOT: Final = Path(__file__).parent.parent

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from airflow_provider.common.one_shot import read_timeline
 from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
@@ -18,7 +19,6 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import Event, TaskState, TaskStatus
 from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.one_shot import read_timeline
 from airflow_provider.topics.rights import SUBMITTER
 from demo.airflow import LocalAirflow
 from demo.report import Kill

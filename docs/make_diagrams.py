@@ -12,10 +12,10 @@ from enum import Enum
 from pathlib import Path
 
 from airflow_provider.execution import learning, machine
-from airflow_provider.execution.learners import LearnerState
-from airflow_provider.execution.runs import RunState
 from airflow_provider.membership import member
 from airflow_provider.membership.state import Phase
+from airflow_provider.runs.learners import LearnerState
+from airflow_provider.runs.runs import RunState
 
 _DOCS = Path(__file__).parent
 _PLACE = re.compile(r"(<!-- made by docs/make_diagrams.py from (\S+) -->\n).*?(<!-- end -->\n)", re.DOTALL)

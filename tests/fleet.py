@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from airflow_provider.cli.main import main
+from airflow_provider.common.one_shot import read_timeline
 from airflow_provider.group.leading import last_round
 from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.clock import wall_ms
@@ -31,7 +32,6 @@ from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 from airflow_provider.records import Event, JobDefinition, RebalanceEvent, TaskEvent, TaskState, TaskStatus
 from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.one_shot import read_timeline
 from airflow_provider.topics.rights import WORKER
 
 DEADLINE_S = 150.0

@@ -15,6 +15,7 @@ from airflow_provider.cli.connection import add_connection_arguments, settings_o
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import read_on, without_collector
 from airflow_provider.cli.terminal import complain, say
+from airflow_provider.common.one_shot import list_groups
 from airflow_provider.group.shared import shared_transport
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
@@ -34,7 +35,6 @@ from airflow_provider.reports.task_runs import run_to_json
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.one_shot import list_groups
 
 _NOBODY: Final = "no worker is in it"
 """What is said of a group that has topics and that no coordinator knows: it has had no worker yet, or none for long."""

@@ -30,7 +30,7 @@ class CommandModule(Protocol):
 
 COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
     {
-        "broker": Command("airflow_provider.cli.broker", "start a Kafka broker on this machine, to try things out"),
+        "broker": Command("airflow_provider.trials.broker", "start a Kafka broker on this machine, to try things out"),
         "coordinator": Command("airflow_provider.cli.coordinator", "coordinate declarative groups"),
         "decode": Command("airflow_provider.offline.decode", "decode bytes of a group's protocol"),
         "groups": Command("airflow_provider.cli.groups", "list, describe, rebalance and configure groups"),
@@ -42,7 +42,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "replay": Command("airflow_provider.offline.replay", "run the assignor through a recorded history"),
         "scale": Command("airflow_provider.cli.scale", "scale a group down"),
         "spark-connect": Command(
-            "airflow_provider.cli.spark_connect", "start a Spark Connect server on this machine, to try things out"
+            "airflow_provider.trials.spark_connect", "start a Spark Connect server on this machine, to try things out"
         ),
         "status": Command("airflow_provider.cli.status", "watch a group: workers, tasks, rebalances"),
         "worker": Command("airflow_provider.cli.worker", "run a worker in the foreground, without Airflow"),

@@ -13,11 +13,11 @@ from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, read_on
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.group.shared import shared_transport
+from airflow_provider.hands import orphans as ending
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.orphans import Orphan, orphans
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.worker import orphans as ending
 
 TOKEN_ENV: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of one
 _MEANING: Final = "list the streams that run on Spark Connect servers and that no worker of the group has"

@@ -25,6 +25,7 @@ from airflow_provider.common.metering import witness_of
 from airflow_provider.common.worker_values import WorkerSpec
 from airflow_provider.coordinator.settings import DEFAULT_SESSION_MS
 from airflow_provider.group.shared import reach
+from airflow_provider.hands.in_process import InThisProcess
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.learners.model import LearnedRule
@@ -42,7 +43,6 @@ from airflow_provider.worker.equipment import (
     Equipment,
 )
 from airflow_provider.worker.holding import Holding, held
-from airflow_provider.worker.in_process import InThisProcess
 from airflow_provider.worker.reins import Reins
 from airflow_provider.worker.settings import Until
 

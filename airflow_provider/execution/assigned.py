@@ -15,12 +15,12 @@ from airflow_provider.execution.events import (
     TimerFired,
     TopicsRead,
 )
-from airflow_provider.execution.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
 from airflow_provider.execution.state import LAST_WORDS_MS, Execution
 from airflow_provider.ledger.presence import is_same_process, stay
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import TaskState, WorkerPhase
+from airflow_provider.runs.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
 
 _MOST_SAID: Final = 100
 """Of more waiting tasks than these nothing is said in one round: thousands of words would hold up the whole group."""

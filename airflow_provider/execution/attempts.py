@@ -25,11 +25,11 @@ from airflow_provider.execution.events import (
     TopicsRead,
 )
 from airflow_provider.execution.replanning import in_known_order
-from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.execution.state import Execution, ImpossibleEventError
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import JobError, PlanRecord, TaskKind, TaskState, TaskStatus
+from airflow_provider.runs.runs import RunState, TaskRun
 
 # ---- it runs
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider.execution.runs import TaskRun
 from airflow_provider.protocol.model import TaskId, Tasks
 from airflow_provider.records import PlanRecord, TaskStatus
+from airflow_provider.runs.runs import TaskRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

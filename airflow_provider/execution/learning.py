@@ -39,14 +39,14 @@ from airflow_provider.execution.events import (
     WarmUpProgressed,
     WarmUpReady,
 )
-from airflow_provider.execution.learners import ALMOST, LearnerState, LearnerTask
 from airflow_provider.execution.rules import Table, all_late, apply, late, to
-from airflow_provider.execution.runs import RunState, TaskRun, first_run, last_word
 from airflow_provider.execution.state import WAITS_ITS_TURN, Execution
-from airflow_provider.execution.warm_up_deaths import DIED, MOST_DEATHS
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import TaskState, TaskWork
+from airflow_provider.runs.learners import ALMOST, LearnerState, LearnerTask
+from airflow_provider.runs.runs import RunState, TaskRun, first_run, last_word
+from airflow_provider.runs.warm_up_deaths import DIED, MOST_DEATHS
 
 # ---- from the membership
 

@@ -3,7 +3,7 @@ out.
 
 Slots, attempts, retries, stops and the records that say so are decided in this package. :func:`handle` takes what is
 known and an event, and gives the commands to carry out. It reads no clock, starts no thread and writes nothing; who
-drives it (``worker/executor.py``, or a simulation) does, and feeds the results back as events.
+drives it (``hands/executor.py``, or a simulation) does, and feeds the results back as events.
 
 Theory of operation
 ===================
@@ -86,10 +86,10 @@ from airflow_provider.execution.events import (
     TopicsRead,
 )
 from airflow_provider.execution.rules import Table, all_late, apply, late, to
-from airflow_provider.execution.runs import RunState
 from airflow_provider.execution.state import Execution
 from airflow_provider.ledger.status_view import said_since
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.runs.runs import RunState
 
 _GONE: Final = None
 _WAITING = RunState.WAITING

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from airflow_provider.execution.events import SparkLost, WarmUpLost
-from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import TaskFailure, TaskKind
+from airflow_provider.runs.runs import RunState, TaskRun
 
 TRIAL_MS: Final = 60_000
 _FIRST_WAIT_MS: Final = 1_000

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from airflow_provider.execution import claims
-from airflow_provider.execution.claims import Claims
 from airflow_provider.execution.commands import (
     ArmTimer,
     Command,
@@ -31,9 +29,18 @@ from airflow_provider.execution.commands import (
     WriteStopped,
 )
 from airflow_provider.execution.events import Event
-from airflow_provider.execution.learners import Learners, LearnerState
-from airflow_provider.execution.run_table import RunTable
-from airflow_provider.execution.runs import (
+from airflow_provider.execution.spark_restarts import SparkRestarts
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.progress import has_failed, needs_running
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.replacing import replaced
+from airflow_provider.records import TaskFailure, TaskState, TaskStatus, TaskWork, WrittenAsset
+from airflow_provider.runs import claims
+from airflow_provider.runs.claims import Claims
+from airflow_provider.runs.learners import Learners, LearnerState
+from airflow_provider.runs.run_table import RunTable
+from airflow_provider.runs.runs import (
     End,
     RunState,
     TaskRun,
@@ -42,14 +49,7 @@ from airflow_provider.execution.runs import (
     last_word,
     taken_over,
 )
-from airflow_provider.execution.spark_restarts import SparkRestarts
-from airflow_provider.execution.warm_up_deaths import deaths_after
-from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.progress import has_failed, needs_running
-from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.protocol.replacing import replaced
-from airflow_provider.records import TaskFailure, TaskState, TaskStatus, TaskWork, WrittenAsset
+from airflow_provider.runs.warm_up_deaths import deaths_after
 
 WAITS_ITS_TURN: Final = (RunState.WAITING, RunState.PAUSED, RunState.RESTARTING)
 """A task in one of these will start, if nothing comes between."""

@@ -15,7 +15,6 @@ from airflow_provider.declarative_membership.settings import DeclarativeSettings
 from airflow_provider.declarative_membership.state import MembershipState
 from airflow_provider.group.declarative_member import DeclarativeMember
 from airflow_provider.group.membership import KnowsGone, MembershipListener, Saved
-from airflow_provider.group.request_channel import RequestChannel
 from airflow_provider.group.shared import shared_channel
 from airflow_provider.group.worker_assignors import WorkerAssignors
 from airflow_provider.kafka.clock import now_ms, wall_ms
@@ -23,6 +22,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.model import MemberId
 from airflow_provider.protocol.saved import CONNECT, check_group_protocol
 from airflow_provider.records import WorkerPhase
+from airflow_provider.requests.request_channel import RequestChannel
 from airflow_provider.topics.group_topics import GroupTopics
 
 Coordinating = Callable[[KafkaSettings], AbstractAsyncContextManager[object]]

@@ -40,7 +40,6 @@ from airflow_provider.declarative_membership.saved import save
 from airflow_provider.declarative_membership.state import Assigning, MembershipState, Phase
 from airflow_provider.group.driving import Driving
 from airflow_provider.group.membership import MembershipListener, MembershipView, Saved
-from airflow_provider.group.request_channel import NoReplyError, RequestChannel
 from airflow_provider.group.silence import Silence
 from airflow_provider.group.worker_assignors import WorkerAssignors
 from airflow_provider.kafka.clock import now_ms, wall_ms
@@ -55,6 +54,7 @@ from airflow_provider.protocol.member_events import (
 )
 from airflow_provider.protocol.model import ConfigOffset, MemberId, TaskId, Tasks
 from airflow_provider.protocol.saved import CONNECT
+from airflow_provider.requests.request_channel import NoReplyError, RequestChannel
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 

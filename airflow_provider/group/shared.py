@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from airflow_provider.group.request_channel import KafkaChannel
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.reports.standing import Pace
+from airflow_provider.requests.request_channel import KafkaChannel
 from airflow_provider.topics.errors import NoTopicError, TopicTimeoutError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WATCHER, Needs

@@ -38,10 +38,10 @@ from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.rights import RETRIER, STEERER, STOPPER, Needs
 
 if TYPE_CHECKING:
-    from airflow_provider.group.configuring import GroupSetting
     from airflow_provider.ledger.jobs_view import JobsSnapshot
     from airflow_provider.ledger.orphans import Orphan
     from airflow_provider.ledger.status_view import StatusSnapshot
+    from airflow_provider.requests.configuring import GroupSetting
     from airflow_provider.topics.group_topics import GroupTopics, Submission
 
 T = TypeVar("T")
@@ -101,7 +101,7 @@ class SparkGroupHook(BaseHook):
 
         :raises TopicError: if the topics can't be made, read or written; says what is missing
         """
-        from airflow_provider.topics import one_shot
+        from airflow_provider.common import one_shot
 
         if not definition.submitted_at_ms:
             definition = replace(definition, submitted_at_ms=wall_ms())
@@ -114,7 +114,7 @@ class SparkGroupHook(BaseHook):
         :returns: whether there was such a job
         :raises TopicError: as :meth:`submit_job`
         """
-        from airflow_provider.topics import one_shot
+        from airflow_provider.common import one_shot
 
         try:
             return one_shot.remove_job(self.get_settings(), group, job, by=_who(by))
@@ -338,7 +338,7 @@ class SparkGroupHook(BaseHook):
         :raises GroupConfigError: if a value is refused; says what is wrong and what to do
         :raises TopicError: if no coordinator can be asked, or none has answered
         """
-        from airflow_provider.group.configuring import configure_group
+        from airflow_provider.requests.configuring import configure_group
 
         return self._run(lambda settings: configure_group(settings, group, changes or {}, frozenset(reset)))
 
@@ -364,9 +364,9 @@ class SparkGroupHook(BaseHook):
         :returns: for each task why that is not certain; empty: it has ended
         :raises TopicError: if it can't be written
         """
+        from airflow_provider.hands.orphans import end
         from airflow_provider.hooks.spark_connect import token_of_handle
         from airflow_provider.ledger.orphans import orphans
-        from airflow_provider.worker.orphans import end
 
         async def end_all(topics: GroupTopics) -> dict[str, str]:
             found = orphans(topics.jobs, topics.status, deserted=False)
@@ -396,7 +396,7 @@ class SparkGroupHook(BaseHook):
 
         :raises TopicError: if no broker answers in time
         """
-        from airflow_provider.topics import one_shot
+        from airflow_provider.common import one_shot
 
         return one_shot.list_groups(self.get_settings(), timeout_s=timeout_s)
 
@@ -405,7 +405,7 @@ class SparkGroupHook(BaseHook):
 
         :raises TopicError: if they can't be read
         """
-        from airflow_provider.topics import one_shot
+        from airflow_provider.common import one_shot
 
         try:
             seen = one_shot.read_group(self.get_settings(), group)
@@ -454,7 +454,7 @@ class SparkGroupHook(BaseHook):
         return self._run(run)
 
     def _run(self, ask: Callable[[KafkaSettings], Coroutine[Any, Any, T]]) -> T:
-        from airflow_provider.topics import one_shot
+        from airflow_provider.common import one_shot
 
         settings = self.get_settings()  # before the loop runs: only the task's own thread asks Airflow
         return one_shot.run(lambda: ask(settings))

@@ -126,8 +126,8 @@ class WorkerRun:
 
     async def _work(self) -> RunResult:
         # Not at the top: Kafka's clients and PySpark stand behind them, and a DAG file imports this module.
+        from airflow_provider.hands.in_process import InThisProcess
         from airflow_provider.worker.holding import Holding, held
-        from airflow_provider.worker.in_process import InThisProcess
 
         self._thread.call_soon(self._leave)  # it may have been asked before
         narrated = Epoch(self._story.last_epoch or 0)

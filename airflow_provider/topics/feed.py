@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+from airflow_provider.kafka.changes import Changes
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot, JobsView
 from airflow_provider.ledger.status_view import StatusRecord, StatusSnapshot, StatusView
 from airflow_provider.ledger.topic_view import About, Parsed, TopicView, Unreadable
 from airflow_provider.records import TopicNames
-from airflow_provider.topics.changes import Changes
 from airflow_provider.topics.complaints import Complaints
 from airflow_provider.topics.errors import NoTopicError, ReaderFaultError, TopicError
 from airflow_provider.topics.event_feed import EventFeed

@@ -64,7 +64,7 @@ def _load() -> None:
         "group.declarative",
         "shards.candidates",
         "worker.holding",
-        "worker.watching_hands",
+        "hands.watching_hands",
     ):
         importlib.import_module(f"airflow_provider.{module}")
     _freeze("Kafka's clients")
@@ -247,9 +247,9 @@ class WorkerTrigger(BaseTrigger):
         )
 
     def _place(self) -> Place:
+        from airflow_provider.hands.standby import InTriggerer
+        from airflow_provider.hands.watching_hands import WatchesInTriggerer
         from airflow_provider.hooks.spark_connect import atoken_of_handle
-        from airflow_provider.worker.standby import InTriggerer
-        from airflow_provider.worker.watching_hands import WatchesInTriggerer
 
         pause_s = functools.partial(pause_left_s, self.deferred_at_ms)
         watches = self.spec.watches

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, HTTPException, status
 
+from airflow_provider.common import one_shot
 from airflow_provider.common.parameters import worker_name
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
@@ -26,7 +27,6 @@ from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, Halt, LogLevel
-from airflow_provider.topics import one_shot
 from airflow_provider.ui.doing import Act, By, Done, ItsWorld, done
 from airflow_provider.ui.world import World
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Query, status
 
+from airflow_provider.common import one_shot
 from airflow_provider.common.parameters import group_name
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
@@ -15,7 +16,6 @@ from airflow_provider.operations.deciding import altered
 from airflow_provider.operations.operations import AlterJob, NoJobError
 from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.records import JobDefinition, TaskKind
-from airflow_provider.topics import one_shot
 from airflow_provider.ui.declared import Declared, check_here, declared_by
 from airflow_provider.ui.doing import By, Done, ItsWorld, done
 from airflow_provider.ui.rights import may_prepare

@@ -18,7 +18,7 @@ from waiting import DEADLINE_S
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.driver.application import APPLICATION
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.spark.local import LocalRunner
+from airflow_provider.runners.local import LocalRunner
 from airflow_provider.topics import clients
 
 _HERE = Path(__file__).parent

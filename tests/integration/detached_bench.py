@@ -14,6 +14,7 @@ from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.common.worker_values import WatchSpec, WorkerSpec, WorkerStory
+from airflow_provider.hands.in_process import InThisProcess
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -26,7 +27,6 @@ from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.equipment import NEVER_S, Equipment
 from airflow_provider.worker.holding import Holding, held
-from airflow_provider.worker.in_process import InThisProcess
 from airflow_provider.worker.reins import Reins
 from airflow_provider.worker.settings import Until
 

@@ -16,11 +16,12 @@ from proxied import Network, proxied_broker
 from topic_bench import SOON_S, settings_of
 
 from airflow_provider.cli.main import main
+from airflow_provider.common import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operations.operations import HaltJob, RestartJob, StopTasks
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import Halt, JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
-from airflow_provider.topics import clients, one_shot
+from airflow_provider.topics import clients
 from airflow_provider.topics.errors import HalfDoneError, UnsureError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.producer import NewRecord, TopicWriter

@@ -16,7 +16,7 @@ import pytest
 from runner_bench import Events, order_of, until
 from standalone import StandaloneCluster
 
-from airflow_provider.spark.connect import ConnectRunner
+from airflow_provider.runners.connect import ConnectRunner
 from airflow_provider.spark_connect.client import require_client
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 

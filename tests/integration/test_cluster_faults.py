@@ -10,7 +10,7 @@ from runner_bench import BENCH, Events, counting, holding, let_go, until
 from standalone import StandaloneCluster
 
 from airflow_provider.driver.sight import Sight
-from airflow_provider.spark.local import LocalRunner
+from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.runner import TaskFinished, TaskProgressed, TaskStarted
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]

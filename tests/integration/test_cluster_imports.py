@@ -12,7 +12,7 @@ from standalone import StandaloneCluster
 
 from airflow_provider.driver.application import APPLICATION
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark.local import LocalRunner
+from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.runner import TaskFailed, TaskFinished, TaskOrder
 
 pytestmark = pytest.mark.timeout(300)

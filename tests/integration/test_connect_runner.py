@@ -21,7 +21,7 @@ from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.protocol.model import TaskId
-from airflow_provider.spark.connect import ConnectRunner
+from airflow_provider.runners.connect import ConnectRunner
 from airflow_provider.spark.job import TaskContext, spark_job
 from airflow_provider.spark.runner import (
     LAST_EVENTS,

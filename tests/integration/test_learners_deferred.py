@@ -13,6 +13,7 @@ from fleet import DEADLINE_S, Fleet, MakeFleet, cospark
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
+from airflow_provider.hands.in_process import InThisProcess
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId
@@ -21,7 +22,6 @@ from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import NEVER_S, Equipment
 from airflow_provider.worker.holding import Holding, held
-from airflow_provider.worker.in_process import InThisProcess
 from airflow_provider.worker.reins import Reins
 from airflow_provider.worker.settings import Until
 

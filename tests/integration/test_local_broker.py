@@ -125,7 +125,7 @@ def test_a_port_that_is_taken_is_named() -> None:
 
 def test_the_command_shows_where_the_broker_is_and_stops_it_when_told_to(tmp_path: Path) -> None:
     program = (
-        "import argparse, sys; from airflow_provider.cli import broker; parser = argparse.ArgumentParser();"
+        "import argparse, sys; from airflow_provider.trials import broker; parser = argparse.ArgumentParser();"
         "broker.add_arguments(parser); sys.exit(broker.run(parser.parse_args()))"
     )
     command = [sys.executable, "-c", program, "--data", str(tmp_path)]

@@ -12,8 +12,8 @@ import pytest
 from runner_bench import BENCH, DEADLINE_S, SEEN, SETTINGS, SIGNALS, Events, counting, holding, let_go, order_of, until
 
 from airflow_provider.protocol.model import PLANNER_INDEX
+from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import FencedError, TaskContext, spark_job
-from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import (
     RunnerClosedError,
     StillRunningError,

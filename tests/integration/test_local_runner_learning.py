@@ -18,8 +18,8 @@ from runner_bench import SEEN, Events, order_of, until
 from airflow_provider.driver import rehearsal
 from airflow_provider.driver.checkpoint_files import read_newest
 from airflow_provider.driver.rehearsal import FEWEST, MOST
+from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import SparkJob, TaskContext, spark_job
-from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import TaskOrder, TaskStarted, TaskStopped, WarmUpFailed, WarmUpLost, WarmUpReady
 
 if TYPE_CHECKING:

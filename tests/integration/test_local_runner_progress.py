@@ -15,8 +15,8 @@ from runner_bench import SEEN, SETTINGS, SIGNALS, Events, order_of, until
 from airflow_provider.driver.application import LocalSparkSettings
 from airflow_provider.driver.job_counts import CountedJobs, JobCounts
 from airflow_provider.driver.query_progress import QueryProgress
+from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import TaskContext, spark_job
-from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import TaskProgressed
 
 if TYPE_CHECKING:

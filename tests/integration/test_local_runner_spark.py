@@ -25,8 +25,8 @@ import pytest
 from runner_bench import DEADLINE_S, SETTINGS, SIGNALS, Events, counting, holding, order_of, until
 
 from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import TaskContext, spark_job
-from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import SparkLost, TaskFailed, TaskFinished, TaskOrder
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 from runner_bench import DEADLINE_S, SEEN, SETTINGS, SIGNALS, Events, order_of, until
 
-from airflow_provider.spark import local_attempt
+from airflow_provider.runners import local_attempt
+from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import FencedError, TaskContext, spark_job
-from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import QueryStarted, TaskFailed, TaskFinished, TaskStopped
 
 if TYPE_CHECKING:

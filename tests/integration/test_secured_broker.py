@@ -21,8 +21,10 @@ from waiting import DEADLINE_S
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.cli.main import main
+from airflow_provider.common import one_shot
 from airflow_provider.group.classic import ClassicMemberships
 from airflow_provider.group.shared import reach, shared_topics, shared_transport
+from airflow_provider.hands.in_process import hands_in_process
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import Fault, TransportError
@@ -44,14 +46,12 @@ from airflow_provider.records import (
     TaskStatus,
     WorkerPhase,
 )
-from airflow_provider.topics import one_shot
 from airflow_provider.topics.errors import BrokerAwayError, RefusedError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 from airflow_provider.triggers.event_stream import EventStream, Watched
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.in_process import hands_in_process
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 

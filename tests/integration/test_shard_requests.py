@@ -13,13 +13,13 @@ from shard_bench import LAYOUT, Asker, in_process, quick_broker, settings_of_sha
 from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.common import one_shot
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, partition_of
 from airflow_provider.declarative.wire.apis import encode_request, request_of
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.records import JobDefinition
 from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.shards.server import ShardServer
-from airflow_provider.topics import one_shot
 
 ROUND_TRIPS = 100
 

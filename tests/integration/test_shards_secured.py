@@ -18,11 +18,11 @@ from shard_bench import LAYOUT, QUICK, Asker, until
 from waiting import DEADLINE_S
 
 from airflow_provider.cli.main import main
+from airflow_provider.common import one_shot
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.records import JobDefinition
 from airflow_provider.shards.candidates import shard_server
 from airflow_provider.shards.server import ShardServer
-from airflow_provider.topics import one_shot
 from airflow_provider.topics.errors import RightsError
 
 _ROW = re.compile(r"\| ([A-Z]+) \| (topic|group|transactional id) `(__worker_[a-z*-]+)` \| ([a-z, ]+) \|")

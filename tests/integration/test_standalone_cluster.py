@@ -11,7 +11,7 @@ import pytest
 from runner_bench import BENCH, NOTICED_BUSY_S, NOTICED_S, Events, counting, holding, let_go, until
 from standalone import StandaloneCluster
 
-from airflow_provider.spark.local import LocalRunner
+from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.runner import SparkLost, TaskFinished, TaskProgressed, TaskStarted
 
 pytestmark = pytest.mark.timeout(400)

@@ -18,6 +18,7 @@ from skipped_records import skipped_records
 from topic_bench import JOB, PLAN, SOON_S, TASK, W1, settings_of, soon, task_status
 
 from airflow_provider.assignors.model import Memory
+from airflow_provider.common.one_shot import list_groups, read_group, read_timeline, submit_job
 from airflow_provider.group.shared import watched_topics
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.membership.record import ClassicRecord
@@ -38,7 +39,6 @@ from airflow_provider.records import (
 )
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicTimeoutError
 from airflow_provider.topics.group_topics import GroupTopics, Submission
-from airflow_provider.topics.one_shot import list_groups, read_group, read_timeline, submit_job
 from airflow_provider.topics.rights import WORKER
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")

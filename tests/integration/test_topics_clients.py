@@ -12,12 +12,7 @@ from pathlib import Path
 import pytest
 from topic_bench import JOB, PLAN, SOON_S, TASK, W1, soon, task_status
 
-from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.topic_view import About
-from airflow_provider.records import ActionEvent, ControlAction, ControlRecord
-from airflow_provider.topics.errors import TopicError
-from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.one_shot import (
+from airflow_provider.common.one_shot import (
     list_groups,
     read_group,
     read_timeline,
@@ -25,6 +20,11 @@ from airflow_provider.topics.one_shot import (
     send_control,
     submit_job,
 )
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.ledger.topic_view import About
+from airflow_provider.records import ActionEvent, ControlAction, ControlRecord
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")
@@ -95,7 +95,7 @@ async def test_from_code_without_a_loop_and_from_code_within_one(settings: Kafka
 FORK = """
 import asyncio, os, sys
 from airflow_provider.topics.group_topics import GroupTopics, Submission
-from airflow_provider.topics.one_shot import read_group, submit_job
+from airflow_provider.common.one_shot import read_group, submit_job
 from airflow_provider.records import JobDefinition
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.topics.rights import WORKER

@@ -22,6 +22,7 @@ from secured import grant
 from topic_bench import JOB, PLAN, SOON_S, TASK, settings_of, soon, task_status
 
 from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.common.one_shot import list_groups, read_group, read_timeline
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.records import TopicNames
 from airflow_provider.topics.errors import (
@@ -33,7 +34,6 @@ from airflow_provider.topics.errors import (
     TopicRightsError,
 )
 from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.one_shot import list_groups, read_group, read_timeline
 from airflow_provider.topics.rights import WORKER
 
 pytestmark = pytest.mark.usefixtures("nothing_left_open")

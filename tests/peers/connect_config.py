@@ -19,13 +19,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from airflow_provider.kafka.changes import Changes
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.model import ConfigOffset, WorkerId
 from airflow_provider.records import JobDefinition, PlanRecord, TaskKind
 from airflow_provider.topics.admin import TopicAdmin
-from airflow_provider.topics.changes import Changes
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.topics.group_topics import GroupTopics

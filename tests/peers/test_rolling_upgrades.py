@@ -18,10 +18,10 @@ import asyncio
 import pytest
 from mixed_group import MixedGroup
 
+from airflow_provider.common.one_shot import read_timeline
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import ConnectProtocol, SubProtocol
 from airflow_provider.records import RebalanceEvent
-from airflow_provider.topics.one_shot import read_timeline
 
 # The time limit leaves room for fetching Connect's jars once.
 pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]

@@ -15,13 +15,13 @@ from simulation.status import TaskWord
 
 from airflow_provider.execution import commands, events
 from airflow_provider.execution.machine import handle
-from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.execution.state import Execution, ExecutionSettings
 from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.member_events import TasksFinished, TasksStopped
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
 from airflow_provider.records import TaskFailure, TaskStatus, WorkerPhase
+from airflow_provider.runs.runs import RunState, TaskRun
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease
 
@@ -34,7 +34,7 @@ def _nothing(_command: commands.Command) -> None:
 
 
 class Attached:
-    """What ``worker/executor.py`` is to a real worker, with the product's own lease.
+    """What ``hands/executor.py`` is to a real worker, with the product's own lease.
 
     ``since`` has the tasks that run, and since when in the world's time; ``belated`` those of them that were told to
     stop when others could have been given them: see :func:`~.invariants.missed_a_downgrade`.

@@ -113,7 +113,7 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="gives up what has failed when the membership goes to a triggerer",
-        module="airflow_provider.worker.standby",
+        module="airflow_provider.hands.standby",
         edits=((" or (self._keeps_failed and self._has_failed(task))", ""),),
         unit_test="tests/unit/test_worker_kept.py",
     ),

@@ -11,6 +11,7 @@ from typing import Final
 import psutil
 
 from airflow_provider.assignors.record import GroupRecord
+from airflow_provider.common.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job
 from airflow_provider.group.shared import shared_topics
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.transport import GroupTransport
@@ -28,7 +29,6 @@ from airflow_provider.records import (
     TaskStatus,
 )
 from airflow_provider.topics.errors import NoTopicError
-from airflow_provider.topics.one_shot import GroupSnapshot, read_group, read_timeline, send_control, submit_job
 from airflow_provider.topics.rights import WORKER
 from demo.airflow import LocalAirflow
 from demo.airflow_api import AirflowApi, TaskInstance

@@ -24,12 +24,12 @@ from certificates import Certificates
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from secured import ADMIN, SecuredBroker, rights_on_the_page, secured_broker
 
+from airflow_provider.common import one_shot
 from airflow_provider.group.shared import reach
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.kafka.wire.connections import Connections
 from airflow_provider.records import JobDefinition, TopicNames
-from airflow_provider.topics import one_shot
 from airflow_provider.topics.errors import RefusedError
 from demo.airflow import LocalAirflow
 

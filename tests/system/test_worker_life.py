@@ -11,9 +11,9 @@ from fleet import Fleet
 
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.cli.main import main
+from airflow_provider.common.one_shot import GroupSnapshot
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import TaskKind, TaskState
-from airflow_provider.topics.one_shot import GroupSnapshot
 from demo.airflow_api import wait_until
 
 pytestmark = pytest.mark.side_by_side

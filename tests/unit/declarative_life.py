@@ -21,12 +21,12 @@ from airflow_provider.declarative_membership.settings import DeclarativeSettings
 from airflow_provider.group.declarative import DeclarativeMemberships, DeclarativeProtocol
 from airflow_provider.group.declarative_member import DeclarativeMember
 from airflow_provider.group.membership import KnowsGone
-from airflow_provider.group.request_channel import NoReplyError
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.ledger.progress import configured
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import TaskKind
+from airflow_provider.requests.request_channel import NoReplyError
 
 SESSION_MS = 10_000  # what nobody waits for is to outlast the pauses of a busy machine
 SHORT_SESSION_MS = 600
@@ -37,7 +37,7 @@ def coordinator_settings(session_ms: int = SESSION_MS) -> CoordinatorSettings:
 
 
 class NearChannel:
-    """Asks a coordinator in this process (a :class:`~airflow_provider.group.request_channel.RequestChannel`).
+    """Asks a coordinator in this process (a :class:`~airflow_provider.requests.request_channel.RequestChannel`).
 
     :ivar away: nobody replies
     :ivar asked: what was asked

@@ -24,14 +24,14 @@ from airflow_provider.execution.events import (
     TopicsRead,
     WarmUpReady,
 )
-from airflow_provider.execution.learners import LearnerState
 from airflow_provider.execution.machine import handle
-from airflow_provider.execution.runs import RunState
 from airflow_provider.execution.state import Execution, ExecutionSettings, Place
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import Point, StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskState, TaskStatus
+from airflow_provider.runs.learners import LearnerState
+from airflow_provider.runs.runs import RunState
 
 ME, OTHER = WorkerId("w1"), WorkerId("w2")
 A0, A1, A2 = (TaskId("a", index) for index in range(3))

@@ -13,14 +13,14 @@ from execution_script import A0, Script
 
 from airflow_provider.execution.commands import WriteEnd
 from airflow_provider.execution.events import AttemptFinished, EndRefused
+from airflow_provider.hands.orders import heard
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.records import TaskState, TaskStatus, WrittenAsset, decode
 from airflow_provider.reports.report import JobReport
+from airflow_provider.runners.noop import NoopRunner
 from airflow_provider.spark.asset_writes import MOST_ASSETS, AssetWrite, AssetWrites
 from airflow_provider.spark.job import TaskContext
-from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFailed, TaskFinished, TaskOrder
-from airflow_provider.worker.orders import heard
 
 ORDERS = WrittenAsset(name="orders", uri="s3://lake/orders", rows=7)
 

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkAttributeError
 
 from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.driver.sight import Sight
-from airflow_provider.spark.connect_session import ConnectSession
+from airflow_provider.runners.connect_session import ConnectSession
 from airflow_provider.spark.failures import is_retryable
 from airflow_provider.spark_connect import client, connection
 from airflow_provider.spark_connect.client import RemoteMode

@@ -14,12 +14,12 @@ from worker_life import A0, A1
 
 from airflow_provider.declarative.model import GroupEpoch
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
+from airflow_provider.hands.standby import Standby
 from airflow_provider.protocol.model import NO_TASKS
 from airflow_provider.records import WorkerPhase
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.standby import Standby
 
 
 def standby(stopped: Released, _finished: Released, changed: Callable[[], None], _lease: WorkerLease) -> Standby:

@@ -12,7 +12,7 @@ from waiting import eventually
 
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark.detached import SILENT, DetachedQueries
+from airflow_provider.runners.detached import SILENT, DetachedQueries
 from airflow_provider.spark.runner import (
     QueryAdopted,
     QueryCleared,
@@ -37,7 +37,7 @@ UNKNOWN = QueryHandle(server=MINE, session_id="s")
 
 
 class FakeWatch:
-    """A server's, by hand (:class:`~airflow_provider.spark.detached.Watch`)."""
+    """A server's, by hand (:class:`~airflow_provider.runners.detached.Watch`)."""
 
     def __init__(self, hear: Callable[[QueryNews], None]) -> None:
         self.hear = hear

@@ -20,12 +20,12 @@ from airflow_provider.execution.events import (
     StreamBegan,
     TasksRevoked,
 )
-from airflow_provider.execution.runs import RunState
 from airflow_provider.execution.state import LAST_WORDS_MS, Place
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import Point, StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, WorkerId
 from airflow_provider.records import TaskFailure, TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.runs.runs import RunState
 
 STREAMING: dict[str, Any] = {"kind": TaskKind.STREAMING}
 HANDLE = {"session": "s", "query": "q"}

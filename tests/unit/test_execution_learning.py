@@ -20,7 +20,6 @@ from airflow_provider.execution.events import (
     WarmUpProgressed,
     WarmUpReady,
 )
-from airflow_provider.execution.learners import LearnerState
 from airflow_provider.execution.learning import TRANSITIONS
 from airflow_provider.execution.state import ImpossibleEventError
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -35,6 +34,7 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.runs.learners import LearnerState
 
 BOOM = TaskFailure.of("boom")
 

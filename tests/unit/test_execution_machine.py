@@ -24,11 +24,11 @@ from airflow_provider.execution.events import (
     StreamBegan,
 )
 from airflow_provider.execution.machine import TRANSITIONS
-from airflow_provider.execution.runs import RunState
 from airflow_provider.execution.state import LAST_WORDS_MS, ImpossibleEventError
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.records import CheckpointClaim, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.runs.runs import RunState
 
 BATCH, STREAMING = TaskKind.BATCH, TaskKind.STREAMING
 NONE = JobsSnapshot()

@@ -20,12 +20,12 @@ from airflow_provider.declarative.wire.alter_configs import (
     ConnectGroupAlterConfigsResponse,
 )
 from airflow_provider.declarative.wire.apis import ReplyBody, RequestBody
-from airflow_provider.group import configuring
-from airflow_provider.group.configuring import GroupConfigError, GroupSetting, configure_group
-from airflow_provider.group.request_channel import NoReplyError
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.error_codes import KafkaErrorCode as Code
+from airflow_provider.requests import configuring
+from airflow_provider.requests.configuring import GroupConfigError, GroupSetting, configure_group
+from airflow_provider.requests.request_channel import NoReplyError
 from airflow_provider.topics.admin import FoundTopic
 from airflow_provider.topics.errors import RightsError, TopicError
 from airflow_provider.topics.rights import Operation

@@ -10,15 +10,16 @@ import pytest
 from operator_bench import SETTINGS
 from stand_ins import MemoryTopics
 
+from airflow_provider.common import one_shot
+from airflow_provider.common.one_shot import GroupSnapshot
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.operations.operations import NoJobError, OperationError
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import ActionEvent, JobDefinition, PlanRecord
-from airflow_provider.topics import group_topics, one_shot
+from airflow_provider.topics import group_topics
 from airflow_provider.topics.errors import NoTopicError
-from airflow_provider.topics.one_shot import GroupSnapshot
 from airflow_provider.topics.rights import STEERER, STOPPER, Needs
 
 JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, config={"table": "a"})

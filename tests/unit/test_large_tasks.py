@@ -8,9 +8,9 @@ import pytest
 from execution_script import A0, A1, A2, Script, words
 
 from airflow_provider.execution import events
-from airflow_provider.execution.runs import RunState
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import JobDefinition, JobError, PlanRecord, TaskKind
+from airflow_provider.runs.runs import RunState
 from airflow_provider.spark.job import JobContext, SparkJob, spark_job
 from airflow_provider.spark.planning import PlanError, make_plan
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark import local_attempt
+from airflow_provider.runners import local_attempt
+from airflow_provider.runners.local_attempt import LocalAttempt
 from airflow_provider.spark.fencing import AttemptGuard
 from airflow_provider.spark.job import FencedError
-from airflow_provider.spark.local_attempt import LocalAttempt
 from airflow_provider.spark.runner import TaskOrder
 
 ORDER = TaskOrder(task=TaskId("job", 0), entry_point="job:run", epoch=Epoch(1))

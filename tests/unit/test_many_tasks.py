@@ -13,11 +13,11 @@ from worker_life import LONG, MEMBER
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.classic import ClassicMemberships
+from airflow_provider.hands.in_process import hands_in_process
 from airflow_provider.records import JobDefinition, decode
 from airflow_provider.topics.producer import NewRecord
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.in_process import hands_in_process
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.worker import Worker
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider.topics.one_shot import run
+from airflow_provider.common.one_shot import run
 
 _WHOSE = contextvars.ContextVar("_WHOSE", default="nobody's")
 

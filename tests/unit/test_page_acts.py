@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from group_records import record_of
 from page_bench import Page, StillTopics, make_page
 
+from airflow_provider.common import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.scaling import Goal, ScaleDown
 from airflow_provider.ledger.scaling import scale_down as who_is_asked
@@ -22,7 +23,6 @@ from airflow_provider.operations.deciding import decide
 from airflow_provider.operations.operations import Operation, Outcome
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import ActionEvent, TaskState, WorkerPhase, WorkerStatus
-from airflow_provider.topics import one_shot
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.ui.rights import ACTING_HEADER
 from airflow_provider.ui.world import MOST_ACTS

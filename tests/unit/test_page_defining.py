@@ -10,11 +10,11 @@ import pytest
 from airflow_values import job, jobs_snapshot
 from page_bench import Page, StillTopics, make_page
 
+from airflow_provider.common import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operations.operations import AlterJob, Operation, Outcome
 from airflow_provider.records import JobDefinition
 from airflow_provider.spark.job import JobContext, SparkJob
-from airflow_provider.topics import one_shot
 from airflow_provider.topics.group_topics import Submission
 from airflow_provider.ui.declared import declared_by
 from airflow_provider.ui.rights import ACTING_HEADER

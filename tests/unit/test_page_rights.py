@@ -13,10 +13,10 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow_values import job, jobs_snapshot, status_snapshot
 from page_bench import Page, StillTopics, make_page
 
+from airflow_provider.common import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskState
-from airflow_provider.topics import one_shot
 from airflow_provider.ui.rights import ACTING_HEADER
 
 GROUP = {"conn": "kafka_default", "group": "etl"}

@@ -14,7 +14,7 @@ from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.records import SparkWork, StreamProgress, TaskKind, TaskState, TaskStatus, decode
-from airflow_provider.spark.progress_looks import ProgressLooks
+from airflow_provider.runners.progress_looks import ProgressLooks
 from airflow_provider.spark.runner import TaskOrder, TaskProgressed
 
 HALF = JobCounts(stages=4, stages_done=2, tasks=1_200, tasks_done=700, rows_read=5_000_000, rows_written=9)

@@ -18,7 +18,6 @@ from group_records import record_of
 from airflow_provider.assignors.model import Memory, Move, MoveReason
 from airflow_provider.assignors.policy import Deferred, Incremental
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.execution.runs import first_run
 from airflow_provider.group.leading import gather_call
 from airflow_provider.leading.leader import lead
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -54,6 +53,7 @@ from airflow_provider.records import (
     task_key,
     worker_key,
 )
+from airflow_provider.runs.runs import first_run
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 A0, A1 = TaskId("a", 0), TaskId("a", 1)

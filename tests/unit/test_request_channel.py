@@ -16,12 +16,12 @@ from airflow_provider.declarative.model import MemberEpoch
 from airflow_provider.declarative.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
 from airflow_provider.declarative.wire.apis import Request, decode_request, encode_reply, reply_to
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
-from airflow_provider.group.request_channel import KafkaChannel, NoReplyError
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.model import MemberId
-from airflow_provider.topics import worker_requests
+from airflow_provider.requests import worker_requests
+from airflow_provider.requests.request_channel import KafkaChannel, NoReplyError
+from airflow_provider.requests.worker_requests import NoCoordinatorsError
 from airflow_provider.topics.errors import BrokerAwayError, TopicRightsError
-from airflow_provider.topics.worker_requests import NoCoordinatorsError
 
 SETTINGS = KafkaSettings(conn_id="k", values=(("bootstrap.servers", "b:9092"), ("client.id", "me")))
 BODY = ConnectGroupHeartbeatRequest(group_id="g", member_id=MemberId("m"), member_epoch=MemberEpoch(5))

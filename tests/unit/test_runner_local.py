@@ -15,10 +15,10 @@ from waiting import eventually
 from airflow_provider.driver.application import LocalSparkSettings
 from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark import attached, local
+from airflow_provider.runners import attached, local
+from airflow_provider.runners.local import LocalRunner
+from airflow_provider.runners.local_session import Pools
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard
-from airflow_provider.spark.local import LocalRunner
-from airflow_provider.spark.local_session import Pools
 from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskOrder, TaskProgressed, TaskStarted, TaskStopped
 
 TASK = TaskId("slow", 0)

@@ -11,7 +11,7 @@ import pytest
 from turned_clock import time_passes
 
 from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
-from airflow_provider.spark.noop import NoopRunner
+from airflow_provider.runners.noop import NoopRunner
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     RunnerClosedError,

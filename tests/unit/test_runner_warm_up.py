@@ -15,11 +15,12 @@ from airflow_provider.driver.application import LocalSparkSettings
 from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.driver.sight import Sight
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark import attached, local, warm_up, warming
+from airflow_provider.runners import attached, local, warming
+from airflow_provider.runners.local import LocalRunner
+from airflow_provider.runners.local_session import Pools
+from airflow_provider.runners.noop import NoopRunner
+from airflow_provider.spark import warm_up
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard, spark_job
-from airflow_provider.spark.local import LocalRunner
-from airflow_provider.spark.local_session import Pools
-from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import (
     NoSparkToWarmUp,
     RunnerClosedError,

@@ -25,9 +25,9 @@ from airflow_provider.driver.sight import Sight
 from airflow_provider.driver.standalone import MasterSays
 from airflow_provider.driver.watch import look_at
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.spark import attached, local
+from airflow_provider.runners import attached, local
+from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import SparkJob, TaskContext
-from airflow_provider.spark.local import LocalRunner
 from airflow_provider.spark.runner import RunnerEvent, SparkLost, TaskOrder, TaskStarted, TaskStopped
 
 TASK = TaskId("deaf", 0)

@@ -10,8 +10,6 @@ import pytest
 
 from airflow_provider.assignors.costs import NO_COSTS
 from airflow_provider.execution.replanning import in_known_order
-from airflow_provider.execution.run_table import RunTable
-from airflow_provider.execution.runs import first_run
 from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -29,6 +27,8 @@ from airflow_provider.records import (
     decode,
     encode,
 )
+from airflow_provider.runs.run_table import RunTable
+from airflow_provider.runs.runs import first_run
 
 W1 = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=9, run_key="r2")

@@ -28,6 +28,7 @@ from airflow_provider.common import resuming
 from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WatchSpec, WorkerSpec, WorkerStory
 from airflow_provider.group import shared
+from airflow_provider.hands.standby import Standby
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
@@ -42,7 +43,6 @@ from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.narrator import narrated
-from airflow_provider.worker.standby import Standby
 
 pytestmark = pytest.mark.turned_clock
 

@@ -10,10 +10,10 @@ from functools import partial
 
 import pytest
 
+from airflow_provider.kafka.changes import Changes
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.records import JobDefinition, WorkerPhase, WorkerStatus, encode
-from airflow_provider.topics.changes import Changes
 from airflow_provider.topics.errors import BrokerAwayError, NoTopicError, TopicRightsError
 from airflow_provider.topics.feed import GroupFeed
 from airflow_provider.topics.outage import Outage

@@ -15,6 +15,7 @@ from worker_life import A0, A1, GONE, ME, OTHER_CLOCKS, SHORT, Life, living
 
 from airflow_provider.group import member as group_module
 from airflow_provider.group import silence
+from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import Fault, KafkaErrorCode, TransportError
 from airflow_provider.protocol.model import Epoch, TaskId
@@ -31,7 +32,6 @@ from airflow_provider.topics.errors import NoTopicError, TopicError, TopicRenewe
 from airflow_provider.topics.reader import Record
 from airflow_provider.worker import process_identity
 from airflow_provider.worker.ending import Ending
-from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.settings import Until
 
 pytestmark = pytest.mark.turned_clock

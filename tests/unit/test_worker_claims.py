@@ -20,7 +20,6 @@ from turned_clock import time_passes
 from waiting import eventually
 
 from airflow_provider.assignors.model import Memory
-from airflow_provider.execution.runs import RunState
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import (
     ConfigOffset,
@@ -41,6 +40,7 @@ from airflow_provider.records import (
     encode,
     job_key,
 )
+from airflow_provider.runs.runs import RunState
 from airflow_provider.spark.runner import TaskOrder
 from airflow_provider.topics.reader import Record
 

@@ -12,14 +12,14 @@ from turned_clock import time_passes
 from waiting import eventually
 
 from airflow_provider.execution import state
+from airflow_provider.hands import executor as executor_module
+from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.progress import configured
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, planner_of
 from airflow_provider.records import JobDefinition, TaskEvent, TaskKind, TaskState
-from airflow_provider.spark.noop import NoopRunner
+from airflow_provider.runners.noop import NoopRunner
 from airflow_provider.topics.errors import TopicRightsError
-from airflow_provider.worker import executor as executor_module
-from airflow_provider.worker.executor import TaskExecutor
 
 # ---- slots
 

@@ -12,13 +12,13 @@ from worker_life import A0, A1, ME
 
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.group.membership import Membership, MembershipListener, MembershipView, Saved
+from airflow_provider.hands.standby import InTriggerer
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS, Epoch
 from airflow_provider.records import ControlAction, ControlRecord, TaskKind, WorkerPhase, WorkerStatus
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.handed_over import HandedOver
-from airflow_provider.worker.standby import InTriggerer
 
 
 class LearningMembership(ToldMembership):

@@ -13,6 +13,7 @@ from turned_clock import time_passes
 from waiting import eventually
 from worker_life import A0, A1, GONE, LONG, ME, OTHER_CLOCKS, Life, living
 
+from airflow_provider.hands.standby import Standby
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.protocol.model import TaskId, Tasks, planner_of
@@ -33,7 +34,6 @@ from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process_identity import this_process
-from airflow_provider.worker.standby import Standby
 
 # ---- hand-over
 

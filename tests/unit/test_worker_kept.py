@@ -8,13 +8,13 @@ from dataclasses import replace
 from waiting import eventually
 from worker_life import A0, A1, ME, Life, living
 
+from airflow_provider.hands.standby import Standby
 from airflow_provider.ledger.progress import has_failed, may_run, needs_running
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.records import TaskKind, TaskState, WorkerPhase
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.standby import Standby
 
 
 async def _fail(life: Life, *tasks: TaskId) -> None:

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.execution.run_table import RunTable
-from airflow_provider.execution.runs import RunState, TaskRun, first_run, last_word
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import needs_running
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
@@ -24,6 +22,8 @@ from airflow_provider.records import (
     TaskStatus,
     TaskWork,
 )
+from airflow_provider.runs.run_table import RunTable
+from airflow_provider.runs.runs import RunState, TaskRun, first_run, last_word
 
 ME = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100, run_key="r")

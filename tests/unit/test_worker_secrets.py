@@ -18,6 +18,8 @@ from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.driver.application import APPLICATION
 from airflow_provider.driver.errors import SparkStartError
 from airflow_provider.group import classic
+from airflow_provider.hands import in_process
+from airflow_provider.hands.in_process import SparkOfProcess
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.tries import Tries
@@ -29,9 +31,8 @@ from airflow_provider.spark.failures import MAX_ERROR_CHARS, MAX_TRACEBACK_CHARS
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import spark_job
 from airflow_provider.spark.runner import TaskFailed, TaskOrder
-from airflow_provider.worker import holding, in_process
+from airflow_provider.worker import holding
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.in_process import SparkOfProcess
 from airflow_provider.worker.settings import Until, WorkerSettings
 
 SECRET = "tok3n-of-the-api"

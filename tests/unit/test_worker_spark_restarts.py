@@ -11,10 +11,10 @@ from waiting import eventually
 
 from airflow_provider.execution import spark_restarts
 from airflow_provider.execution.events import SparkLost
-from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.execution.spark_restarts import TRIAL_MS, SparkRestarts
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
+from airflow_provider.runs.runs import RunState, TaskRun
 
 HOUR_MS = 3_600_000
 

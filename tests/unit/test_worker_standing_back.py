@@ -18,15 +18,16 @@ from worker_life import A0, A1, ME, MEMBER, Life, living
 
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.cli.status import render
+from airflow_provider.hands import in_process
+from airflow_provider.hands.in_process import SparkOfProcess
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.presence import stands_back
 from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase
-from airflow_provider.spark import local
-from airflow_provider.worker import in_process, standing_back
+from airflow_provider.runners import local
+from airflow_provider.worker import standing_back
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.in_process import SparkOfProcess
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.standing_back import SteadyWorker
 from airflow_provider.worker.worker import Worker

@@ -7,10 +7,10 @@ from dataclasses import replace
 from executor_bench import A0, A1, PLANNER, Bench, bench
 from waiting import eventually
 
-from airflow_provider.execution.run_table import RunTable
-from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.records import JobDefinition, TaskState, TaskWork
+from airflow_provider.runs.run_table import RunTable
+from airflow_provider.runs.runs import RunState, TaskRun
 
 SOON_MS = 30
 STOPPED = "stopped after task_timeout of 0.03 s"

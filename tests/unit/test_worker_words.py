@@ -15,11 +15,11 @@ import pytest
 from executor_bench import A0, A1, A2, AWAY, ME, PLANNER, Bench, bench
 from waiting import eventually
 
-from airflow_provider.execution import run_table
-from airflow_provider.execution.runs import TaskRun
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import PlanRecord, TaskEvent, TaskState, TaskStatus, TaskWork
+from airflow_provider.runs import run_table
+from airflow_provider.runs.runs import TaskRun
 
 MANY = 1_000
 OTHER = WorkerId("w9")

@@ -17,6 +17,7 @@ from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.classic import ClassicMemberships
 from airflow_provider.group.member import GroupMember
 from airflow_provider.group.membership import Memberships
+from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import TaskId, WorkerId
@@ -29,7 +30,6 @@ from airflow_provider.records import (
 )
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.worker.ending import Outcome
-from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process_identity import is_gone

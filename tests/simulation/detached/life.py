@@ -13,16 +13,16 @@ from simulation.detached.servers import AwayError, RefusedError, Server, WatchOf
 
 from airflow_provider.execution import commands, events
 from airflow_provider.execution.machine import handle
-from airflow_provider.execution.runs import TaskRun
 from airflow_provider.execution.state import Execution, ExecutionSettings, Place
+from airflow_provider.hands.orders import heard, order_to_watch
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskStatus
-from airflow_provider.spark.detached import DetachedQueries
+from airflow_provider.runners.detached import DetachedQueries
+from airflow_provider.runs.runs import TaskRun
 from airflow_provider.spark.runner import RunnerEvent
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.news import QueryNews
 from airflow_provider.spark_connect.server import ConnectSettings
-from airflow_provider.worker.orders import heard, order_to_watch
 
 if TYPE_CHECKING:
     from simulation.detached.world import World

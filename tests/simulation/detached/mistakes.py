@@ -10,13 +10,13 @@ from simulation.detached.servers import Server
 
 from airflow_provider.execution import attempts
 from airflow_provider.execution.commands import LetBegin
-from airflow_provider.execution.runs import TaskRun
 from airflow_provider.execution.state import Execution
 from airflow_provider.ledger.status_view import StatusView
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import TaskState, TaskStatus
-from airflow_provider.spark.detached import DetachedQueries
+from airflow_provider.runners.detached import DetachedQueries
+from airflow_provider.runs.runs import TaskRun
 
 Mistake = Callable[[pytest.MonkeyPatch], None]
 

@@ -10,12 +10,12 @@ from typing import Final
 
 from airflow_provider.driver.errors import SparkGoneError
 from airflow_provider.driver.job_counts import JobCounts
+from airflow_provider.runners.sessions import AttachedSession
+from airflow_provider.runners.threads import start_thread
 from airflow_provider.spark.attempt import spark_lost
 from airflow_provider.spark.failures import Mask
 from airflow_provider.spark.fencing import AttemptGuard
 from airflow_provider.spark.runner import LastEvent, TaskFailed, TaskOrder, TaskStopped
-from airflow_provider.spark.sessions import AttachedSession
-from airflow_provider.spark.threads import start_thread
 
 log = logging.getLogger(__name__)
 

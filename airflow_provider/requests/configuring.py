@@ -18,9 +18,9 @@ from airflow_provider.declarative.wire.alter_configs import (
     ConnectGroupAlterConfigsRequest,
     ConnectGroupAlterConfigsResponse,
 )
-from airflow_provider.group.request_channel import KafkaChannel, NoReplyError, RequestChannel
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.protocol.error_codes import KafkaErrorCode
+from airflow_provider.requests.request_channel import KafkaChannel, NoReplyError, RequestChannel
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.errors import RightsError, TopicError
 from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S

@@ -13,25 +13,25 @@ from typing import Any, Final
 
 from airflow_provider.execution import commands, events
 from airflow_provider.execution.machine import handle
-from airflow_provider.execution.runs import TaskRun
 from airflow_provider.execution.state import Execution, ExecutionSettings, Place
 from airflow_provider.group.timers import Timer, call_at
+from airflow_provider.hands.log_levels import LogLevels
+from airflow_provider.hands.orders import heard, order_of, order_to_watch
+from airflow_provider.hands.steps import Steps
+from airflow_provider.hands.task_records import TaskRecords
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskFailure, TaskState, TaskStatus
+from airflow_provider.runners.detached import MakeQueries, nothing_detached
+from airflow_provider.runs.runs import TaskRun
 from airflow_provider.spark.checkpoints import CheckpointError
-from airflow_provider.spark.detached import MakeQueries, nothing_detached
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import LAST_EVENTS, OnEvent, Runner, RunnerClosedError, RunnerEvent
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Released
-from airflow_provider.worker.log_levels import LogLevels
-from airflow_provider.worker.orders import heard, order_of, order_to_watch
 from airflow_provider.worker.process_identity import this_process
-from airflow_provider.worker.steps import Steps
-from airflow_provider.worker.task_records import TaskRecords
 
 log = logging.getLogger(__name__)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from airflow_provider.hands.servers import TokenOf
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.orphans import Orphan
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.news import QueryNews
 from airflow_provider.spark_connect.server import ConnectSettings
 from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.worker.servers import TokenOf
 
 _ANSWER_S: Final = 30.0
 _USER_AGENT: Final = "cospark/orphans"

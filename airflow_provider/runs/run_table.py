@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from heapq import heappop, heappush
 
-from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.runs.runs import RunState, TaskRun
 
 _Turn = tuple[bool, int, float, TaskId]
 _LOOKING = frozenset({RunState.TAKING_OVER, RunState.LEAVING})

@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable
 from airflow_provider.driver.application import APPLICATION, POOLS, LocalSparkSettings, RunningSpark
 from airflow_provider.driver.sight import Sight
 from airflow_provider.driver.watch import look_at
-from airflow_provider.spark.attached import AttachedRunner
+from airflow_provider.runners.attached import AttachedRunner
+from airflow_provider.runners.local_session import LocalSession, Pools
+from airflow_provider.runners.threads import in_thread
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.fencing import Lease
-from airflow_provider.spark.local_session import LocalSession, Pools
 from airflow_provider.spark.runner import OnEvent, TaskOrder
-from airflow_provider.spark.threads import in_thread
 
 log = logging.getLogger(__name__)
 
 
 class LocalSparks:
-    """Sessions of this process's Spark (:class:`~airflow_provider.spark.sessions.Sparks`), which starts with the first
-    one that is opened.
+    """Sessions of this process's Spark (see :class:`~airflow_provider.runners.sessions.Sparks`), which starts with the
+    first one that is opened.
 
     :param settings: how to start it
     :param tell_every_s: how often a query's progress is told at most, in seconds
@@ -57,7 +57,7 @@ class LocalRunner(AttachedRunner):
 
     :param settings: how to start Spark
 
-    The others are those of :class:`~airflow_provider.spark.attached.AttachedRunner`.
+    The others are those of :class:`~airflow_provider.runners.attached.AttachedRunner`.
     """
 
     def __init__(

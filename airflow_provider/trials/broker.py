@@ -9,7 +9,7 @@ from pathlib import Path
 
 from airflow_provider.broker.local_broker import KAFKA_VERSION, LocalBroker
 from airflow_provider.cli.connection import BOOTSTRAP_ENV
-from airflow_provider.cli.foreground import serve
+from airflow_provider.trials.foreground import serve
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

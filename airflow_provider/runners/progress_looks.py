@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable, Sequence
 
 from airflow_provider.driver.job_counts import JobCounts
-from airflow_provider.spark.local_attempt import LocalAttempt
+from airflow_provider.runners.local_attempt import LocalAttempt
+from airflow_provider.runners.threads import in_thread
 from airflow_provider.spark.runner import RunnerEvent, TaskProgressed
-from airflow_provider.spark.threads import in_thread
 
 log = logging.getLogger(__name__)
 

@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
-from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.ledger.memo import Memo
 from airflow_provider.ledger.presence import is_same_process
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.records import CHECKPOINT_KEY, CheckpointClaim, TaskStatus, TaskWork, WorkerPhase
+from airflow_provider.runs.runs import RunState, TaskRun
 
 LOOK_MS: Final = 1_000
 """How often to look as long as something waits: no record says that the lease of a holder who was lost is over."""

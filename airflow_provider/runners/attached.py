@@ -11,13 +11,16 @@ from typing import Final
 
 from airflow_provider.driver.sight import LOOK_S, Sight
 from airflow_provider.protocol.model import TaskId, Tasks
+from airflow_provider.runners.local_attempt import LocalAttempt
+from airflow_provider.runners.progress_looks import ProgressLooks, all_done
+from airflow_provider.runners.sessions import AttachedSession, Spark, Sparks
+from airflow_provider.runners.threads import in_thread, start_thread
+from airflow_provider.runners.warming import Warming
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.entry_point import load_job
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease, Lease
 from airflow_provider.spark.job import SparkJob
-from airflow_provider.spark.local_attempt import LocalAttempt
-from airflow_provider.spark.progress_looks import ProgressLooks, all_done
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     WARM_UP_ENDS,
@@ -33,9 +36,6 @@ from airflow_provider.spark.runner import (
     WarmUpEvent,
     WarmUpLost,
 )
-from airflow_provider.spark.sessions import AttachedSession, Spark, Sparks
-from airflow_provider.spark.threads import in_thread, start_thread
-from airflow_provider.spark.warming import Warming
 
 log = logging.getLogger(__name__)
 

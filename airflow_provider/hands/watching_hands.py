@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from airflow_provider.execution.state import Place
+from airflow_provider.hands.executor import TaskExecutor
+from airflow_provider.hands.servers import Servers, TokenOf
+from airflow_provider.hands.standby import NothingNeeded
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
+from airflow_provider.runners.ready_at_once import ReadyAtOnce
 from airflow_provider.spark.checkpoints import TEMPORARY
 from airflow_provider.spark.failures import Mask, nothing_secret
-from airflow_provider.spark.ready_at_once import ReadyAtOnce
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
 from airflow_provider.spark_connect.server import ConnectServer
 from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.servers import Servers, TokenOf
 from airflow_provider.worker.settings import WorkerSettings
-from airflow_provider.worker.standby import NothingNeeded
 from airflow_provider.worker.worker import MakeHands
 
 

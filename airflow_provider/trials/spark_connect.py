@@ -9,9 +9,9 @@ import json
 from airflow_provider.broker.own_process import HOST
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.cli.conf_option import SPARK, add_conf_option, conf_of
-from airflow_provider.cli.foreground import serve
 from airflow_provider.cli.terminal import complain
 from airflow_provider.driver.standalone import unreachable
+from airflow_provider.trials.foreground import serve
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

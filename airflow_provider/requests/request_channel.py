@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from airflow_provider.declarative.wire.apis import Reply, ReplyBody, RequestBody
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.topics.worker_requests import APPEAR_S, WorkerRequests
+from airflow_provider.requests.worker_requests import APPEAR_S, WorkerRequests
 
 _NUMBERS: Final = 2**31
 """So many correlation ids there are. A coordinator ignores what has a lower one than it has seen before."""

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from airflow_provider.execution.warm_up_deaths import deaths_after
 from airflow_provider.ledger.progress import has_failed, may_run, needs_running
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
+from airflow_provider.runs.warm_up_deaths import deaths_after
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.execution import events
-from airflow_provider.execution.runs import TaskRun
 from airflow_provider.records import SparkWork, StreamProgress, TaskFailure, TaskKind, WrittenAsset, task_name
+from airflow_provider.runs.runs import TaskRun
 from airflow_provider.spark.checkpoints import checkpoint_location, checkpoint_root
 from airflow_provider.spark.runner import (
     LookedEvent,

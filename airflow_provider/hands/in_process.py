@@ -7,24 +7,24 @@ from typing import Final
 
 from airflow_provider.driver.application import APPLICATION, LocalSparkSettings
 from airflow_provider.driver.errors import SparkStartError
+from airflow_provider.hands.executor import TaskExecutor
+from airflow_provider.hands.log_levels import LogLevels
+from airflow_provider.hands.servers import Servers, TokenOf, no_token
+from airflow_provider.runners.connect import ConnectRunner, close_connection
+from airflow_provider.runners.local import LocalRunner, release_spark
+from airflow_provider.runners.noop import NoopRunner
+from airflow_provider.runners.threads import in_thread
 from airflow_provider.spark.checkpoints import TEMPORARY
-from airflow_provider.spark.connect import ConnectRunner, close_connection
 from airflow_provider.spark.failures import Mask, nothing_secret
-from airflow_provider.spark.local import LocalRunner, release_spark
-from airflow_provider.spark.noop import NoopRunner
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent
-from airflow_provider.spark.threads import in_thread
 from airflow_provider.spark_connect.connection import ServerConnection
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings, is_connect
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
-from airflow_provider.worker.log_levels import LogLevels
 from airflow_provider.worker.process_identity import is_gone
-from airflow_provider.worker.servers import Servers, TokenOf, no_token
 from airflow_provider.worker.settings import WorkerSettings
 from airflow_provider.worker.standing_back import Means
 from airflow_provider.worker.worker import MakeHands

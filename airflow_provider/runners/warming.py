@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from airflow_provider.runners.local_attempt import CANCEL_INTERVAL_S, LocalAttempt
+from airflow_provider.runners.sessions import AttachedSession
+from airflow_provider.runners.threads import start_thread
 from airflow_provider.spark.failures import Mask
 from airflow_provider.spark.job import SparkJob
-from airflow_provider.spark.local_attempt import CANCEL_INTERVAL_S, LocalAttempt
 from airflow_provider.spark.runner import TaskOrder, WarmUpEvent, WarmUpProgressed
-from airflow_provider.spark.sessions import AttachedSession
-from airflow_provider.spark.threads import start_thread
 from airflow_provider.spark.warm_up import WarmedUp, WarmUpGuard, warm_up
 
 log = logging.getLogger(__name__)

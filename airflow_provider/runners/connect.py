@@ -10,13 +10,13 @@ from urllib.parse import quote
 
 from airflow_provider.driver.sight import Sight
 from airflow_provider.protocol.model import TaskId
-from airflow_provider.spark.attached import AttachedRunner
-from airflow_provider.spark.connect_session import ConnectSession
+from airflow_provider.runners.attached import AttachedRunner
+from airflow_provider.runners.connect_session import ConnectSession
+from airflow_provider.runners.ready_at_once import ReadyAtOnce
+from airflow_provider.runners.threads import in_thread
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.fencing import Lease
-from airflow_provider.spark.ready_at_once import ReadyAtOnce
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
-from airflow_provider.spark.threads import in_thread
 from airflow_provider.spark_connect.connection import ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import ConnectSettings, session_id
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class ConnectSparks:
-    """Sessions of a server (:class:`~airflow_provider.spark.sessions.Sparks`).
+    """Sessions of a server (:class:`~airflow_provider.runners.sessions.Sparks`).
 
     :param worker: whose they are, for those who look at the server
     :param scope: names the group among all that may use the server; empty: a session's id is known to nobody else
@@ -89,7 +89,7 @@ class ConnectRunner(AttachedRunner):
     :param scope: as of :class:`ConnectSparks`
     :param detach_by: as of :class:`ConnectSparks`
 
-    The others are those of :class:`~airflow_provider.spark.attached.AttachedRunner`.
+    The others are those of :class:`~airflow_provider.runners.attached.AttachedRunner`.
     """
 
     def __init__(

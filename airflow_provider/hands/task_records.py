@@ -16,13 +16,13 @@ from airflow_provider.execution.events import (
     PlanRefused,
     PlanWritten,
 )
+from airflow_provider.hands.steps import Steps
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import TaskStatus
 from airflow_provider.topics.errors import TooLargeError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.journal import Journal, Write
-from airflow_provider.worker.steps import Steps
 
 _Publish = Callable[[TaskStatus], Awaitable[None]]
 

@@ -50,7 +50,7 @@ _SETTLE_S: Final = 2.0
 
 
 class ConnectSession:
-    """A session of a Spark Connect server (an :class:`~airflow_provider.spark.sessions.AttachedSession`).
+    """A session of a Spark Connect server (an :class:`~airflow_provider.runners.sessions.AttachedSession`).
 
     It is ended by the server: with all that the task has begun in it, and for ever. So a session whose worker was lost
     is ended by the task's next attempt, which knows its id; who still works in it then can do nothing any more.

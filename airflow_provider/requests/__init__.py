@@ -1,0 +1,1 @@
+"""Asks the coordinators of declarative groups, for members and for people."""

@@ -1,0 +1,1 @@
+"""Commands that start servers on this machine, to try things out."""

@@ -1,0 +1,46 @@
+"""How large the parts of the house may be, so that each can be read at a sitting, and their order as it is drawn."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[2]
+MOST_LINES_OF_A_MODULE: Final = 500
+MOST_LINES_OF_A_ROOM: Final = 3_000
+GENERATED: Final = ROOT / "tests/unit/generated"
+
+MODULES: Final = [
+    module
+    for folder in ("airflow_provider", "benchmarks", "demo", "docs", "scripts", "tests")
+    for module in sorted((ROOT / folder).rglob("*.py"))
+    if module.parent != GENERATED
+]
+ROOMS: Final = sorted(room.parent for room in (ROOT / "airflow_provider").glob("*/__init__.py"))
+
+
+def lines_in(module: Path) -> int:
+    return len(module.read_text(encoding="utf-8").splitlines())
+
+
+def test_no_module_is_long() -> None:
+    long = {str(module.relative_to(ROOT)): lines_in(module) for module in MODULES}
+    assert {name: lines for name, lines in long.items() if lines > MOST_LINES_OF_A_MODULE} == {}
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
+def test_no_room_is_too_full(room: Path) -> None:
+    assert sum(map(lines_in, room.rglob("*.py"))) <= MOST_LINES_OF_A_ROOM
+
+
+def test_the_order_of_the_rooms_is_drawn_as_it_is_checked() -> None:
+    checked = re.search(r"^layers = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
+    drawn = re.search(
+        r"the rooms below it, .*?```text\n(.*?)```", (ROOT / "docs/architecture.md").read_text(), re.DOTALL
+    )
+    assert checked is not None
+    assert drawn is not None
+    assert drawn[1].splitlines() == re.findall(r'"(.*)",', checked[1])
