@@ -37,10 +37,9 @@ def test_no_room_is_too_full(room: Path) -> None:
 
 
 def test_the_order_of_the_rooms_is_drawn_as_it_is_checked() -> None:
-    checked = re.search(r"^layers = \[\n(.*?)^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
-    drawn = re.search(
-        r"the rooms below it, .*?```text\n(.*?)```", (ROOT / "docs/architecture.md").read_text(), re.DOTALL
-    )
+    contracts, page = (ROOT / "pyproject.toml").read_text(), (ROOT / "docs/architecture.md").read_text()
+    checked = re.search(r"^layers = \[\n(.*?)^\]", contracts, re.MULTILINE | re.DOTALL)
+    drawn = re.search(r"the rooms below it, .*?```text\n(.*?)```", page, re.DOTALL)
     assert checked is not None
     assert drawn is not None
     assert drawn[1].splitlines() == re.findall(r'"(.*)",', checked[1])
