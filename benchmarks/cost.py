@@ -13,7 +13,6 @@ import statistics
 import subprocess
 import sys
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -109,11 +108,7 @@ def dag_seconds(airflow: LocalAirflow, dag: str) -> float:
     state = airflow.api.wait_for_run(dag, run, timeout_s=1200)
     if state != "success":
         raise RuntimeError(f"DAG {dag} ended {state}")
-    listed = airflow.api.request("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances")["task_instances"]
-    starts = [_seconds(instance["start_date"]) for instance in listed]
-    ends = [_seconds(instance["end_date"]) for instance in listed]
-    return max(ends) - min(starts)
-
-
-def _seconds(text: str) -> float:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    ran = airflow.api.task_instances(dag, run)
+    ends = [instance.end_date for instance in ran if instance.end_date is not None]
+    starts = [instance.start_date for instance in ran if instance.start_date is not None]
+    return (max(ends) - min(starts)).total_seconds()

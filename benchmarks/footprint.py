@@ -48,7 +48,7 @@ def footprint(airflow: LocalAirflow, workers: Iterable[TaskInstance]) -> Footpri
     triggerer = next(kept for name, kept in airflow.processes.items() if _TRIGGERER.fullmatch(name))
     return Footprint(
         running=len(pids),
-        jvms=sum(each.name() == "java" for each in processes),
+        jvms=sum(map(_is_jvm, processes)),
         worker_mb=_memory_mb(processes),
         triggerer_mb=_memory_mb(triggerer.tree()),
     )
@@ -63,4 +63,19 @@ def _tree(process: psutil.Process | None) -> list[psutil.Process]:
 
 
 def _memory_mb(processes: Iterable[psutil.Process]) -> float:
-    return sum(float(each.memory_full_info().pss) for each in processes) / _MB
+    return sum(_memory(each) for each in processes) / _MB
+
+
+def _memory(process: psutil.Process) -> float:
+    """In bytes. Nothing, if the process has ended since it was listed, as Spark's small commands do."""
+    try:
+        return float(process.memory_full_info().pss)
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+def _is_jvm(process: psutil.Process) -> bool:
+    try:
+        return bool(process.name() == "java")
+    except psutil.NoSuchProcess:
+        return False
