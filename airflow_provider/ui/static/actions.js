@@ -62,7 +62,7 @@ export const actions = {
   worker: ({ worker }, { again, workers, levels }) =>
     row(
       button("Drain", { again, path: "ask", body: { worker, action: "drain" }, question: `Drain ${worker}?`, consequence: "It starts no more tasks, and leaves when its running tasks have finished. Its Airflow task then succeeds." }),
-      button("Stop", { again, danger: true, path: "ask", body: { worker, action: "stop" }, question: `Stop ${worker}?`, consequence: "It stops its tasks and leaves now; they go to other workers. Its Airflow task then succeeds." }),
+      button("Stop", { again, danger: true, path: "ask", body: { worker, action: "stop" }, question: `Stop ${worker}?`, consequence: "It stops its tasks and leaves now; they go to other workers. Detached streams keep running if another worker stays. Its Airflow task then succeeds." }),
       level("Log level", () => levelForm(workers, levels, worker), again),
     ),
   group: ({ hear, inRounds, workers, levels }, { again }) => [
