@@ -95,8 +95,8 @@ class AlterSparkJobOperator(SteerSparkJob):
     :param job: the job's name
     :param config: changes of its config, by key; None removes a key
     :param session_conf: changes of its settings of Spark, likewise; each Spark task has them from its next start on
-    :param if_version: only if this is still the job's version, which the hook's ``describe_job`` tells: who has altered it
-        meanwhile is not overruled
+    :param if_version: only if this is still the job's version, which the hook's ``describe_job`` tells: who has altered
+        it meanwhile is not overruled
     :param max_tasks: the most tasks a plan may have
     :param task_retries: how often a failed Spark task is tried again
     :param task_retry_delay: how long to wait before that

@@ -100,7 +100,8 @@ def _assigned(tasks: Sequence[tuple[str, int]]) -> str:
 
 def _listed(tasks: Mapping[str, Any]) -> list[str]:
     return [
-        f"  task {task}{_slots(run)}: {run['state']} at {run['worker']}{_server(run)}, attempt {run['attempt']}{_when(run)}"
+        f"  task {task}{_slots(run)}: {run['state']} at {run['worker']}{_server(run)}, attempt {run['attempt']}"
+        + _when(run)
         + (f"{_whose(run['state'])}: {TaskFailure(message=run['error']).line}" if run["error"] else "")
         for task, run in tasks.items()
     ]

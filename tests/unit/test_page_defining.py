@@ -70,9 +70,8 @@ def altered(monkeypatch: pytest.MonkeyPatch) -> list[Operation]:
 
 
 def page_of(*prefixes: str) -> Page:
-    settings = {"spark.sql.a": "1"}
-    known = replace(job(), entry_point=f"{HERE}:Declares", config={"table": "a", "secret": "xyz"}, session_conf=settings)
-    known = replace(known, max_tasks=4)
+    config, settings = {"table": "a", "secret": "xyz"}, {"spark.sql.a": "1"}
+    known = replace(job(), entry_point=f"{HERE}:Declares", config=config, max_tasks=4, session_conf=settings)
     return make_page(StillTopics(jobs=jobs_snapshot(known, tasks=1)), prefixes=prefixes)
 
 
