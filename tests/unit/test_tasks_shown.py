@@ -14,7 +14,7 @@ from airflow_provider.cli.status import render
 from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.wire.messages import GroupDescription
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.protocol.model import ConfigOffset, Epoch, TaskId, WorkerId
 from airflow_provider.records import StreamProgress, TaskKind, TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.reports.description import JobDescription
 from airflow_provider.reports.group_words import as_lines
@@ -29,7 +29,7 @@ HANDLE = {"server": "sc://spark:15002/;user_id=cospark;use_ssl=true", "session_i
 
 def a_group() -> StatusSnapshot:
     """Of its two tasks one runs; of the other one it is not known whether it has ended where it ran before."""
-    record = record_of({W1: frozenset({RUNS, WAITS})})
+    record = record_of({W1: frozenset({RUNS, WAITS})}, config_offset=ConfigOffset(1))
     status = status_snapshot(JOBS, "job", TaskState.RUNNING, TaskState.PENDING, record=record, worker="w1")
     tasks = {task: replace(last, handle=HANDLE) for task, last in status.tasks.items()}
     far = StreamProgress(batch=7, rows_per_second=3.0, at_ms=1_000)
@@ -78,6 +78,19 @@ def test_on_the_page() -> None:
     detail = task_detail(RUNS, JOBS, STATUS, ())
     assert detail is not None
     assert detail.line == page.lines[0]
+
+
+def test_a_detached_task_runs_while_it_moves() -> None:
+    """Nobody has stopped it, and its next worker has not written of it yet."""
+    assert STATUS.group is not None
+    w2 = WorkerId("w2")
+    moved = replace(STATUS, group=record_of({w2: frozenset({RUNS, WAITS})}, epoch=6, config_offset=ConfigOffset(1)))
+    runs, waits = task_page(found_tasks(JOBS, moved), TaskQuery(), moved).lines
+    assert (runs.state, runs.attempt, runs.worker) == (TaskState.RUNNING, 1, "w1")
+    assert (waits.state, waits.worker) == (TaskState.PENDING, "w2")
+    attached = {**moved.tasks, RUNS: replace(moved.tasks[RUNS], handle=None)}
+    (line, _) = task_page(found_tasks(JOBS, replace(moved, tasks=attached)), TaskQuery(), moved).lines
+    assert (line.state, line.attempt, line.worker) == (TaskState.PENDING, 2, "w2")
 
 
 def test_what_takes_one_slot_and_is_not_detached_is_shown_as_before() -> None:
