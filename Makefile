@@ -73,7 +73,7 @@ system: install  ## A real Airflow
 	$(PYTEST) tests/system
 
 pictures: install  ## The pictures of the page in docs/images, made by its tests
-	COSPARK_PICTURES=docs/images $(PYTEST) tests/system/test_page.py
+	COSPARK_PICTURES=docs/images $(PYTEST) tests/system/test_page.py tests/system/test_page_detached.py
 
 lint: install  ## Style, types, import rules
 	$(BIN)/ruff check .

@@ -238,7 +238,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
         "learners": [learner.to_json() for learner in learners(status)],
         "given_up": [one.to_json() for one in given_up(status)],
         "jobs": sorted(jobs.jobs),
-        "tasks": {str(last.task): _task(last, status, now_ms) for last in _tasks(jobs, status)},
+        "tasks": {str(last.task): _task(last, jobs, status, now_ms) for last in _tasks(jobs, status)},
     }
 
 
@@ -262,6 +262,10 @@ def _tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:
             yield last
 
 
-def _task(task: TaskStatus, status: StatusSnapshot, now_ms: int) -> dict[str, Any]:
-    error = task.error.message if task.error else None
-    return {**run_to_json(task, now_ms), "error": error, "waits_for": kept_waiting_by(task, status)}
+def _task(task: TaskStatus, jobs: JobsSnapshot, status: StatusSnapshot, now_ms: int) -> dict[str, Any]:
+    about = {
+        "slots": jobs.slots_of(task.task),
+        "error": task.error.message if task.error else None,
+        "waits_for": kept_waiting_by(task, status),
+    }
+    return {**run_to_json(task, now_ms), **about}

@@ -170,11 +170,11 @@ def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfini
     for task in sorted(owned & unfinished):
         last = shown_status(task, jobs, status)
         state = last.state if last else TaskState.PENDING
-        names = by_state.setdefault((state, kept_waiting_by(last, status)), [])
-        names.append(f"{jobs.label(task)}{_how_far(last, wall_ms)}")
+        names = by_state.setdefault((state, _where_or_why(last, status)), [])
+        names.append(f"{jobs.label(task)}{_about(last, jobs.slots_of(task), wall_ms)}")
     text = Text()
-    for (state, why), names in by_state.items():
-        label = f"{state.value} ({why})" if why else state.value
+    for (state, more), names in by_state.items():
+        label = f"{state.value} ({more})" if more else state.value
         text.append_text(_text(_names(label, names), style=_STYLES.get(state, "")))
     waiting = [jobs.label(task) for task in sorted(waiting_for(name, status) & unfinished)]
     return text.append_text(_text(_names("wait for it", waiting), style="yellow"))
@@ -194,11 +194,17 @@ def _learns(by_this_worker: Iterable[LearnerTask], jobs: JobsSnapshot) -> Text:
     return _text("".join(_names(state, names) for state, names in sorted(by_state.items())), style="cyan")
 
 
-def _how_far(last: TaskStatus | None, wall_ms: int) -> str:
+def _where_or_why(last: TaskStatus | None, status: StatusSnapshot) -> str:
+    """On which server what is detached runs, or what keeps a task waiting."""
+    return f"detached on {last.server}" if last and last.server else kept_waiting_by(last, status)
+
+
+def _about(last: TaskStatus | None, slots: int, wall_ms: int) -> str:
     since = last.running_ms(wall_ms) if last else None
-    if last is None or since is None:
-        return ""
-    return f" ({', '.join(filter(None, (span(since), last.how_far)))})"
+    large = f"{slots} slots" if slots > 1 else ""
+    known = (large,) if last is None or since is None else (span(since), large, last.how_far)
+    about = ", ".join(filter(None, known))
+    return f" ({about})" if about else ""
 
 
 def _names(label: str, names: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
+from airflow_provider.cli.conf_option import SESSION, add_conf_option, conf_of
 from airflow_provider.cli.connection import add_connection_arguments
 from airflow_provider.cli.json_option import json_object_of
 from airflow_provider.cli.names import add_group_argument
@@ -35,6 +36,7 @@ _STOP: Final = "stop the tasks of a job, or some of them, and release them; thei
 _RESUME: Final = "run a paused or stopped job again"
 _ALTER: Final = "change the definition of a running job; only tasks whose own configs change are restarted"
 _RESTART: Final = "restart the running tasks of a job where they are, and try the failed ones again"
+_REMOVE_SESSION: Final = "--remove-session-conf"
 TASK_OR_PLANNER: Final = "the task of this index, -1 for the planner"
 
 
@@ -81,6 +83,14 @@ def _add_alter_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="only if this is still the job's version, which describe shows: nobody has altered it meanwhile",
     )
+    add_conf_option(parser, SESSION, "each task's session, from its next start on")
+    parser.add_argument(
+        _REMOVE_SESSION,
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="remove a setting of each task's session; may be repeated",
+    )
     for name in ALTERABLE:
         unit = "MS" if name.endswith("_ms") else "N"
         option = "--task-timeout-ms" if name == "timeout_ms" else f"--{name.replace('_', '-')}"
@@ -111,9 +121,24 @@ def _operation(args: argparse.Namespace) -> Operation:
         case "alter":
             settings = {name: value for name in ALTERABLE if (value := getattr(args, name)) is not None}
             config = json_object_of("--config", args.config)
-            return AlterJob(job=args.name, defined_at=args.if_version, config=config, settings=settings)
+            return AlterJob(
+                job=args.name,
+                defined_at=args.if_version,
+                config=config,
+                session_conf=_changed_conf(args),
+                settings=settings,
+            )
     tasks = None if args.task is None else frozenset(args.task)
     return RestartJob(job=args.name, tasks=tasks, only_failed=args.only_failed)
+
+
+def _changed_conf(args: argparse.Namespace) -> dict[str, str | None]:
+    """:raises ValueError: for a setting that is both given and removed"""
+    given = conf_of(SESSION, args.session_conf)
+    both = sorted(given.keys() & set(args.remove_session_conf))
+    if both:
+        raise ValueError(f"{_REMOVE_SESSION} {both[0]}: {SESSION} gives it a value: use one of both")
+    return {**given, **dict.fromkeys(args.remove_session_conf)}
 
 
 def _check(operation: AlterJob, jobs: JobsSnapshot, allowed: Sequence[str]) -> None:

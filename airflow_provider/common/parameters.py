@@ -256,6 +256,17 @@ def text_mapping(parameter: str, value: object) -> dict[str, str]:
     return settings
 
 
+def text_changes(parameter: str, value: object) -> dict[str, str | None]:
+    """As :func:`text_mapping`; None stays, and removes what has that name.
+
+    :raises ValueError: for anything else
+    """
+    if not isinstance(value, Mapping):
+        return {**text_mapping(parameter, value)}
+    given = text_mapping(parameter, {name: setting for name, setting in value.items() if setting is not None})
+    return {**given, **{name: None for name in value if name not in given}}
+
+
 def task_indexes(name: str, tasks: object) -> list[int] | None:
     """Some tasks of a job, -1 for its planner; None: all.
 

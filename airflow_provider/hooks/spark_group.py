@@ -194,6 +194,7 @@ class SparkGroupHook(BaseHook):
         job: str,
         config: Mapping[str, Any] | None = None,
         *,
+        session_conf: Mapping[str, str | None] | None = None,
         if_version: int | None = None,
         by: str | None = None,
         **settings: int,
@@ -201,6 +202,7 @@ class SparkGroupHook(BaseHook):
         """Change the definition of a running job: only tasks whose own configs change are restarted.
 
         :param config: changes of its config, by key; None removes a key
+        :param session_conf: changes of its settings of Spark, likewise; each task has them from its next start on
         :param if_version: only if this is still its version, which :meth:`describe_job` tells: who has altered it
             meanwhile is not overruled
         :param by: as in :meth:`pause_job`
@@ -210,7 +212,13 @@ class SparkGroupHook(BaseHook):
         :raises JobError: for values that can't be accepted
         :raises TopicError: as :meth:`submit_job`
         """
-        alter = AlterJob(job=job, defined_at=if_version, config=config or {}, settings=settings)
+        alter = AlterJob(
+            job=job,
+            defined_at=if_version,
+            config=config or {},
+            session_conf=session_conf or {},
+            settings=settings,
+        )
         return self.operate(group, alter, by=by)
 
     def set_log_level(

@@ -37,7 +37,7 @@ def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -
     """The status of a task of the present run, as if its worker had just written it; None if nobody has had it.
 
     No worker writes that a task waits for its first start: thousands may. So a task waits if it was assigned to a
-    worker that has written nothing of it since.
+    worker that has written nothing of it since. What is detached runs, whoever is to watch it.
     """
     work = jobs.planned_work(task)
     if work is None:
@@ -166,4 +166,4 @@ def _effective_state(last: TaskStatus | None, owner: WorkerId | None, status: St
     if owner is None or status.group is None or last.state.final or last.epoch >= status.group.epoch:
         return last.state
     here = owner in (last.worker, BRIDGE) and last.state not in (TaskState.STOPPED, TaskState.UNASSIGNED)
-    return last.state if here else TaskState.PENDING
+    return last.state if here or last.lives_on else TaskState.PENDING

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import present
@@ -44,6 +45,8 @@ from airflow_provider.records import (
 _WORDS: Final = {Halt.PAUSED: "pause", Halt.STOPPED: "stop"}
 _MOST_NAMED: Final = 20
 _MOST_SAID: Final = 1_000
+
+ValueT = TypeVar("ValueT")
 
 
 def decide(operation: Operation, jobs: JobsSnapshot, status: StatusSnapshot, *, by: str, at_ms: int) -> Decision:
@@ -139,21 +142,31 @@ def altered(operation: AlterJob, definition: JobDefinition) -> JobDefinition:
     if unknown:
         raise OperationError(
             f"job {operation.job!r}: {', '.join(unknown)} can't be altered while it runs, only config,"
-            f" {', '.join(ALTERABLE)}; for anything else submit the job again"
+            f" session_conf, {', '.join(ALTERABLE)}; for anything else submit the job again"
         )
-    gone = {key for key, value in operation.config.items() if value is None}
-    config = {key: value for key, value in {**definition.config, **operation.config}.items() if key not in gone}
-    changed = replace(definition, config=config, **operation.settings)  # type: ignore[arg-type]  # the fields are known
+    changed = replace(
+        definition,
+        config=_merged(definition.config, operation.config),
+        session_conf=_merged(definition.session_conf, operation.session_conf),
+        **operation.settings,  # type: ignore[arg-type]  # the fields are known
+    )
     if changed.fingerprint == definition.fingerprint:
         return changed
     return replace(changed, basis=definition.tasks_basis)
+
+
+def _merged(before: Mapping[str, ValueT], changes: Mapping[str, ValueT | None]) -> dict[str, ValueT]:
+    given = {name: value for name, value in changes.items() if value is not None}
+    gone = changes.keys() - given.keys()
+    return {name: value for name, value in {**before, **given}.items() if name not in gone}
 
 
 def _alter(operation: AlterJob, definition: JobDefinition, *, by: str, at_ms: int) -> Decision:
     job, changed = operation.job, altered(operation, definition)
     if changed.same_as(definition):
         return Decision(outcome=Outcome(subject=job, changed=False))
-    names = ", ".join([*sorted(operation.config), *sorted(operation.settings)][:_MOST_NAMED])
+    named = (*sorted(operation.config), *sorted(operation.session_conf), *sorted(operation.settings))
+    names = ", ".join(named[:_MOST_NAMED])
     return Decision(
         outcome=Outcome(subject=job, changed=True),
         jobs={job_key(job): changed.to_json()},

@@ -90,15 +90,17 @@ class AlterJob(OnJob):
     restarted.
 
     :param config: changes of its config, by key; None removes a key, as in JSON's merge patch
+    :param session_conf: changes of its settings of Spark, likewise
     :param settings: new values of fields in :data:`ALTERABLE`, by name
     """
 
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    session_conf: Mapping[str, str | None] = field(default_factory=dict, repr=False)
     settings: Mapping[str, int | None] = field(default_factory=dict)
 
 
 ALTERABLE: Final = ("max_tasks", "retries", "retry_delay_ms", "timeout_ms", "replan_interval_ms")
-"""The fields of a definition, besides its config, that can be altered while it runs."""
+"""The numbers of a definition that can be altered while it runs, besides its config and its settings of Spark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from airflow_provider.common.parameters import TimeSpan, is_template, milliseconds, whole_number
+from airflow_provider.common.parameters import TimeSpan, is_template, milliseconds, text_changes, whole_number
 from airflow_provider.operations.operations import AlterJob, HaltJob, JobOperation, RestartJob, ResumeJob, StopTasks
 from airflow_provider.operators.one_job import SomeTasksOperator
 from airflow_provider.operators.steering import SteerSparkJob
-from airflow_provider.records import Halt
+from airflow_provider.records import Halt, JobError
+from airflow_provider.records.session_conf import check_session_conf
 
 
 class PauseSparkJobOperator(SteerSparkJob):
@@ -93,6 +94,9 @@ class AlterSparkJobOperator(SteerSparkJob):
     :param group: the group
     :param job: the job's name
     :param config: changes of its config, by key; None removes a key
+    :param session_conf: changes of its settings of Spark, likewise; each Spark task has them from its next start on
+    :param if_version: only if this is still the job's version, which the hook's ``describe_job`` tells: who has altered
+        it meanwhile is not overruled
     :param max_tasks: the most tasks a plan may have
     :param task_retries: how often a failed Spark task is tried again
     :param task_retry_delay: how long to wait before that
@@ -102,17 +106,25 @@ class AlterSparkJobOperator(SteerSparkJob):
 
     All times are timedeltas, or seconds.
 
-    Returns ``subject`` (the job) and ``changed``: False if nothing was different. Fails if there is no such job, or a
-    value can't be accepted.
+    Returns ``subject`` (the job) and ``changed``: False if nothing was different. Fails if there is no such job, if its
+    version is another, or a value can't be accepted.
     """
 
-    template_fields: Sequence[str] = (*SteerSparkJob.template_fields, "config", "max_tasks")
-    template_fields_renderers: ClassVar[dict[str, str]] = {"config": "json"}
+    template_fields: Sequence[str] = (
+        *SteerSparkJob.template_fields,
+        "config",
+        "session_conf",
+        "if_version",
+        "max_tasks",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"config": "json", "session_conf": "json"}
 
     def __init__(
         self,
         *,
         config: Mapping[str, Any] | None = None,
+        session_conf: Mapping[str, Any] | None = None,
+        if_version: int | str | None = None,
         max_tasks: int | str | None = None,
         task_retries: int | None = None,
         task_retry_delay: TimeSpan | None = None,
@@ -122,6 +134,8 @@ class AlterSparkJobOperator(SteerSparkJob):
     ) -> None:
         super().__init__(**kwargs)
         self.config = config or {}
+        self.session_conf = session_conf or {}
+        self.if_version = if_version
         self.max_tasks = max_tasks
         self.task_retries = task_retries
         self.task_retry_delay = task_retry_delay
@@ -130,6 +144,10 @@ class AlterSparkJobOperator(SteerSparkJob):
         self._times()
         if max_tasks is not None and not is_template(max_tasks):
             whole_number("max_tasks", max_tasks, least=1)
+        if not is_template(if_version):
+            self._version()
+        if not is_template(session_conf):
+            self._check_conf()
 
     def _times(self) -> dict[str, int]:
         """:raises ValueError: for what is no time"""
@@ -144,10 +162,32 @@ class AlterSparkJobOperator(SteerSparkJob):
             if value is not None
         }
 
+    def _version(self) -> int | None:
+        """:raises ValueError: for what is no version"""
+        return None if self.if_version is None else whole_number("if_version", self.if_version, least=0)
+
+    def _check_conf(self) -> None:
+        """:raises ValueError: for settings that no job may have"""
+        given = {name: value for name, value in self._changed_conf().items() if value is not None}
+        try:
+            check_session_conf("", given)
+        except JobError as wrong:
+            raise ValueError(f"{wrong.field_name}: {wrong.advice}") from wrong
+
+    def _changed_conf(self) -> dict[str, str | None]:
+        """:raises ValueError: for what are no settings"""
+        return text_changes("session_conf", self.session_conf)
+
     def _operation(self, job: str) -> JobOperation:
         settings = self._times()
         if self.max_tasks is not None:
             settings["max_tasks"] = whole_number("max_tasks", self.max_tasks, least=1)
         if self.task_retries is not None:
             settings["retries"] = self.task_retries
-        return AlterJob(job=job, config=self.config, settings=settings)
+        return AlterJob(
+            job=job,
+            defined_at=self._version(),
+            config=self.config,
+            session_conf=self._changed_conf(),
+            settings=settings,
+        )

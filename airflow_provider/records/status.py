@@ -199,6 +199,13 @@ class TaskStatus:
         """
         return self.handle is not None and self.state in (TaskState.PENDING, TaskState.RUNNING)
 
+    @property
+    def server(self) -> str:
+        """On which Spark Connect server it runs whether or not its worker is there, for people; empty: on none."""
+        detached = self.state is TaskState.RUNNING and isinstance(self.handle, dict)
+        server = self.handle.get("server") if detached else None
+        return server.partition("/;")[0] if isinstance(server, str) else ""
+
     def knows_of(self, before: TaskStatus) -> bool:
         """Whether who wrote this knew what lives on by ``before``: it is about the same, or says to come after it."""
         return _place(before.handle) in (_place(self.handle), _place(self.after))

@@ -149,7 +149,10 @@ class JobDescription:
         for task in shown:
             label = f"{task.task} ({task.name})" if task.name else str(task.task)
             label += f", {task.slots} slots" if task.slots > 1 else ""
-            where = f" on {task.worker}, attempt {task.last.attempt}" if task.last is not None else ""
+            where = ""
+            if task.last is not None:
+                detached = f", detached on {task.last.server}" if task.last.server else ""
+                where = f" on {task.worker}{detached}, attempt {task.last.attempt}"
             waits = f", {task.waits_for}" if task.waits_for else ""
             error = task.last.error if task.last is not None and task.state is not TaskState.FINISHED else None
             lines.append(f"  {label}: {task.state.value}{where}{waits}{f': {error.line}' if error else ''}")

@@ -100,10 +100,19 @@ def _assigned(tasks: Sequence[tuple[str, int]]) -> str:
 
 def _listed(tasks: Mapping[str, Any]) -> list[str]:
     return [
-        f"  task {task}: {run['state']} at {run['worker']}, attempt {run['attempt']}{_when(run)}"
+        f"  task {task}{_slots(run)}: {run['state']} at {run['worker']}{_server(run)}, attempt {run['attempt']}"
+        + _when(run)
         + (f"{_whose(run['state'])}: {TaskFailure(message=run['error']).line}" if run["error"] else "")
         for task, run in tasks.items()
     ]
+
+
+def _slots(run: Mapping[str, Any]) -> str:
+    return f", {run['slots']} slots" if run["slots"] > 1 else ""
+
+
+def _server(run: Mapping[str, Any]) -> str:
+    return f", detached on {run['server']}" if "server" in run else ""
 
 
 def _when(run: Mapping[str, Any]) -> str:

@@ -38,9 +38,11 @@ class SubmitJob:
     kind: TaskKind = TaskKind.BATCH
     retries: int = 0
     run_key: str = ""
+    session_conf: dict[str, Any] = field(default_factory=dict)
 
     def noted(self) -> dict[str, object]:
-        return {**_named(self.conn, self.group, self.job, self.config), "entry_point": self.entry_point}
+        named = _named(self.conn, self.group, self.job, self.config, self.session_conf)
+        return {**named, "entry_point": self.entry_point}
 
     def definition(self, by: str) -> JobDefinition:
         """:raises JobError: for what can't be accepted"""
@@ -52,6 +54,7 @@ class SubmitJob:
             kind=self.kind,
             retries=self.retries,
             run_key=self.run_key,
+            session_conf=self.session_conf,
             submitted_at_ms=wall_ms(),
             submitted_by=by,
         )
@@ -61,6 +64,7 @@ class SubmitJob:
 class ChangeJob:
     """:param defined_at: the offset of the definition that the form was filled with
     :param config: changes, by key; None removes a key
+    :param session_conf: likewise
     """
 
     conn: str
@@ -70,16 +74,23 @@ class ChangeJob:
     config: dict[str, Any] = field(default_factory=dict)
     max_tasks: int | None = None
     retries: int | None = None
+    session_conf: dict[str, Any] = field(default_factory=dict)
 
     def noted(self) -> dict[str, object]:
-        named = _named(self.conn, self.group, self.job, self.config)
+        named = _named(self.conn, self.group, self.job, self.config, self.session_conf)
         return {**named, "defined_at": self.defined_at, "max_tasks": self.max_tasks}
 
     @property
     def operation(self) -> AlterJob:
         settings = {"max_tasks": self.max_tasks, "retries": self.retries}
         given = {name: value for name, value in settings.items() if value is not None}
-        return AlterJob(job=self.job, defined_at=self.defined_at, config=self.config, settings=given)
+        return AlterJob(
+            job=self.job,
+            defined_at=self.defined_at,
+            config=self.config,
+            session_conf=self.session_conf,
+            settings=given,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +104,7 @@ class JobForm:
     config: Mapping[str, Any]
     max_tasks: int
     retries: int
+    session_conf: Mapping[str, str]
     declared: Declared
 
 
@@ -115,6 +127,7 @@ def definition(world: ItsWorld, conn: Id, group: Id, job: Id) -> JobForm:
         config=known.config,
         max_tasks=known.max_tasks,
         retries=known.retries,
+        session_conf=known.session_conf,
         declared=declared_by(known.entry_point, world.prefixes()),
     )
 
@@ -144,6 +157,8 @@ def alter_job(act: ChangeJob, by: By, world: ItsWorld) -> Done:
     return done("alter", act, by, world, alter)
 
 
-def _named(conn: str, group: str, job: str, config: Mapping[str, Any]) -> dict[str, object]:
-    """For the audit log: the keys of the config without the values, which may be secret."""
-    return {"conn": conn, "group": group, "job": job, "config": sorted(config)}
+def _named(
+    conn: str, group: str, job: str, config: Mapping[str, Any], session_conf: Mapping[str, Any]
+) -> dict[str, object]:
+    """For the audit log: the keys of the config and the names of settings without the values, which may be secret."""
+    return {"conn": conn, "group": group, "job": job, "config": sorted(config), "session_conf": sorted(session_conf)}

@@ -13,13 +13,14 @@ from fleet import DEADLINE_S, Fleet
 from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
+from airflow_provider.common.group_protocols import GroupProtocolName
 from airflow_provider.common.worker_values import WatchSpec, WorkerSpec, WorkerStory
 from airflow_provider.hands.in_process import InThisProcess
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.settings import MemberSettings
-from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId
 from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.spark_connect.client import hang_up, open_session
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
@@ -77,29 +78,56 @@ class Life:
     """One worker, held by a process or by a trigger as the operator would have it.
 
     :param server: the URL of its server
+    :param module: of its jobs
+    :param connect_protocol: what is said in its rounds, if its group has rounds
+    :param group_protocol: by which it joins
     """
 
-    def __init__(self, group: Fleet, worker: str, server: str, checkpoints: Path) -> None:
+    def __init__(
+        self,
+        group: Fleet,
+        worker: str,
+        server: str,
+        checkpoints: Path,
+        *,
+        module: str = MODULE,
+        connect_protocol: ConnectProtocol = ConnectProtocol.SESSIONED,
+        group_protocol: GroupProtocolName = GroupProtocolName.CLASSIC,
+    ) -> None:
         self.group = group
         self.worker = WorkerId(worker)
         self.server = server
         self._checkpoints = checkpoints
+        self._module = module
+        self._connect_protocol = connect_protocol
+        self._group_protocol = group_protocol
 
     @property
     def spec(self) -> WorkerSpec:
         member = MemberSettings(
-            group_id=self.group.group_id, worker=self.worker, session_timeout_ms=30_000, heartbeat_interval_ms=1_000
+            group_id=self.group.group_id,
+            worker=self.worker,
+            protocol=self._connect_protocol,
+            session_timeout_ms=30_000,
+            heartbeat_interval_ms=1_000,
         )
         watches = WatchSpec(server=self.server, progress_s=1.0, max_spark_deaths=3)
         policy = Deferred(max_delay_ms=300_000)
-        return WorkerSpec(member=member, slots=2, until=Until.FOREVER, policy=policy, watches=watches)
+        return WorkerSpec(
+            member=member,
+            slots=2,
+            until=Until.FOREVER,
+            policy=policy,
+            group_protocol=self._group_protocol,
+            watches=watches,
+        )
 
     async def in_process(
         self, reins: Reins, saved: Mapping[str, Any] | None = None, *, linger_s: float = NEVER_S
     ) -> Outcome:
         equipment = Equipment(
             runner="local",
-            allowed=(MODULE,),
+            allowed=(self._module,),
             checkpoint_root=str(self._checkpoints),
             spark_master=self.server,
             progress_s=1.0,

@@ -170,6 +170,14 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.see("default: 100")
         browser.write("dialog [name=max_tasks]", "3")
         browser.write("dialog [name=retries]", "2")
+        browser.write(
+            "dialog [name=session_conf]", '{"spark.sql.shuffle.partitions": 16, "spark.executor.memory": "9g"}'
+        )
+        browser.click("dialog .primary", "Submit")
+        browser.see("'spark.executor.memory' counts when Spark starts")
+        (refusal,) = browser.complaints()
+        assert "409" in refusal
+        browser.write("dialog [name=session_conf]", '{"spark.sql.shuffle.partitions": 16}')
         browser.picture("page-submit")
         browser.click("dialog .primary", "Submit")
         browser.see("job reports: submitted")
@@ -177,6 +185,7 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.see("cospark_system_jobs:Reports")
         browser.click("tr:last-child button", "Alter")
         browser.write("dialog [name=rows]", "250")
+        browser.write("dialog [name=session_conf]", '{"spark.sql.ansi.enabled": true}')
         browser.picture("page-alter")
         browser.click("dialog .primary", "Alter")
         browser.see("job reports: altered")
@@ -221,6 +230,7 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
     assert seen is not None
     job = seen.jobs.jobs["reports"]
     assert (job.submitted_by, job.max_tasks, job.config) == (airflow.username, 3, {"table": "orders", "rows": 250})
+    assert job.session_conf == {"spark.sql.ansi.enabled": "true"}, "the other one was removed"
     for act in ("submit", "alter", "stop", "rebalance", "level"):
         notes = airflow.api.request("GET", "/eventLogs", params={"event": f"cospark_{act}"})["event_logs"]
         extras = [note["extra"] for note in notes if note["owner"] == airflow.username]

@@ -216,3 +216,31 @@ def test_an_alteration_of_a_version_that_is_no_more_is_refused(cli: Cli) -> None
     assert cli.topics.jobs.jobs["etl"].retries == 2
     version = json.loads(cli("describe", "g", "etl", "--json")[1])["version"]
     assert cli("alter", "g", "etl", "--if-version", str(version), "--retries", "3")[0] == 0
+
+
+def test_settings_of_spark_are_given_and_removed_by_name(cli: Cli) -> None:
+    wide, ansi = "spark.sql.shuffle.partitions", "spark.sql.ansi.enabled"
+    given = ("--session-conf", f"{wide}=16", "--session-conf", f"{ansi}=true")
+    assert cli("alter", "g", "etl", *given) == (0, "job etl: altered\n", "")
+    assert f"  {wide} = 16" in cli("describe", "g", "etl")[1].splitlines()
+    assert cli("alter", "g", "etl", "--session-conf", f"{wide}=8", "--remove-session-conf", ansi)[0] == 0
+    assert cli.topics.jobs.jobs["etl"].session_conf == {wide: "8"}
+    assert cli("alter", "g", "etl", "--remove-session-conf", ansi) == (0, "job etl: nothing changed\n", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "refusal"),
+    [
+        (("--session-conf", "spark.executor.memory=9g"), "session_conf: 'spark.executor.memory' counts when Spark"),
+        (("--session-conf", "spark.sql.a"), "--session-conf spark.sql.a: must be KEY=VALUE"),
+        (("--session-conf", "a=1", "--remove-session-conf", "a"), "--remove-session-conf a: --session-conf gives it a"),
+    ],
+)
+def test_settings_that_no_session_takes_are_refused_before_anything_is_written(
+    cli: Cli, options: tuple[str, ...], refusal: str
+) -> None:
+    before = cli.topics.jobs
+    status, out, told = cli("alter", "g", "etl", *options)
+    assert (status, out) == (2, "")
+    assert refusal in told
+    assert cli.topics.jobs is before

@@ -128,3 +128,5 @@ def test_only_the_version_is_altered_that_was_looked_at(group: Group) -> None:
     with pytest.raises(OperationError, match="'etl' is another by now"):
         hook.alter_job("g", "etl", {"table": "c"}, if_version=looked.version)
     assert group.topics.jobs.jobs["etl"].config == {"table": "b"}
+    assert hook.alter_job("g", "etl", session_conf={"spark.sql.shuffle.partitions": "8"}, retries=2).changed
+    assert group.topics.jobs.jobs["etl"].session_conf == {"spark.sql.shuffle.partitions": "8"}

@@ -29,6 +29,7 @@ from airflow_provider.records import (
     ActionEvent,
     Halt,
     JobDefinition,
+    JobError,
     PlanRecord,
     TaskKind,
     TaskState,
@@ -237,6 +238,19 @@ def test_an_alteration_merges_and_keeps_the_tasks_that_it_does_not_change() -> N
     assert configured(topics.jobs, topics.status.tasks) == {E0, E1}, "the one that became another runs again"
     ask(topics, AlterJob(job="etl", config={"limit": 9}))
     assert topics.jobs.work_of(E0) is not None, "and so on, from one alteration to the next"
+
+
+def test_settings_of_spark_merge_likewise_and_nothing_is_planned_anew_for_them() -> None:
+    topics = group_with(RUNNING, job=dataclasses.replace(JOB, session_conf={"spark.sql.a": "1", "spark.sql.b": "2"}))
+    changes = {"spark.sql.b": None, "spark.sql.c": "3"}
+    assert ask(topics, AlterJob(job="etl", session_conf=changes)).changed
+    assert topics.jobs.jobs["etl"].session_conf == {"spark.sql.a": "1", "spark.sql.c": "3"}
+    assert configured(topics.jobs, topics.status.tasks) == {E0}
+    assert not ask(topics, AlterJob(job="etl", session_conf=changes)).changed, "it is so already"
+    (done,) = [event for event in topics.events if isinstance(event, ActionEvent) and event.action == "alter"]
+    assert done.details == "spark.sql.b, spark.sql.c", "their values may be secrets"
+    with pytest.raises(JobError, match=r"'spark\.executor\.memory' counts when Spark starts"):
+        ask(topics, AlterJob(job="etl", session_conf={"spark.executor.memory": "9g"}))
 
 
 def test_who_alters_in_the_same_moment_and_undoes_another_alteration_is_told() -> None:

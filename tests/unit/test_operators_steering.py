@@ -115,6 +115,25 @@ def test_a_dag_alters_a_job(topics: MemoryTopics) -> None:
     )
 
 
+def test_a_dag_alters_the_settings_of_spark(topics: MemoryTopics) -> None:
+    run(AlterSparkJobOperator, session_conf={"spark.sql.shuffle.partitions": 8, "spark.sql.ansi.enabled": True})
+    assert topics.jobs.jobs["job"].session_conf == {
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.ansi.enabled": "true",
+    }
+    run(AlterSparkJobOperator, session_conf={"spark.sql.ansi.enabled": None})
+    assert topics.jobs.jobs["job"].session_conf == {"spark.sql.shuffle.partitions": "8"}
+
+
+def test_a_dag_alters_only_the_version_that_it_has_looked_at(topics: MemoryTopics) -> None:
+    version = topics.jobs.defined_at["job"]
+    assert run(AlterSparkJobOperator, if_version=str(version), config={"table": "b"})["changed"]
+    with pytest.raises(AirflowFailException, match="group 'g': job 'job' is another by now"):
+        run(AlterSparkJobOperator, if_version=version, config={"table": "c"})
+    assert topics.jobs.jobs["job"].config == {"table": "b"}
+    assert AlterSparkJobOperator(task_id="t", group="g", job="job", if_version="{{ params.version }}")
+
+
 @pytest.mark.parametrize(
     ("operator", "parameters", "refusal"),
     [
@@ -149,6 +168,9 @@ def test_a_broker_that_is_away_is_a_case_for_retries(topics: MemoryTopics) -> No
         (RestartSparkJobOperator, {"tasks": "1"}, "^tasks: "),
         (AlterSparkJobOperator, {"max_tasks": 0}, "^max_tasks: "),
         (AlterSparkJobOperator, {"task_timeout": 0}, "^task_timeout: "),
+        (AlterSparkJobOperator, {"if_version": "latest"}, "^if_version: "),
+        (AlterSparkJobOperator, {"session_conf": {"spark.sql.a": []}}, "^session_conf: "),
+        (AlterSparkJobOperator, {"session_conf": {"spark.cores.max": 2}}, "^session_conf: 'spark.cores.max' counts"),
     ],
 )
 def test_what_is_wrong_in_any_case_is_refused_where_the_dag_is_parsed(

@@ -70,7 +70,8 @@ def altered(monkeypatch: pytest.MonkeyPatch) -> list[Operation]:
 
 
 def page_of(*prefixes: str) -> Page:
-    known = replace(job(), entry_point=f"{HERE}:Declares", config={"table": "a", "secret": "xyz"}, max_tasks=4)
+    config, settings = {"table": "a", "secret": "xyz"}, {"spark.sql.a": "1"}
+    known = replace(job(), entry_point=f"{HERE}:Declares", config=config, max_tasks=4, session_conf=settings)
     return make_page(StillTopics(jobs=jobs_snapshot(known, tasks=1)), prefixes=prefixes)
 
 
@@ -102,6 +103,8 @@ def test_a_job_is_submitted_in_the_users_name_and_no_value_of_its_config_is_in_t
         ({"entry_point": "nonsense"}, "must have the shape 'package.module:ClassOrFunction'"),
         ({"max_tasks": 0}, "max_tasks"),
         ({"entry_point": f"{HERE}:Declares", "config": {"rows": 1}}, "is not as the job declares it"),
+        ({"session_conf": {"spark.executor.memory": "9g"}}, "session_conf: 'spark.executor.memory' counts when Spark"),
+        ({"session_conf": {"spark.sql.a": [1]}}, "session_conf: 'spark.sql.a' must be the name of a setting"),
     ],
 )
 def test_what_can_not_be_accepted_is_refused_before_anything_is_written(
@@ -120,6 +123,24 @@ def test_a_job_is_altered_by_what_has_changed_of_it(altered: list[Operation]) ->
         AlterJob(job="job", defined_at=0, config={"table": "b", "secret": None}, settings={"max_tasks": 5})
     ]
     assert post(page_of(), "alter", **{**JOB, "job": "gone"}) == (409, "the group has no job 'gone'; it has 'job'")
+
+
+def test_settings_of_spark_are_given_shown_and_changed_and_only_their_names_are_in_the_audit_log(
+    submitted: list[JobDefinition], altered: list[Operation]
+) -> None:
+    page = page_of()
+    given = {"fs.s3a.secret.key": "hunter2"}
+    assert post(page, "submit", job="sales", entry_point="my_jobs:Sales", session_conf=given)[0] == 200
+    assert submitted[0].session_conf == given
+    with page.browser("USER") as browser:
+        form = browser.get("/api/definition", params={**GROUP, "job": "job"}).json()
+    assert form["session_conf"] == {"spark.sql.a": "1"}
+    changes = {"spark.sql.a": None, "fs.s3a.secret.key": "hunter2"}
+    assert post(page, "alter", **JOB, session_conf=changes)[0] == 200
+    assert altered == [AlterJob(job="job", defined_at=0, session_conf=changes)]
+    assert post(page, "alter", **JOB, session_conf={"spark.executor.memory": "9g"})[0] == 409
+    noted = [json.loads(extra)["session_conf"] for _, _, extra in page.noted]
+    assert noted == [["fs.s3a.secret.key"], ["fs.s3a.secret.key", "spark.sql.a"], ["spark.executor.memory"]]
 
 
 def test_a_config_that_the_job_would_refuse_is_refused_here_if_it_may_be_imported(altered: list[Operation]) -> None:

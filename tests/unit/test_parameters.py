@@ -16,6 +16,7 @@ from airflow_provider.common.parameters import (
     job_name,
     milliseconds,
     prefixes,
+    text_changes,
     text_mapping,
     whole_number,
     worker_name,
@@ -81,6 +82,14 @@ def test_spark_settings_are_texts_as_spark_reads_them() -> None:
     for wrong in refused:
         with pytest.raises(ValueError, match=r"^spark_conf: "):
             text_mapping("spark_conf", wrong)
+
+
+def test_changes_of_settings_may_remove_some() -> None:
+    assert text_changes("session_conf", {"a": 8, "b": None}) == {"a": "8", "b": None}
+    refused: list[object] = [{"a": []}, [("a", "b")], None]
+    for wrong in refused:
+        with pytest.raises(ValueError, match=r"^session_conf: "):
+            text_changes("session_conf", wrong)
 
 
 def test_a_choice_names_what_there_is() -> None:

@@ -62,7 +62,7 @@ export const actions = {
   worker: ({ worker }, { again, workers, levels }) =>
     row(
       button("Drain", { again, path: "ask", body: { worker, action: "drain" }, question: `Drain ${worker}?`, consequence: "It starts no more tasks, and leaves when its running tasks have finished. Its Airflow task then succeeds." }),
-      button("Stop", { again, danger: true, path: "ask", body: { worker, action: "stop" }, question: `Stop ${worker}?`, consequence: "It stops its tasks and leaves now; they go to other workers. Its Airflow task then succeeds." }),
+      button("Stop", { again, danger: true, path: "ask", body: { worker, action: "stop" }, question: `Stop ${worker}?`, consequence: "It stops its tasks and leaves now; they go to other workers. Detached streams keep running if another worker stays. Its Airflow task then succeeds." }),
       level("Log level", () => levelForm(workers, levels, worker), again),
     ),
   group: ({ hear, inRounds, workers, levels }, { again }) => [
@@ -79,7 +79,7 @@ export const actions = {
       !complete && halt?.halt !== "stopped" && button("Stop", { again, danger: true, path: "stop", body: { job, defined_at }, question: `Stop ${job}?`, consequence: "Its tasks stop and are released, so that other jobs get the slots. Progress is kept. Resuming needs a rebalance." }),
       !complete && !halt && button("Restart", { again, danger: true, path: "restart", body: { job, defined_at }, question: `Restart ${job}?`, consequence: "Running tasks restart where they are, failed tasks are tried again, and tasks that were stopped singly run again. Finished tasks stay finished." }),
       (state === "failed" || counts.failed > 0 || errors.length > 0) && button("Retry failed", { again, path: "retry", body: { job, defined_at }, question: `Retry the failed tasks of ${job}?`, consequence: "Tasks that have failed for good get all their retries once more. Running tasks are left alone." }),
-      button("Alter", { again, path: "alter", body: { job }, form: () => alterForm(job), question: `Alter ${job}?`, consequence: "It is planned again. Only tasks whose own configs change are restarted." }),
+      button("Alter", { again, path: "alter", body: { job }, form: () => alterForm(job), question: `Alter ${job}?`, consequence: "If its config or its maximum of tasks changes, it is planned again, and only tasks whose own configs change are restarted." }),
       button("Remove", { again, danger: true, path: "remove", body: { job, defined_at }, question: `Remove ${job}?`, consequence: "Its tasks are stopped, and their progress is lost." }),
     ),
   task: ({ line: { job, index, label, state }, defined_at, halt }, { again }) => {

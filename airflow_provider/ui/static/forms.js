@@ -35,13 +35,14 @@ export function levelForm(workers, levels, worker) {
 }
 
 export async function alterForm(job) {
-  const { defined_at, config, max_tasks: most, retries, declared } = (await ask(`api/definition${about({ job })}`)).body;
-  const fields = configPart(declared, config);
+  const { defined_at, config, max_tasks: most, retries, session_conf: conf, declared } = (await ask(`api/definition${about({ job })}`)).body;
+  const fields = configPart(declared, config), settings = settingsPart(conf);
   const tasks = number("max_tasks", { min: 1, value: most }), again = number("retries", { min: 0, value: retries });
   return formOf(
     part(fields.element, () => ({ defined_at, config: changes(config, fields.read()) })),
     part(labelled("Maximum tasks", tasks), () => (tasks.valueAsNumber === most ? {} : { max_tasks: tasks.valueAsNumber })),
     part(labelled("Retries per task", again), () => (again.valueAsNumber === retries ? {} : { retries: again.valueAsNumber })),
+    part(settings.element, () => ({ session_conf: changes(conf, settings.read()) })),
   );
 }
 
@@ -59,7 +60,7 @@ export function submitForm() {
   const kind = select("kind", [["batch", "batch: its tasks end by themselves"], ["streaming", "streaming: its tasks run until it is removed"]]);
   const tasks = number("max_tasks", { min: 1, value: 1 }), again = number("retries", { min: 0, value: 0 });
   const runKey = el("input", { name: "run_key", maxLength: 1000, autocomplete: "off" });
-  const place = el("div", { class: "fields" });
+  const place = el("div", { class: "fields" }), settings = settingsPart({});
   let fields;
   show({ fields: [], unknown: "if the job declares its config, there is a field for each key when the entry point is written" });
   function show(declared) {
@@ -81,6 +82,7 @@ export function submitForm() {
     part(labelled("Kind", kind), () => ({ kind: kind.value })),
     part(labelled("Maximum tasks", tasks), () => ({ max_tasks: tasks.valueAsNumber })),
     part(labelled("Retries per task", again), () => ({ retries: again.valueAsNumber })),
+    part(settings.element, () => ({ session_conf: settings.read() })),
     part(labelled("Run key", runKey, "a new key runs the same batch job again"), () => ({ run_key: runKey.value })),
   );
 }
@@ -96,6 +98,17 @@ function configPart({ fields, unknown }, config) {
   return part(
     inputs.map(([field, input]) => labelled(`${field.name}${field.required ? " *" : ""}`, input.element, hint(field))),
     () => ({ ...others, ...Object.fromEntries(inputs.map(([{ name }, input]) => [name, input.read()]).filter(([, value]) => value !== undefined)) }),
+  );
+}
+
+// Spark's settings are texts. What is written as a number or as true or false is sent as Spark reads it.
+function settingsPart(conf) {
+  const whole = jsonInput("session_conf", Object.keys(conf).length ? conf : undefined, true);
+  whole.rows = 3;
+  whole.placeholder = '{"spark.sql.shuffle.partitions": 16}';
+  return part(
+    labelled("Settings of Spark, as a JSON object", whole, "of each task's session, from its next start on"),
+    () => Object.fromEntries(Object.entries(JSON.parse(whole.value || "{}")).map(([name, value]) => [name, ["number", "boolean"].includes(typeof value) ? String(value) : value])),
   );
 }
 

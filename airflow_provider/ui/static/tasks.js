@@ -28,9 +28,9 @@ export function tasksView({ about, me, again }) {
   }
 
   const columns = () => [
-    { name: "Task", head: sorted("Task", "task"), cell: (task) => el("span", { class: "strong" }, task.label) },
-    { name: "State", head: sorted("State", "state"), cell: (task) => badge(task.state) },
-    { name: "Worker", head: sorted("Worker", "worker"), cell: (task) => task.worker },
+    { name: "Task", head: sorted("Task", "task"), cell: (task) => [el("span", { class: "strong" }, task.label), task.slots > 1 && el("div", { class: "muted" }, count(task.slots, "slot"))] },
+    { name: "State", head: sorted("State", "state"), cell: (task) => [badge(task.state), task.server && el("div", { class: "muted" }, "detached")] },
+    { name: "Worker", head: sorted("Worker", "worker"), cell: (task) => [task.worker, task.server && el("div", { class: "muted" }, `on ${task.server}`)] },
     { name: "Attempt", head: sorted("Attempt", "attempt"), class: "number", cell: (task) => [task.attempt, task.failures > 0 && el("span", { class: "wrong" }, ` (${task.failures} failed)`)] },
     { name: "Started", head: sorted("Started", "started"), cell: (task) => clock(task.started_at_ms) },
     { name: "Took", head: sorted("Took", "took"), class: "number", cell: (task) => (task.state === "running" && task.started_at_ms ? counting(task.started_at_ms) : span(task.took_ms)) },

@@ -28,7 +28,7 @@ export function workersView({ about, open, me, again }) {
       cell: (worker) => [el("span", { class: isMine(worker) ? "strong mine" : "strong" }, taskLink(worker.worker, worker)), worker.leader && el("span", { class: "chip", title: "the leader decides which worker gets which task" }, "leads")],
     },
     { name: "State", cell: (worker) => [badge(worker.state, worker.words.length > 30 ? worker.state : worker.words), worker.words.length > 30 && el("div", { class: "muted" }, worker.words), worker.asked && el("div", { class: "muted" }, `asked to ${worker.asked}`)] },
-    { name: "Where", cell: (worker) => [worker.where, worker.spark_ui && el("div", {}, el("a", { href: worker.spark_ui, target: "_blank", rel: "noopener", onclick: address.leadOut, title: "Spark's own UI for this worker" }, "Spark UI"))] },
+    { name: "Where", cell: (worker) => [worker.where, servers(worker).map((server) => el("div", { class: "muted" }, `streams on ${server}`)), worker.spark_ui && el("div", {}, el("a", { href: worker.spark_ui, target: "_blank", rel: "noopener", onclick: address.leadOut, title: "Spark's own UI for this worker" }, "Spark UI"))] },
     { name: "Slots", class: "number", cell: (worker) => worker.slots },
     { name: "Runs", class: "wide", cell: runs },
     { name: "Waits", class: "number", cell: (worker) => (worker.pending ? el("span", { title: "assigned to it, waits for a slot" }, number(worker.pending)) : "") },
@@ -36,10 +36,11 @@ export function workersView({ about, open, me, again }) {
     { name: "Heard", cell: (worker) => clock(worker.heard_ms) },
     ...(me.acts ? [{ name: "", head: el("span", { class: "unseen" }, "Actions"), cell: (worker) => worker.may_be_asked && actions.worker(worker, { again, ...shown }) }] : []),
   ];
+  const servers = (worker) => [...new Set(worker.running.map((task) => task.server).filter(Boolean))];
   const runs_ = (worker) => open("tasks", { worker: worker.worker, job: "", state: "" });
   function runs(worker) {
     return [
-      worker.running.map((task) => el("div", { class: "task" }, task.label, " ", muted(task.since_ms ? counting(task.since_ms) : "", task.progress && ` · ${task.progress}`))),
+      worker.running.map((task) => el("div", { class: "task" }, task.label, " ", muted(task.since_ms ? counting(task.since_ms) : "", ...[task.slots > 1 && count(task.slots, "slot"), task.server && "detached", task.progress].filter(Boolean).map((words) => ` · ${words}`)))),
       worker.more_running > 0 && el("button", { class: "link", onclick: () => runs_(worker) }, `and ${number(worker.more_running)} more`),
       worker.waiting > 0 && el("div", { class: "wrong" }, `${count(worker.waiting, "task")} ${worker.waiting === 1 ? "waits" : "wait"} for it to come back`),
       worker.learning > 0 && el("div", { class: "muted" }, `makes ${count(worker.learning, "task")} ready`),

@@ -52,12 +52,16 @@ class TaskQuery:
 
 
 class FoundTask(NamedTuple):
-    """A task of a present run."""
+    """A task of a present run.
+
+    :param slots: how many slots of its worker it takes while it runs; a planner takes none
+    """
 
     task: TaskId
     label: str
     state: TaskState
     last: TaskStatus | None
+    slots: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +69,13 @@ class TaskLine:
     """A task, as one line of a table. Times are wall clock, milliseconds since 1970.
 
     :param waits_for: what keeps its worker from running it, in words
+    :param server: where it runs whether or not its worker is there; empty: on none
     """
 
     job: str
     index: int
     label: str
+    slots: int
     state: TaskState
     worker: str
     attempt: int | None
@@ -80,6 +86,7 @@ class TaskLine:
     error: str
     progress: str
     waits_for: str
+    server: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +143,7 @@ def _found(jobs: JobsSnapshot, status: StatusSnapshot, known: Known) -> Iterator
     for job in sorted(jobs.jobs):
         planner = shown_status(planner_of(job), jobs, status)
         if planner is not None and planner.state is not TaskState.FINISHED:
-            yield FoundTask(planner.task, str(planner.task), planner.state, planner)
+            yield FoundTask(planner.task, str(planner.task), planner.state, planner, 0)
         plan = jobs.plan_of(job)
         if plan is None:
             continue
@@ -144,7 +151,7 @@ def _found(jobs: JobsSnapshot, status: StatusSnapshot, known: Known) -> Iterator
         nobodys = state_of_nobodys(job, jobs)
         statuses = shown_statuses(job, jobs, status, of_plan.waiting)
         for label, (task, last) in zip(of_plan.labels, statuses, strict=True):
-            yield FoundTask(task, label, last.state if last else nobodys, last)
+            yield FoundTask(task, label, last.state if last else nobodys, last, plan.large.get(task.index, 1))
 
 
 def task_page(tasks: Sequence[FoundTask], query: TaskQuery, status: StatusSnapshot) -> TaskPage:
@@ -174,6 +181,7 @@ def task_line(found: FoundTask, status: StatusSnapshot) -> TaskLine:
         job=found.task.job,
         index=found.task.index,
         label=found.label,
+        slots=found.slots,
         state=found.state,
         worker=last.worker if last else "",
         attempt=last.attempt if last else None,
@@ -184,6 +192,7 @@ def task_line(found: FoundTask, status: StatusSnapshot) -> TaskLine:
         error=last.error.line if last and last.error and last.state is not TaskState.FINISHED else "",
         progress=last.how_far if last else "",
         waits_for=kept_waiting_by(last, status),
+        server=last.server if last else "",
     )
 
 
@@ -258,7 +267,7 @@ def task_detail(
     if definition is None or (last is None and jobs.work_of(task) is None):
         return None
     state = last.state if last else state_of_nobodys(task.job, jobs)
-    found = FoundTask(task, jobs.label(task), state, last)
+    found = FoundTask(task, jobs.label(task), state, last, jobs.slots_of(task))
     error = last.error if last else None
     return TaskDetail(
         line=task_line(found, status),

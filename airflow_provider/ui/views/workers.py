@@ -28,15 +28,19 @@ _WHERE: Final = {
 class RunningTask:
     """What a worker runs.
 
+    :param slots: how many of its slots it takes
     :param progress: how far it is, in words
+    :param server: where it runs whether or not the worker is there; empty: on none
     """
 
     job: str
     index: int
     label: str
+    slots: int
     attempt: int
     since_ms: int | None
     progress: str
+    server: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +136,11 @@ def _line(
                     job=task.job,
                     index=task.index,
                     label=jobs.label(task),
+                    slots=jobs.slots_of(task),
                     attempt=last.attempt,
                     since_ms=last.started_at_ms,
                     progress=last.how_far,
+                    server=last.server,
                 )
             )
     control = jobs.controls.get(name)

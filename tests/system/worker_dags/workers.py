@@ -43,6 +43,16 @@ SPARK: dict[str, Any] = {
 with DAG("spark_worker"):
     SparkWorkerOperator(task_id="worker", **SPARK)
 
+with DAG("connect_worker"):
+    connect = {
+        "runner": "local",
+        "spark_master": "{{ dag_run.conf['server'] }}",
+        "checkpoint_root": "{{ dag_run.conf['checkpoints'] }}",
+        "allowed_entry_points": "airflow_provider.example_dags.jobs",
+        "progress_interval": 1,
+    }
+    SparkWorkerOperator(task_id="worker", **{**WORKER, **connect})
+
 with DAG("brief_session"):
     brief = {"session_timeout": 8, "retries": 1, "retry_delay": timedelta(seconds=10)}
     SparkWorkerOperator(task_id="w3", **{**WORKER, **brief})

@@ -1,0 +1,135 @@
+"""The page and the command line, with streams that run on a server while their worker is deferred."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from airflow_group import Group
+from test_page import address, without_complaint
+
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.cli.main import main
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.spark_connect.client import require_client
+from airflow_provider.topics.one_shot import GroupSnapshot
+from demo.airflow import LocalAirflow
+
+JOBS = "airflow_provider.example_dags.jobs"
+WORKER = WorkerId("connect_worker.worker")
+CLICKS = [TaskId("clicks", index) for index in range(3)]
+LEDGER = TaskId("ledger", 0)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalConnectServer]:
+    require_client()
+    with LocalConnectServer(start_timeout_s=240) as server:
+        yield server
+
+
+def told(broker: LocalBroker, *arguments: str) -> str:
+    """What ``cospark`` says, with each gap as one space."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main([*arguments, "--bootstrap-servers", broker.bootstrap_servers]) == 0
+    return " ".join(out.getvalue().replace("│", " ").split())
+
+
+def said(group: Group, task: TaskId, holds: Callable[[TaskStatus], bool], what: str) -> TaskStatus:
+    """The last word about a task, as soon as it is this one, and its worker deferred."""
+
+    def look(seen: GroupSnapshot) -> bool:
+        return task in seen.status.tasks and holds(seen.status.tasks[task]) and is_deferred(seen.status)
+
+    return group.wait_for(look, what).status.tasks[task]
+
+
+def is_deferred(status: StatusSnapshot) -> bool:
+    return WORKER in status.workers and status.workers[WORKER].state is WorkerPhase.DEFERRED
+
+
+def goes_on(attempt: int) -> Callable[[TaskStatus], bool]:
+    """Whether this attempt runs, and has told how far it is."""
+    return lambda last: last.state is TaskState.RUNNING and last.attempt == attempt and last.progress is not None
+
+
+@pytest.mark.timeout(900)
+def test_detached_streams_are_shown_and_do_what_is_asked_on_the_page(
+    airflow: LocalAirflow, broker: LocalBroker, group: Group, server: LocalConnectServer, tmp_path: Path
+) -> None:
+    group.name = "clickstream"
+    group.submit("clicks", tasks=3, entry_point=f"{JOBS}:Ticks", kind=TaskKind.STREAMING)
+    group.submit("ledger", tasks=1, entry_point=f"{JOBS}:Ticks", kind=TaskKind.STREAMING, slots=2)
+    run = group.start("connect_worker", server=server.url, checkpoints=str(tmp_path / "checkpoints"))
+    group.deferred("connect_worker", run, "worker")
+    for task in (*CLICKS, LEDGER):
+        said(group, task, goes_on(1), f"{task} goes on without a process")
+    where = f"detached on {server.url}"
+    status = told(broker, "status", group.name, "--once")
+    assert f"running ({where}): clicks:0 (" in status
+    assert "2 slots, batch " in status
+    tasks = told(broker, "groups", "describe", group.name, "--tasks")
+    assert f"task clicks:0: running at {WORKER}, {where}, attempt 1, since " in tasks
+    assert f"task ledger:0, 2 slots: running at {WORKER}, {where}, attempt 1, since " in tasks
+
+    with without_complaint(airflow) as browser:
+        browser.open(address(group, view="workers"))
+        browser.see(
+            "deferred", "triggerer", f"streams on {server.url}", "clicks:2", "2 slots · detached · batch", "rows/s"
+        )
+        browser.picture("page-detached")
+        browser.click("[data-view=jobs]")
+        browser.see("clicks", "without end")
+        browser.picture("page-detached-jobs")
+        browser.click("[data-view=tasks]")
+        browser.see("of 4 tasks", f"on {server.url}", "detached", "rows/s", "2 slots")
+        browser.picture("page-detached-tasks")
+        browser.click("td", "ledger:0")
+        browser.see("takes 2 slots", f"detached: it runs on {server.url}, also while its worker is away")
+        browser.picture("page-detached-task")
+        browser.click("dialog .danger", "Stop")
+        browser.click("dialog.question .danger", "Stop")
+        browser.see("job ledger: stopped: ledger:0")
+        browser.click("dialog.question button", "Close")
+        browser.find("dialog.task .badge[data-state=stopped]")
+        said(group, LEDGER, lambda last: last.state is TaskState.STOPPED, "its query is stopped from the triggerer")
+        browser.click("dialog.task button", "Restart")
+        browser.click("dialog.question .primary", "Restart")
+        browser.see("job ledger: 1 resumed: ledger:0")
+        browser.click("dialog.question button", "Close")
+        said(group, LEDGER, goes_on(2), "its worker has come to its process for it, and left again")
+        browser.find("dialog.task .badge[data-state=running]")
+        browser.click("dialog.task .close button")
+
+        browser.click("[data-view=jobs]")
+        browser.click("tr:first-child button", "Pause")
+        browser.click("dialog .primary", "Pause")
+        browser.see("job clicks: paused")
+        browser.click("dialog button", "Close")
+        for task in CLICKS:
+            said(group, task, lambda last: last.state is TaskState.STOPPED, f"{task} is paused from the triggerer")
+        browser.find("td .badge[data-state=paused]")
+        browser.picture("page-detached-paused")
+        browser.click("tr:first-child button", "Resume")
+        browser.click("dialog .primary", "Resume")
+        browser.click("dialog button", "Close")
+        for task in CLICKS:
+            said(group, task, goes_on(2), f"{task} goes on")
+        browser.click("tr:first-child button", "Restart")
+        browser.click("dialog .danger", "Restart")
+        browser.see("job clicks: 3 restarted")
+        browser.click("dialog button", "Close")
+        for task in CLICKS:
+            said(group, task, goes_on(3), f"{task} has been restarted")
+        browser.click("tr:first-child button", "Remove")
+        browser.click("dialog .danger", "Remove")
+        browser.see("job clicks is removed")
+        browser.click("dialog button", "Close")
+        group.wait_for(lambda seen: set(seen.status.tasks) == {LEDGER}, "what nobody is to run is ended")
