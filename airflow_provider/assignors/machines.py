@@ -18,6 +18,9 @@ Slots = list[float]
 Work = tuple[float, int]
 """What a task costs, and how many slots it takes: where there are fewer, all of them, as long as it would take them."""
 
+_Turn = tuple[float, float, int]
+"""When a worker can begin a task, what it has to do altogether for each slot, and who it is."""
+
 NOWHERE: Final = -1
 """The worker of a task that nobody has."""
 
@@ -45,7 +48,10 @@ def after(slots: Slots, work: Iterable[Work]) -> Slots:
         return [slots[0] + sum([cost for cost, _ in work])]
     free_at = slots.copy()
     for cost, wide in work if slots else ():
-        _take(free_at, cost, wide)
+        if wide == 1:
+            heapreplace(free_at, free_at[0] + cost)
+        else:
+            _take_several(free_at, cost, wide)
     return free_at
 
 
@@ -75,9 +81,7 @@ def deal(work: Sequence[Work], workers: Sequence[Slots]) -> list[int]:
             small.append(place)
             places.append(NOWHERE)
         else:
-            worker = turns.first(wide)
-            turns.give(worker, cost, wide)
-            places.append(worker)
+            places.append(turns.give_first(cost, wide))
     for place, worker in zip(small, _poured([work[place][0] for place in small], turns.slots), strict=True):
         places[place] = worker
     return places
@@ -117,56 +121,60 @@ def in_time(work: Sequence[Work], homes: Sequence[int], workers: Sequence[Slots]
             turns.give(home, cost, wide)
             stay.append(home)
         else:
-            turns.give(turns.first(wide), cost, wide)
+            turns.give_first(cost, wide)
             stay.append(NOWHERE)
     return stay
 
 
 class _Turns:
-    """Which worker can begin the next task first.
+    """Which worker can begin the next task first; of several who has the least to do altogether for each slot.
 
     :ivar slots: when each slot of each worker is free after what they were given
     """
 
-    __slots__ = ("_busy", "_queues", "slots")
+    __slots__ = ("_busy", "_number", "_queues", "slots")
 
     def __init__(self, workers: Sequence[Slots]) -> None:
         self.slots = [slots.copy() for slots in workers]
+        self._number = [len(slots) for slots in workers]
         self._busy = [sum(slots) / max(1, len(slots)) for slots in workers]
-        self._queues: dict[int, list[tuple[float, float, int]]] = {}
+        self._queues: dict[int, list[_Turn]] = {}
 
     def begins(self, worker: int, wide: int) -> float:
         """When it would begin a task that takes so many slots."""
         slots = self.slots[worker]
         return slots[0] if wide == 1 else sorted(slots)[min(wide, len(slots)) - 1]
 
-    def first(self, wide: int) -> int:
-        """Who can begin such a task first; of several who has the least to do altogether for each slot."""
-        if wide not in self._queues:
-            self._queues[wide] = [self._turn(worker, wide) for worker, slots in enumerate(self.slots) if slots]
-            heapify(self._queues[wide])
-        queue = self._queues[wide]
-        while True:
-            turn = queue[0]
-            now = self._turn(turn[2], wide)
-            if now == turn:
-                return turn[2]
-            heapreplace(queue, now)  # it was given something since, so its turn is later
-
     def give(self, worker: int, cost: float, wide: int) -> None:
-        slots = self.slots[worker]
-        _take(slots, cost, wide)
-        self._busy[worker] += cost * min(wide, len(slots)) / len(slots)
+        if wide == 1:
+            heapreplace(self.slots[worker], self.slots[worker][0] + cost)
+        else:
+            _take_several(self.slots[worker], cost, wide)
+        self._busy[worker] += cost * min(wide, self._number[worker]) / self._number[worker]
 
-    def _turn(self, worker: int, wide: int) -> tuple[float, float, int]:
+    def give_first(self, cost: float, wide: int) -> int:
+        """:return: who begins it first"""
+        queue = self._queues.get(wide) or self._queue(wide)
+        while True:
+            at, busy, worker = queue[0]
+            if self._busy[worker] == busy and self.begins(worker, wide) == at:
+                self.give(worker, cost, wide)
+                return worker
+            # it was given something since, so its turn is later
+            heapreplace(queue, self._turn(worker, wide))
+
+    def _queue(self, wide: int) -> list[_Turn]:
+        there = [worker for worker, number in enumerate(self._number) if number]
+        queue = self._queues[wide] = [self._turn(worker, wide) for worker in there]
+        heapify(queue)
+        return queue
+
+    def _turn(self, worker: int, wide: int) -> _Turn:
         return self.begins(worker, wide), self._busy[worker], worker
 
 
-def _take(slots: Slots, cost: float, wide: int) -> None:
+def _take_several(slots: Slots, cost: float, wide: int) -> None:
     """The task begins when it has its slots. Until then nothing else does, so it takes those that are free first."""
-    if wide == 1:
-        heapreplace(slots, slots[0] + cost)
-        return
     slots.sort()
     taken = min(wide, len(slots))
     slots[:taken] = [slots[taken - 1] + cost] * taken
