@@ -1,23 +1,23 @@
 """Tasks of known costs, shared out so that the last one ends as early as it can be told.
 
-Each slot of each worker is a machine. If all were always busy they would be done at one time, the *level*. What waits
-stays where it is, and what nobody has goes to the machine that is free first, the longest task first (Graham's LPT). If
-machines would be late by that, workers give up what they would not have done by the level, or hardly later, and that
-goes the same way. It is done only if they are less late then, so what has been shared out comes to rest. What runs
-always stays: stopped, it would lose what it has done.
+Each slot of each worker is a machine, and a task takes one, or several of one worker at once. If all were always busy
+they would be done at one time, the *level*. What waits stays where it is, and what nobody has goes where it can begin
+first, the longest task first (Graham's LPT). If machines would be late by that, workers give up what they would not
+have done by the level, or hardly later, and that goes the same way. It is done only if they are less late then, so what
+has been shared out comes to rest. What runs always stays: stopped, it would lose what it has done.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
 from itertools import repeat, takewhile
 from typing import Final
 
 from airflow_provider.assignors.balance import NO_LIMIT
 from airflow_provider.assignors.costs import Costs
-from airflow_provider.assignors.machines import NOWHERE, Slots, after, deal, in_time, late, level
+from airflow_provider.assignors.machines import NOWHERE, Slots, Work, after, area, deal, in_time, late, level
 from airflow_provider.assignors.model import Load
 from airflow_provider.assignors.shares import Shares, minus, plus
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
@@ -91,7 +91,7 @@ class _Sharing:
     See :class:`CostPool` for the parameters.
     """
 
-    __slots__ = ("_costs", "_homes", "_level", "_slots", "_tasks", "_workers")
+    __slots__ = ("_homes", "_level", "_slots", "_tasks", "_work", "_workers")
 
     def __init__(self, kept: Shares, own: Shares, free: Tasks, costs: Costs) -> None:
         self._workers = sorted(kept)
@@ -112,8 +112,8 @@ class _Sharing:
         order = _longest_first(tasks, by_task)
         self._tasks = list(map(tasks.__getitem__, order))
         self._homes = list(map(homes.__getitem__, order))
-        self._costs = list(map(by_task.__getitem__, order))
-        self._level = level(self._slots, sum(self._costs))
+        self._work = _work(self._tasks, map(by_task.__getitem__, order), costs, most=max(map(len, self._slots)))
+        self._level = level(self._slots, area(self._work))
 
     def staying(self) -> Shares:
         """Who gets what nobody has, if all stays that somebody has."""
@@ -127,7 +127,7 @@ class _Sharing:
         most = self._late(places) - _HARDLY * self._level
         if most <= self._late_anyway():
             return self._elsewhere(places)
-        then = self._as_next_round(in_time(self._costs, self._homes, self._slots, self._latest))
+        then = self._as_next_round(in_time(self._work, self._homes, self._slots, self._latest))
         return self._elsewhere(then if self._late(then) < most else places)
 
     def _as_next_round(self, stay: Sequence[int]) -> list[int]:
@@ -150,27 +150,28 @@ class _Sharing:
         free = [place for place, home in enumerate(homes) if home == NOWHERE]
         if not free:
             return places
-        busy = [after(slots, costs) for slots, costs in zip(self._slots, self._by_worker(homes), strict=True)]
-        for place, worker in zip(free, deal([self._costs[place] for place in free], busy), strict=True):
+        busy = [after(slots, work) for slots, work in zip(self._slots, self._by_worker(homes), strict=True)]
+        for place, worker in zip(free, deal([self._work[place] for place in free], busy), strict=True):
             places[place] = worker
         return places
 
     def _late(self, places: Sequence[int]) -> float:
         """For how long all machines together are busy after the level, without those that hardly are."""
         by_worker = zip(self._slots, self._by_worker(places), strict=True)
-        return sum([late(slots, costs, self._latest) for slots, costs in by_worker])
+        return sum([late(slots, work, self._latest) for slots, work in by_worker])
 
     def _late_anyway(self) -> float:
         """What takes longer than that by itself is late wherever it is."""
-        return sum([cost - self._latest for cost in takewhile(self._latest.__lt__, self._costs)])
+        longest = takewhile(lambda work: work[0] > self._latest, self._work)
+        return sum([(cost - self._latest) * wide for cost, wide in longest])
 
-    def _by_worker(self, places: Sequence[int]) -> list[list[float]]:
+    def _by_worker(self, places: Sequence[int]) -> list[list[Work]]:
         """What each has to do."""
-        costs: list[list[float]] = [[] for _ in self._workers]
-        for cost, worker in zip(self._costs, places, strict=True):
+        work: list[list[Work]] = [[] for _ in self._workers]
+        for task, worker in zip(self._work, places, strict=True):
             if worker != NOWHERE:
-                costs[worker].append(cost)
-        return costs
+                work[worker].append(task)
+        return work
 
     def _elsewhere(self, places: Sequence[int]) -> Shares:
         given = defaultdict[int, list[TaskId]](list)
@@ -185,8 +186,14 @@ def _slots(workers: Sequence[WorkerId], running: Sequence[Tasks], costs: Costs) 
     number = [max(0, costs.slots.get(worker, 1)) for worker in workers]
     if not any(number):
         number = [1] * len(workers)
-    left = [sorted(map(costs.left.__getitem__, tasks), reverse=True) for tasks in running]
+    left = [sorted([(costs.left[task], costs.slots_of(task)) for task in tasks], reverse=True) for tasks in running]
     return [after([0.0] * slots, of_worker) for slots, of_worker in zip(number, left, strict=True)]
+
+
+def _work(tasks: Sequence[TaskId], of_each: Iterable[float], costs: Costs, *, most: int) -> list[Work]:
+    """:param most: slots that any worker has: a task never takes more"""
+    wide = [min(costs.slots_of(task), most) for task in tasks] if costs.large else repeat(1, len(tasks))
+    return list(zip(of_each, wide, strict=True))
 
 
 def _longest_first(tasks: Sequence[TaskId], costs: Sequence[float]) -> list[int]:

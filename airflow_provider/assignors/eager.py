@@ -33,7 +33,8 @@ def assign(members: Collection[WorkerId], configured: Tasks, costs: Costs = NO_C
     planners_first = sorted(configured - by_cost, key=lambda task: (not task.is_planner, task))
     for hand, task in zip(cycle(hands.values()), planners_first):  # cycle() has no length
         hand.append(task)
-    costs = costs.beside({member: sum(not task.is_planner for task in hand) for member, hand in hands.items()})
+    streams = {member: frozenset(task for task in hand if not task.is_planner) for member, hand in hands.items()}
+    costs = costs.beside({member: costs.taken_by(tasks) for member, tasks in streams.items()})
     for member, more in CostPool(dict.fromkeys(hands, NO_TASKS), {}, by_cost, costs).place(by_cost).items():
         hands[member] += more
     return {member: frozenset(hand) for member, hand in hands.items()}

@@ -112,11 +112,12 @@ def pools_of(
     if not kinds.by_cost:
         return Pools(kinds=kinds, of_each=(planners, tasks))
     to_place = plus(free, NO_TASKS.union(*drains.waits.values())) & kinds.by_cost
-    beside = {
-        worker: len(of_worker) + len(tasks.returned.get(worker, NO_TASKS)) + fixed.get(worker, 0)
+    stays = kinds.stays(round) & round.configured
+    by_number = {
+        worker: of_worker | tasks.returned.get(worker, NO_TASKS) | round.owned[worker] & stays
         for worker, of_worker in kept_of[1].items()
     }
-    costs = round.costs.beside(beside)
+    costs = round.costs.beside({worker: round.costs.taken_by(of_worker) for worker, of_worker in by_number.items()})
     by_cost = CostPool(kept_of[2], own_of[2], to_place, costs, calm=memory.revoked_in_previous)
     return Pools(kinds=kinds, of_each=(planners, tasks, by_cost))
 

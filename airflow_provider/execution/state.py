@@ -431,7 +431,9 @@ class Execution:
         started = [run for run in runs if run.state is RunState.STARTED]
         learners = self.learners.tasks.values()
         broken = {
-            "no more tasks run here than there were slots": sum(run.taken_slots for run in runs if not run.detached)
+            "no more tasks have begun here than there were slots": sum(
+                run.taken_slots for run in runs if run.began_here
+            )
             <= self.settings.slots,
             "nothing is started in a triggerer": self.settings.place is Place.PROCESS
             or all(run.detached for run in started),

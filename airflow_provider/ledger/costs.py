@@ -1,4 +1,6 @@
-"""What the tasks of a group cost, and what is left of those that run: as plans say, and as earlier runs took. Pure."""
+"""What the tasks of a group cost, how many slots they take, and what is left of those that run: as plans say, and as
+earlier runs took. Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,14 @@ from airflow_provider.records import PlanRecord, TaskKind, TaskState, TaskStatus
 
 
 def costs_of(jobs: JobsSnapshot, status: StatusSnapshot, wanted: Iterable[TaskId], *, wall_ms: int) -> Costs:
-    """Of the tasks that come to an end.
+    """Of the tasks that come to an end; of slots also what others take.
 
     :param wanted: of which tasks
     :param wall_ms: now, milliseconds since 1970
     """
     times = {task: last.times_ms for task, last in status.tasks.items() if last.took_before_ms or last.took_ms}
     plans = {job: plan for job in jobs.jobs if (plan := jobs.plan_of(job)) is not None}
-    if not times and not any(plan.weights for plan in plans.values()):
+    if not times and not any(plan.weights or plan.large for plan in plans.values()):
         return NO_COSTS
     batch = {job: plan for job, plan in plans.items() if jobs.jobs[job].kind is TaskKind.BATCH}
     of = {
@@ -40,6 +42,7 @@ def costs_of(jobs: JobsSnapshot, status: StatusSnapshot, wanted: Iterable[TaskId
             for task, cost in of.items()
             if (last := status.tasks.get(task)) is not None and last.state is TaskState.RUNNING
         },
+        large={TaskId(job, index): wants for job, plan in plans.items() for index, wants in plan.large.items()},
         slots={worker: said.slots for worker, said in status.workers.items() if worker != BRIDGE},
     )
 

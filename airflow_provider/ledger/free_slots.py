@@ -73,13 +73,15 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) 
     stateful = unfinished & NO_TASKS.union(*record.learning.values())
     if record.learns:
         stateful |= {task for task in unfinished - kept if task.job in jobs.stateful}
-    dry = {worker for worker, tasks in left.items() if len(tasks) < _slots(status.workers.get(worker))}
+    large = _beyond_one(left, jobs)
+    free = {worker: _slots(status.workers.get(worker)) - large.get(worker, 0) for worker in left}
+    dry = {worker for worker, tasks in left.items() if len(tasks) < free[worker]}
     costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms) if dry else NO_COSTS
     by_cost = NO_TASKS if stateful else costs.among(unfinished)
     apart = plus(stateful, by_cost)
     excess = _of_stateful(record, stateful, left)
     if by_cost:
-        beside = {worker: len(minus(tasks, apart)) + excess.loads[worker] for worker, tasks in left.items()}
+        beside = {worker: costs.taken_by(minus(tasks, apart)) + excess.loads[worker] for worker, tasks in left.items()}
         of_cost = {worker: tasks & by_cost for worker, tasks in left.items()}
         sooner = _ends_sooner(of_cost, costs.beside(beside), dry)
         if sooner and all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in sooner.items()):
@@ -93,8 +95,6 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) 
         for worker, tasks in left.items()
     }
     fewest = min(loads.values())
-    large = _beyond_one(left, jobs)
-    free = {worker: _slots(status.workers.get(worker)) - large.get(worker, 0) for worker in loads}
     if not any(load == fewest < free[worker] for worker, load in loads.items()):
         return None
     idle = {worker: choose(left[worker] & stateful - rank.keys(), number, {}) for worker, number in stops.items()}

@@ -95,6 +95,7 @@ class DetachedQueries:
         self._mask = mask
         self._on_condition = on_condition
         self._tasks: dict[TaskId, _Watched] = {}
+        self._sessions: dict[str, TaskId] = {}
         self._steps: dict[TaskId, asyncio.Task[None]] = {}
         self._ending: dict[QueryHandle, asyncio.Task[None]] = {}
         self._watches: dict[ConnectServer, Watch] = {}
@@ -126,12 +127,13 @@ class DetachedQueries:
         :return: those that are not here
         """
         tasks = frozenset(tasks)
-        for task in tasks & self.running:
+        here = tasks & self._tasks.keys()
+        for task in here:
             watched = self._tasks[task]
             self._drop_step(task)
             self._let_go(watched.handle)
             self._step(watched, self._stop(watched, reason))
-        return tasks - self.running
+        return tasks - here
 
     def end(self, handle: Any, then: Callable[[], None]) -> None:
         """End what nobody is to run; ``then`` is called when that is certain."""
@@ -152,6 +154,7 @@ class DetachedQueries:
             step.cancel()
         await asyncio.gather(*steps, return_exceptions=True)
         self._tasks.clear()
+        self._sessions.clear()
         for watch in self._watches.values():
             await watch.close()
         self._watches.clear()
@@ -165,7 +168,7 @@ class DetachedQueries:
         except ValueError as wrong:
             self._on_event(QueryUnreachable(order=order, why=str(wrong)))
             return
-        self._tasks[order.task] = watched
+        self._keep(watched)
         elsewhere = watched.handle.server != self._own
         self._step(watched, self._leave_for_good(watched) if elsewhere else self._find(watched, tell=tell))
 
@@ -186,7 +189,7 @@ class DetachedQueries:
             self._say(watched, QueryCleared(order=watched.order))
             return
         (await self._watch_of(found)).watch(found)
-        self._tasks[watched.order.task] = replace(watched, handle=found)
+        self._keep(replace(watched, handle=found))
         if tell or found != watched.handle:
             self._on_event(QueryAdopted(order=watched.order, handle=found.to_json()))
 
@@ -243,9 +246,10 @@ class DetachedQueries:
         if isinstance(news, ServerSilent | ServerBack):
             self._is_in(SILENT if isinstance(news, ServerSilent) else "")
             return
-        watched = self._watched(news.handle)
-        if watched is None:
+        task = self._sessions.get(news.handle.session_id)
+        if task is None:
             return
+        watched = self._tasks[task]
         order = watched.order
         if isinstance(news, QueryTold):
             self._on_event(TaskProgressed(order=order, progress=news.progress))
@@ -275,10 +279,6 @@ class DetachedQueries:
         self._lost_at = now
         return -self._losses
 
-    def _watched(self, handle: QueryHandle) -> _Watched | None:
-        known = (each for each in self._tasks.values() if each.handle.session_id == handle.session_id)
-        return next(known, None)
-
     def _is_in(self, condition: str) -> None:
         if condition != self.condition:
             self.condition = condition
@@ -286,14 +286,24 @@ class DetachedQueries:
 
     # ---- what is known
 
+    def _keep(self, watched: _Watched) -> None:
+        self._tasks[watched.order.task] = watched
+        self._sessions[watched.handle.session_id] = watched.order.task
+
+    def _drop(self, task: TaskId) -> _Watched | None:
+        watched = self._tasks.pop(task, None)
+        if watched is not None:
+            self._sessions.pop(watched.handle.session_id, None)
+        return watched
+
     def _say(self, watched: _Watched, event: RunnerEvent) -> None:
         """After this nothing of it is here."""
         assert isinstance(event, (*LAST_EVENTS, QueryCleared))
-        self._tasks.pop(watched.order.task, None)
+        self._drop(watched.order.task)
         self._on_event(event)
 
     def _forget(self, task: TaskId) -> None:
-        watched = self._tasks.pop(task, None)
+        watched = self._drop(task)
         self._drop_step(task)
         if watched is not None:
             self._let_go(watched.handle)

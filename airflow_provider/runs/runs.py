@@ -153,6 +153,12 @@ class TaskRun:
         return self.slots if self.state in _WITH_RUNNER and not self.task.is_planner else 0
 
     @property
+    def began_here(self) -> bool:
+        """Whether it runs in this process: neither by itself, nor does it only end what others have begun."""
+        begun_by_others = self.handle is not None and not self.number
+        return not (self.detached or begun_by_others)
+
+    @property
     def is_endless(self) -> bool:
         """Whether nobody may wait for its end."""
         return self.work.definition.kind is TaskKind.STREAMING and not self.task.is_planner

@@ -29,6 +29,7 @@ _TASK_END: Final = re.compile(
     rb'"run_key":"([^"\\]*)",%b"state":"([a-z]+)",%b"task":\[[^\[\]]*\],%b"v":1,"worker":"[A-Za-z0-9._-]+"\}\Z'
     % (_PLAIN, _PLAIN, _PLAIN)
 )
+_OF_WHAT_LIVES_ON: Final = re.compile(rb'"after":|"handle":(?!null)')
 _LONGEST_END: Final = 1_000
 _GROUP: Final = GROUP_KEY.encode()
 _TASK: Final = f"{KeyKind.TASK.value}:".encode()
@@ -50,13 +51,16 @@ def superseded(records: Sequence[Record]) -> dict[int, int]:
 
     - A round before one of a later epoch.
     - A step of a task before the end of the same attempt, or a later one, in the same epoch, or a later one. Both of
-      one run: of words about several runs their order decides which one stands.
+      one run: of words about several runs their order decides which one stands. Of a task that may live on without its
+      worker every word counts: who wrote the end may not have known of all that runs.
 
     :param records: as they follow each other
     """
     words = Counter(record.key for record in records)
     if len(words) == len(records):
         return {}
+    of_tasks = [record for record in records if record.key and words[record.key] > 1 and record.key.startswith(_TASK)]
+    living = {record.key for record in of_tasks if record.value and _OF_WHAT_LIVES_ON.search(record.value)}
     skipped: dict[int, int] = {}
     ends: dict[bytes, _Word] = {}
     last_round = last_place = -1
@@ -72,7 +76,7 @@ def superseded(records: Sequence[Record]) -> dict[int, int]:
                 last_round, last_place = epoch, place
             elif epoch is not None and epoch < last_round:
                 skipped[place] = last_place
-        elif words[key] > 1 and key.startswith(_TASK):
+        elif words[key] > 1 and key.startswith(_TASK) and key not in living:
             _look_at_task(key, value, place, ends, skipped)
     return skipped
 

@@ -21,6 +21,7 @@ from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.member_events import TasksFinished, TasksStopped
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
 from airflow_provider.records import TaskFailure, TaskStatus, WorkerPhase
+from airflow_provider.records.slots import wanted_slots
 from airflow_provider.runs.runs import RunState, TaskRun
 from airflow_provider.spark.job import FencedError
 from airflow_provider.worker.lease import WorkerLease
@@ -49,6 +50,7 @@ class Attached:
         self._grants: dict[TaskId, int] = {}
         self._failed_here: dict[TaskId, tuple[str, int]] = {}
         self._starts: dict[TaskId, int] = {}
+        self._taken: dict[TaskId, int] = {}
         self._warm_at: dict[TaskId, int] = {}
         self._commands: deque[commands.Command] = deque()
         self._carry = self._hands()
@@ -87,10 +89,17 @@ class Attached:
     @property
     def at_work(self) -> bool:
         """Whether all that it has runs, as far as there are slots. Planners may wait for their next time."""
-        states = {task: run.state for task, run in self._execution.runs.items() if self._works(task)}
-        waiting = sum(state is RunState.WAITING for state in states.values())
-        running = sum(state is RunState.STARTED for state in states.values())
-        return waiting + running == len(states) and (not waiting or running >= self._process.asked.slots)
+        runs = [run for task, run in self._execution.runs.items() if self._works(task)]
+        waiting = [run for run in runs if run.state is RunState.WAITING]
+        running = [run for run in runs if run.state is RunState.STARTED]
+        if len(waiting) + len(running) != len(runs):
+            return False
+        free = self._process.asked.slots - sum(self.slots_of(run.task) for run in running)
+        return not waiting or any(self.slots_of(run.task) > free for run in waiting)
+
+    def slots_of(self, task: TaskId) -> int:
+        """How many it takes here."""
+        return min(self._process.jobs.slots_of(task), self._world.slots)
 
     def _works(self, task: TaskId) -> bool:
         return not task.is_planner and task not in self.kept
@@ -210,6 +219,7 @@ class Attached:
 
     def _end(self, task: TaskId) -> None:
         del self.since[task], self._grants[task]
+        self._taken.pop(task, None)
         self.belated.discard(task)
         self._world.ends(self._process, task)
 
@@ -263,6 +273,9 @@ class Attached:
             self._feed(events.AttemptStopped, task=task)
             return
         self._starts[task] = world.starts(process, task, run.epoch)
+        if not task.is_planner:
+            self._taken[task] = min(wanted_slots(run.work.config), world.slots)
+            invariants.no_more_slots_are_taken_than_there_are(process, self._taken)
         self.since[task] = world.clock.now
         far = self.warm_ups.take(task)
         self._warm_at[task] = world.clock.now + round(world.cold_start_ms * (1 - far))

@@ -20,7 +20,7 @@ from simulation import learner_actions as learners
 from simulation.actions import Action, Loss, Moment
 from simulation.failing import HistoryError
 from simulation.invariants import BrokenError
-from simulation.jobs import unweighed
+from simulation.jobs import of_one_slot, unweighed
 from simulation.learner_actions import Role, Step
 from simulation.world import NO_LIMIT, SETTINGS, World
 
@@ -62,6 +62,7 @@ class Plan:
     :param converges_within: so many rounds after the faults stop the group is at rest
     :param moves: the coordinator may move, be away, or forget the group
     :param weigh: how much work a task is, as its plan says
+    :param wants: how many slots it takes, as its plan says
     :param fails: tasks may fail for good, and be tried again
     """
 
@@ -76,6 +77,7 @@ class Plan:
     protocols: tuple[ConnectProtocol, ...] = (ConnectProtocol.SESSIONED,)
     learned: tuple[LearnedRule, ...] = tuple(LearnedRule)
     weigh: Callable[[TaskId], float | None] = unweighed
+    wants: Callable[[TaskId], int] = of_one_slot
 
     @property
     def learns(self) -> bool:
@@ -92,6 +94,11 @@ class Plan:
 def heavy_tailed(task: TaskId) -> float:
     """The few longest tasks are most of the work."""
     return random.Random(f"{task}/weight").paretovariate(1.1)
+
+
+def one_to_three(task: TaskId) -> int:
+    """Slots."""
+    return random.Random(f"{task}/wants").randint(1, 3)
 
 
 MANY = 60
@@ -113,6 +120,9 @@ PLANS = {
     "skewed": Plan(weigh=heavy_tailed),
     "skewed-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), weigh=heavy_tailed, converges_within=MANY),
     "skewed-failing": Plan(weigh=heavy_tailed, fails=True),
+    "large": Plan(wants=one_to_three),
+    "large-skewed": Plan(weigh=heavy_tailed, wants=one_to_three),
+    "large-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), wants=one_to_three, converges_within=MANY),
     "failing": Plan(lossy=False, troubles=False, moves=False, namesakes=False, fails=True),
     "failing-troubled": Plan(lossy=False, moves=False, fails=True),
     "failing-wild": Plan(fails=True),
@@ -183,6 +193,7 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         stateful=STATEFUL if plan.learns else frozenset(),
         learned=plan.learned,
         weigh=plan.weigh,
+        wants=plan.wants,
         warm_ms=random.Random(f"{seed}/warm").choice(WARM_MS),
         warm_up_fails=random.Random(f"{seed}/fails").choice((0.0, 0.0, 0.3, 0.9)),
     )

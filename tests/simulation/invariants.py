@@ -107,6 +107,17 @@ def no_two_copies_run_at_once(task: TaskId, holders: Iterable[Process]) -> None:
 
 
 @invariant
+def no_more_slots_are_taken_than_there_are(process: Process, taken: Mapping[TaskId, int]) -> None:
+    """What runs in a process has the slots that it wants, or all that there are, and all of it no more than these.
+
+    :param taken: how many each task has
+    """
+    slots = process.world.slots
+    if sum(taken.values()) > slots:
+        raise Broken(f"{process.name} has {slots}, and runs {dict(taken)}")
+
+
+@invariant
 def a_fence_raises_for_every_holder_that_is_not_current(task: TaskId, holders: Sequence[Process]) -> None:
     """Of all processes that hold a copy of a task, only in the one that started it last may its fence let it pass; also
     in one that is paused, at whatever moment it wakes.

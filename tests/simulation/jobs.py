@@ -9,7 +9,7 @@ from dataclasses import replace
 from airflow_provider.ledger.jobs_view import JobsSnapshot, JobsView
 from airflow_provider.ledger.topic_view import Parsed
 from airflow_provider.protocol.model import NO_TASKS, PLANNER_INDEX, ConfigOffset, TaskId, Tasks, WorkerId, planner_of
-from airflow_provider.records import WEIGHT, JobDefinition, Key, KeyKind, PlanRecord
+from airflow_provider.records import SLOTS_KEY, WEIGHT, JobDefinition, Key, KeyKind, PlanRecord
 
 REPLAN_MS = 20_000
 MOST_TASKS = 1_000
@@ -21,6 +21,11 @@ def unweighed(_task: TaskId) -> float | None:
     return None
 
 
+def of_one_slot(_task: TaskId) -> int:
+    """It takes one."""
+    return 1
+
+
 class JobsTopic:
     """What is to run, at each offset at which the author of a history stopped writing.
 
@@ -28,15 +33,20 @@ class JobsTopic:
 
     :param stateful: the jobs whose tasks have something to warm up
     :param weigh: how much work a task is, as its plan says
+    :param wants: how many slots it takes, as its plan says
     :ivar written: what its author wants to run, whether it has come to its end or not
     """
 
     def __init__(
-        self, stateful: frozenset[str] = frozenset(), weigh: Callable[[TaskId], float | None] = unweighed
+        self,
+        stateful: frozenset[str] = frozenset(),
+        weigh: Callable[[TaskId], float | None] = unweighed,
+        wants: Callable[[TaskId], int] = of_one_slot,
     ) -> None:
         self.written: Tasks = NO_TASKS
         self._stateful = stateful
         self._weigh = weigh
+        self._wants = wants
         self._view = JobsView()
         self._snapshots = {ConfigOffset(0): self._view.snapshot()}
         self._lives: Counter[TaskId] = Counter()
@@ -105,8 +115,13 @@ class JobsTopic:
             self._put(KeyKind.PLAN, job, plan)
 
     def _config(self, task: TaskId) -> dict[str, float]:
-        weight = self._weigh(task)
-        return {"life": self._lives[task], **({} if weight is None else {WEIGHT: weight})}
+        weight, wants = self._weigh(task), self._wants(task)
+        config: dict[str, float] = {"life": self._lives[task]}
+        if weight is not None:
+            config[WEIGHT] = weight
+        if wants > 1:
+            config[SLOTS_KEY] = wants
+        return config
 
     def _put(self, kind: KeyKind, job: str, content: JobDefinition | PlanRecord | None) -> None:
         self._view.take(Parsed(self._view.offset, Key(kind=kind, name=job), content))

@@ -34,5 +34,5 @@ def is_settled(world: World) -> bool:
 
 def _slots_are_filled(members: Sequence[Process], slots: int) -> bool:
     """Where an even share fills all slots of a worker, no worker has one free."""
-    shares = [sum(not task.is_planner for task in member.tasks.held) for member in members]
+    shares = [sum(map(member.tasks.slots_of, member.tasks.held)) for member in members]
     return sum(shares) // len(shares) < slots or min(shares) >= slots or bool(members[0].world.status.given_up)

@@ -17,7 +17,7 @@ from simulation.checks import Checks
 from simulation.clock import Clock
 from simulation.coordinator import Coordinator
 from simulation.failing import HistoryError
-from simulation.jobs import JobsTopic, unweighed
+from simulation.jobs import JobsTopic, of_one_slot, unweighed
 from simulation.network import Network
 from simulation.process import Process
 from simulation.rest import is_settled
@@ -65,6 +65,7 @@ class World:
     :param warm_ms: from and to how long a warm-up takes
     :param warm_up_fails: how likely, from 0 to 1, one fails
     :param weigh: how much work a task is, as its plan says
+    :param wants: how many slots it takes, as its plan says
     :param cold_start_ms: so long a task that nobody has made ready runs before it does its work
     """
 
@@ -87,6 +88,7 @@ class World:
         warm_up_fails: float = 0.0,
         cold_start_ms: int = 0,
         weigh: Callable[[TaskId], float | None] = unweighed,
+        wants: Callable[[TaskId], int] = of_one_slot,
     ) -> None:
         self.seed = seed
         self.named = named
@@ -118,7 +120,7 @@ class World:
         self.steps = 0
         self.at_peace = False
         self.leaders_lost: Counter[str] = Counter()
-        self.jobs = JobsTopic(stateful, weigh)
+        self.jobs = JobsTopic(stateful, weigh, wants)
         self._watch: list[Callable[[], bool]] = []
         self._holders: dict[TaskId, list[Process]] = {}
         self._owners: dict[TaskId, list[Process]] = {}

@@ -32,10 +32,13 @@ def a(*indexes: int) -> Tasks:
     return frozenset(TaskId("a", index) for index in indexes)
 
 
-def costing(*of: float, left: Mapping[int, float] | None = None, slots: int = 1) -> Costs:
+def costing(
+    *of: float, left: Mapping[int, float] | None = None, large: Mapping[int, int] | None = None, slots: int = 1
+) -> Costs:
     return Costs(
         of={TaskId("a", index): cost for index, cost in enumerate(of)},
         left={TaskId("a", index): rest for index, rest in (left or {}).items()},
+        large={TaskId("a", index): wants for index, wants in (large or {}).items()},
         slots=dict.fromkeys((W1, W2, W3), slots),
     )
 
@@ -88,10 +91,11 @@ def both_rounds(known: Round) -> Mapping[WorkerId, Tasks]:
 def ends(tasks: Iterable[TaskId], of: Costs, worker: WorkerId) -> list[float]:
     """When each slot is free, if what runs goes on and the longest that waits is always the next."""
     free_at = [0.0] * of.slots.get(worker, 1)
-    for rest in sorted((of.left[task] for task in tasks if task in of.left), reverse=True):
-        heapreplace(free_at, free_at[0] + rest)
-    for rest in sorted((of.of[task] for task in tasks if task not in of.left), reverse=True):
-        heapreplace(free_at, free_at[0] + rest)
+    running = sorted([(of.left[task], of.slots_of(task)) for task in tasks if task in of.left], reverse=True)
+    waiting = sorted([task for task in tasks if task not in of.left], key=lambda task: (-of.of[task], task))
+    for rest, wants in (*running, *((of.of[task], of.slots_of(task)) for task in waiting)):
+        taken = min(wants, len(free_at))
+        free_at = sorted([*free_at[taken:], *[free_at[taken - 1] + rest] * taken])
     return free_at
 
 
@@ -165,20 +169,34 @@ def best(of: list[float], machines: int) -> float:
 
 
 @st.composite
-def half_done_of(draw: st.DrawFn) -> Round:
-    """Workers with some tasks that run, some that wait, and some that are new."""
-    slots = draw(st.integers(1, 2))
+def half_done_of(draw: st.DrawFn, most_slots: int = 2, wants: tuple[int, ...] = (1,)) -> Round:
+    """Workers with some tasks that run, some that wait, and some that are new.
+
+    :param most_slots: that workers have
+    :param wants: how many slots a task may take
+    """
+    slots = draw(st.integers(1, most_slots))
     of = draw(st.lists(costs, min_size=2, max_size=24))
+    large = {index: wanted for index in range(len(of)) if (wanted := draw(st.sampled_from(wants))) > 1}
     places = draw(st.lists(st.sampled_from([W1, W2, W3, None]), min_size=len(of), max_size=len(of)))
     owned = {worker: a(*(index for index, place in enumerate(places) if place == worker)) for worker in (W1, W2, W3)}
     left = {}
     for tasks in owned.values():
-        for task in sorted(tasks)[: draw(st.integers(0, slots))]:
+        free = draw(st.integers(0, slots))
+        for task in sorted(tasks):
+            free -= min(slots, large.get(task.index, 1))
+            if free < 0:
+                break
             left[task.index] = of[task.index] * draw(st.floats(0.01, 1))
-    return round_of(owned, costing(*of, left=left, slots=slots))
+    return round_of(owned, costing(*of, left=left, large=large, slots=slots))
 
 
-half_done = half_done_of().filter(lambda known: bool(known.costs.among(known.configured)))
+def by_cost(known: Round) -> bool:
+    return bool(known.costs.among(known.configured))
+
+
+of_one_slot = half_done_of().filter(by_cost)
+half_done = of_one_slot | half_done_of(4, (1, 1, 2, 4, 9)).filter(by_cost)
 
 
 @patient
@@ -201,7 +219,8 @@ def level_of(known: Round) -> float:
     of = known.costs
     running = of.left.keys() & NO_TASKS.union(*known.owned.values())
     free_at = sorted(at for worker, tasks in known.owned.items() for at in ends(tasks & running, of, worker))
-    work = sum(of.of[task] for task in known.configured - running)
+    most = max(map(of.slots.__getitem__, known.owned))
+    work = sum(of.of[task] * min(of.slots_of(task), most) for task in known.configured - running)
     return min((work + sum(free_at[:number])) / number for number in range(1, len(free_at) + 1))
 
 
@@ -211,7 +230,7 @@ def lateness(shares: Mapping[WorkerId, Tasks], of: Costs, level: float) -> float
 
 
 @patient
-@given(half_done)
+@given(of_one_slot)
 def test_nobody_is_worse_off_than_if_nothing_moved_by_more_than_one_task(known: Round) -> None:
     """What waits moves to where it ends sooner. By more than the longest that waits nothing can end later for it."""
     mine = NO_TASKS.union(*known.owned.values())
@@ -219,6 +238,31 @@ def test_nobody_is_worse_off_than_if_nothing_moved_by_more_than_one_task(known: 
     waiting = [known.costs.of[task] for task in mine - known.costs.left.keys()]
     before = makespan(known.owned, known.costs)
     assert makespan(both_rounds(kept), known.costs) <= before + max(waiting, default=0)
+
+
+def test_what_takes_all_slots_of_its_worker_counts_for_all_of_them() -> None:
+    """By number, or by cost alone, one worker might have had both."""
+    of = costing(*[10] * 10, large={0: 4, 1: 4}, slots=4)
+    target = assign(round_of({W1: NO_TASKS, W2: NO_TASKS}, of)).target
+    assert [(len(tasks), len(tasks & a(0, 1))) for tasks in target.values()] == [(5, 1), (5, 1)]
+    assert makespan(target, of) == 20
+    target = eager.assign((W1, W2), frozenset(of.of), of)
+    assert [(len(tasks), len(tasks & a(0, 1))) for tasks in target.values()] == [(5, 1), (5, 1)]
+
+
+def test_beside_what_runs_in_all_slots_none_is_free() -> None:
+    of = costing(100, 30, 20, 20, 20, left={0: 100, 1: 30}, large={0: 4}, slots=4)
+    target = both_rounds(round_of({W1: a(0, 2, 3, 4), W2: a(1)}, of))
+    assert target == {W1: a(0), W2: a(1, 2, 3, 4)}
+
+
+def test_a_stream_that_takes_several_slots_leaves_none_to_others() -> None:
+    stream = TaskId("s", 0)
+    of = replace(costing(5, 4, 3, 2, slots=2), large={stream: 2})
+    known = round_of({W1: frozenset({stream}), W2: NO_TASKS}, of, configured=frozenset({stream, *of.of}))
+    for asked in (known, replace(known, stays=frozenset({stream}))):
+        assert both_rounds(asked) == {W1: frozenset({stream}), W2: frozenset(of.of)}
+    assert eager.assign((W1, W2), known.configured, of) == both_rounds(known)
 
 
 def test_a_worker_that_comes_is_given_of_what_waits_and_nothing_that_runs() -> None:

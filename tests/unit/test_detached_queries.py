@@ -129,6 +129,23 @@ async def test_what_has_ended_leaves_no_session(ended: QueryEnded, said: RunnerE
     assert bench.queries.running == frozenset()
 
 
+async def test_news_are_of_the_task_whose_session_it_is() -> None:
+    bench = Bench()
+    watch = await bench.watching()
+    progress = QueryProgress(batch=7, rows_per_second=1.0)
+    other = TaskOrder(task=TaskId("a", 1), entry_point="m:f", epoch=Epoch(1))
+    bench.queries.watch(other, replace(STARTED, session_id="t").to_json())
+    again = replace(STARTED, session_id="s2")
+    bench.queries.watch(ORDER, again.to_json())
+    await eventually(lambda: len(watch.watched) == 2)
+    for session in ("s", "t", "s2"):
+        watch.hear(QueryTold(replace(STARTED, session_id=session), progress))
+    assert bench.heard == [
+        TaskProgressed(order=other, progress=progress),
+        TaskProgressed(order=ORDER, progress=progress),
+    ], "of a session that was left nothing is heard"
+
+
 async def test_what_a_server_has_lost_is_lost_with_its_spark() -> None:
     bench = Bench()
     watch = await bench.watching()

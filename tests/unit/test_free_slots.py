@@ -128,9 +128,11 @@ def test_what_nobody_speaks_of_waits_when_its_worker_has_others_for_its_free_slo
         ({"w1": "r2 p p", "w2": "r2"}, 3, True, "w2 has one to spare"),
         ({"w1": "r4 . .", "w2": ""}, 4, True, "what w1 runs takes all of its slots: the others wait there"),
         ({"w1": "r . .", "w2": ""}, 4, False, "both are about to start there"),
-        ({"w1": "r r p4 .", "w2": ""}, 4, True, "what waits for four slots holds up the other one"),
-        ({"w1": "r r p9 .", "w2": ""}, 4, True, "as does what wants more than there are"),
-        ({"w1": "r r p2 .", "w2": ""}, 4, False, "there are two: it waits for something else"),
+        ({"w1": "r r p4 .", "w2": "", "w3": ""}, 4, True, "what waits for four slots holds up the other one"),
+        ({"w1": "r r p9 .", "w2": "", "w3": ""}, 4, True, "as does what wants more than there are"),
+        ({"w1": "r r p2 . .", "w2": ""}, 4, False, "there are two: it waits for something else"),
+        ({"w1": "r p p", "w2": "r4"}, 4, False, "what w2 runs takes all of its slots"),
+        ({"w1": "r r p", "w2": "r2"}, 2, False, "the same where they have as many tasks"),
     ],
 )
 def test_tasks_that_wait_may_move_to_a_worker_with_a_free_slot(

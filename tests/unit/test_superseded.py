@@ -56,6 +56,7 @@ def snapshot(records: Sequence[Record]) -> StatusSnapshot:
     return view.snapshot()
 
 
+HANDLE = {"server": "sc://h", "session_id": "s"}
 FINISHED = word(TaskState.FINISHED, finished_at_ms=9, result={"rows": [1, {"epoch": 99, "state": "failed"}]})
 
 
@@ -74,6 +75,10 @@ FINISHED = word(TaskState.FINISHED, finished_at_ms=9, result={"rows": [1, {"epoc
         ((word(run_key="s"), FINISHED), set()),
         ((word(), (task_key(A0), None), FINISHED), set()),
         ((word(task=TaskId("a", 1)), FINISHED), set()),
+        ((word(handle=HANDLE), FINISHED), set()),
+        ((word(handle=HANDLE), word(TaskState.PENDING, after=HANDLE), FINISHED), set()),
+        ((word(), word(handle=HANDLE), FINISHED), set()),
+        ((word(handle=HANDLE), word(task=TaskId("a", 1)), word(TaskState.FINISHED, TaskId("a", 1))), {1}),
         ((word(worker=WorkerId('w","state":"finished')), FINISHED), set()),
         ((a_round(3), word(), a_round(4), a_round(5)), {0, 2}),
         ((a_round(5), a_round(5), a_round(4)), set()),
@@ -96,6 +101,13 @@ tasks = st.builds(
     result=st.sampled_from([None, {"epoch": 9}, '"state":"finished",']),
     error=st.sampled_from([None, TaskFailure(message='"epoch":9,', traceback="")]),
 )
+streams = st.builds(
+    word,
+    st.sampled_from(STATES),
+    epoch=st.integers(1, 2).map(Epoch),
+    handle=st.sampled_from([None, HANDLE, {**HANDLE, "session_id": "t"}]),
+    after=st.sampled_from([None, HANDLE]),
+)
 rounds = st.builds(
     a_round,
     st.integers(1, 5),
@@ -113,7 +125,7 @@ others = st.sampled_from(
 )
 
 
-@given(st.lists(st.one_of(tasks, rounds, others), max_size=12), st.integers(0, 12))
+@given(st.lists(st.one_of(tasks, rounds, others), max_size=12) | st.lists(streams, max_size=6), st.integers(0, 12))
 def test_a_feed_adds_up_to_what_one_record_after_the_other_does(words: list[tuple[str, bytes]], cut: int) -> None:
     records = records_of(*words)
     feed = GroupFeed("g").status
@@ -121,6 +133,7 @@ def test_a_feed_adds_up_to_what_one_record_after_the_other_does(words: list[tupl
         feed.take(batch)
     seen, wanted = feed.snapshot(), snapshot(records)
     assert (seen.group, dict(seen.workers), dict(seen.tasks)) == (wanted.group, wanted.workers, wanted.tasks)
+    assert seen.unended == wanted.unended
     assert (seen.offset, seen.unreadable) == (wanted.offset, wanted.unreadable)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.assignors.costs import NO_COSTS
+from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.execution.replanning import in_known_order
 from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -103,6 +103,19 @@ def test_of_the_last_five_runs_it_is_known_how_long_they_took() -> None:
 
 def test_where_nothing_is_known_nothing_is_said() -> None:
     assert costs_of(jobs(plan_of(None, None, None)), status(), WANTED, wall_ms=0) is NO_COSTS
+
+
+def test_what_takes_several_slots_is_known_before_anything_else_is() -> None:
+    def planned(job: JobDefinition) -> Costs:
+        plan = PlanRecord.of(job, [{}, {"slots": 4}, {"slots": 2}], planned_by=W1, at_ms=0)
+        return costs_of(jobs(plan, job), status(), WANTED, wall_ms=0)
+
+    known = planned(JOB)
+    assert known.of == dict.fromkeys(WANTED, 1)
+    assert known.large == {A1: 4, A2: 2}
+    assert known.among(frozenset(WANTED)) == frozenset(WANTED), "they are not alike"
+    streams = planned(replace(JOB, kind=TaskKind.STREAMING))
+    assert (streams.of, streams.large) == ({}, known.large), "they have no end, and others have not what they take"
 
 
 def test_of_what_runs_the_rest_is_left_and_of_what_takes_longer_half_of_that() -> None:

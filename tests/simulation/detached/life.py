@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from simulation.detached.servers import AwayError, RefusedError, Server, WatchOfServer
 
@@ -26,6 +26,8 @@ from airflow_provider.spark_connect.server import ConnectSettings
 
 if TYPE_CHECKING:
     from simulation.detached.world import World
+
+SLOTS: Final = 2
 
 
 @dataclass(slots=True)
@@ -62,7 +64,7 @@ class Life:
         )
         settings = ExecutionSettings(
             worker=worker,
-            slots=2,
+            slots=SLOTS,
             process=f"host/{worker}/{number}/1",
             lease_ms=10_000,
             linger_ms=0 if place is Place.TRIGGERER else 500,
@@ -145,6 +147,7 @@ class Life:
     def _carry_out(self, command: commands.Command) -> None:  # noqa: C901 - a table
         match command:
             case commands.StartAttempt(run=run):
+                self.world.starts(self, run)
                 self._attempts[run.task] = attempt = Attempt(run, asyncio.Event())
                 self.world.outlives(self._begin(attempt))
             case commands.LetBegin(task=task):

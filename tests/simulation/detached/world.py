@@ -9,10 +9,11 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from simulation.detached.life import Life
+from simulation.detached.life import SLOTS, Life
 from simulation.detached.servers import Server
 from simulation.detached.virtual_loop import VirtualLoop
 
+from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.execution.state import Place
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot, StatusView
@@ -22,6 +23,8 @@ from airflow_provider.spark_connect.server import ConnectServer
 
 WORKERS: Final = tuple(map(WorkerId, ("w1", "w2", "w3")))
 TASKS: Final = (TaskId("a", 0), TaskId("a", 1))
+_WANTS: Final = (1, 1, 1, 2, 3)
+"""How many slots a task may want."""
 _DEFINITION: Final = JobDefinition(
     name="a", entry_point="m:f", max_tasks=2, run_key="r", kind=TaskKind.STREAMING, retries=1_000_000
 )
@@ -84,7 +87,10 @@ class World:
         return self.snapshots[-1]
 
     def _plan(self, number: int) -> None:
-        plan = PlanRecord.of(_DEFINITION, [{"i": 0}, {"i": number}], planned_by=WORKERS[0], at_ms=0)
+        configs = [{"i": i, "slots": self.chance.choice(_WANTS)} for i in (0, number)]
+        if number:  # it is another plan, and the first task is the same by it
+            configs[0] = self.jobs.plans["a"].configs[0]
+        plan = PlanRecord.of(_DEFINITION, configs, planned_by=WORKERS[0], at_ms=0)
         self.jobs = JobsSnapshot(jobs={"a": _DEFINITION}, plans={"a": plan})
         for life in self.lives.values():
             life.come(0)
@@ -101,6 +107,13 @@ class World:
         for checkpoint, runs in writers.items():
             if len(runs) > 1:
                 raise BrokenError(f"never two queries on a checkpoint that can both commit: {checkpoint}: {runs}")
+
+    def starts(self, life: Life, run: TaskRun) -> None:
+        """It has the slots that it wants, or all that are free. A worker may adopt more, but starts none then."""
+        others = {each.task: each.taken_slots for each in life.execution.runs.values() if each.task != run.task}
+        free = SLOTS - sum(others.values())
+        if not 0 < run.slots == min(run.work.slots, free):
+            raise BrokenError(f"{run.task} is started with {run.slots} slots, and {free} are free beside {others}")
 
     def nothing_is_left(self) -> str:
         """What is wrong when nothing goes wrong any more: each task runs once, and where its record says."""
@@ -143,6 +156,14 @@ class World:
         for task, owner in self.owners.items():
             if owner is not None and task not in self.lives[owner].mine:
                 self.owners[task] = None
+
+    def make_room(self) -> None:
+        """What waits for slots that a stream has goes to somebody else."""
+        for task, owner in self.owners.items():
+            life = None if owner is None else self.lives[owner]
+            run = life and life.execution.runs.get(task)
+            if life and run and run.state is RunState.WAITING and life.execution.runs.busy >= SLOTS:
+                life.revoke(frozenset({task}))
 
     def lose(self, worker: WorkerId) -> None:
         """The coordinator gives its tasks to others, whatever it does."""
@@ -199,7 +220,7 @@ class World:
 
     async def replan(self) -> None:
         self.say("the job is planned otherwise")
-        self._plan(self.chance.randrange(100))
+        self._plan(self.chance.randrange(1, 100))
 
     async def close(self) -> None:
         for life in self.lives.values():
@@ -239,6 +260,7 @@ async def _rest(world: World) -> None:
             if owner is None:
                 world.epoch += 1
                 world._give(task, world.chance.choice(WORKERS))
+        world.make_room()
         await world.hand_over()
     left = world.nothing_is_left()
     if left:
