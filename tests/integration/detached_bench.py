@@ -20,8 +20,6 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
-from airflow_provider.spark_connect.client import hang_up, open_session
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.equipment import NEVER_S, Equipment
@@ -137,29 +135,6 @@ class Life:
             return last.state is TaskState.RUNNING and last.attempt == attempt and bool(last.handle["run_id"])
 
         return await self.said(runs, f"the query of attempt {attempt} runs, and its record says which")
-
-
-def active_queries(server: str, session_id: str) -> list[str]:
-    """The runs of what is active there in this session; a new one if nothing was."""
-    settings = ConnectSettings(server=ConnectServer.parse(server))
-    session = open_session(settings, "cospark/test", session_id)
-    try:
-        return [str(query.runId) for query in session.streams.active]
-    except Exception as gone:
-        if "SESSION_CLOSED" in str(gone):
-            return []
-        raise
-    finally:
-        hang_up(session)
-
-
-async def nothing_runs(server: str, handle: Mapping[str, Any]) -> None:
-    """The server has ended the session of this handle."""
-
-    def ended() -> bool:
-        return not active_queries(server, handle["session_id"])
-
-    await eventually(ended, "nothing of it runs on the server", within_s=DEADLINE_S)
 
 
 async def over(trigger: WorkerTrigger, run: asyncio.Future[Any]) -> None:

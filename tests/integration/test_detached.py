@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from detached_bench import COPY, Copying, Life, active_queries, nothing_runs, over
+from detached_bench import COPY, Copying, Life, over
 from fleet import DEADLINE_S, SHORT_SESSION, Fleet, MakeFleet, cospark
+from server_queries import active_queries, nothing_runs
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.broker.spark_connect import LocalConnectServer
