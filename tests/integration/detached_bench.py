@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from fleet import DEADLINE_S, Fleet
 from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
+from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.common.worker_values import WatchSpec, WorkerSpec, WorkerStory
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -34,14 +36,22 @@ MODULE: Final = "jobs_for_tests"
 LINES: Final = 5
 
 
+def options_of(server: LocalConnectServer, folder: Path) -> tuple[str, ...]:
+    """Of ``cospark worker``."""
+    jobs = ("--allow", MODULE, "--checkpoint-root", str(folder / "checkpoints"))
+    return ("--spark-master", server.url, *jobs)
+
+
 class Copying:
     """A stream that copies lines, and what it has copied.
 
+    :param job: which of :mod:`jobs_for_tests`
     :param config: more of its configuration
     """
 
-    def __init__(self, group: Fleet, folder: Path, **config: Any) -> None:
+    def __init__(self, group: Fleet, folder: Path, *, job: str = "Append", **config: Any) -> None:
         self._group = group
+        self._job = job
         self._input, self._output = folder / "input", folder / "output"
         self._input.mkdir()
         self._written = 0
@@ -49,11 +59,15 @@ class Copying:
 
     async def submit(self) -> None:
         config = {"input": str(self._input), "output": str(self._output), **self._config}
-        await self._group.submit(JOB, tasks=1, kind=TaskKind.STREAMING, entry_point=f"{MODULE}:Append", config=config)
+        entry_point = f"{MODULE}:{self._job}"
+        await self._group.submit(JOB, tasks=1, kind=TaskKind.STREAMING, entry_point=entry_point, config=config)
 
     async def goes_on(self) -> None:
         """What is written now is copied."""
         self.write()
+        await self.all_copied()
+
+    async def all_copied(self) -> None:
         await eventually(partial(self._has, self._written), "the lines are copied", within_s=DEADLINE_S)
 
     def write(self) -> None:
@@ -64,9 +78,17 @@ class Copying:
         hidden.rename(self._input / f"{self._written}.json")
         self._written += 1
 
+    def assert_each_once(self) -> None:
+        """By what Spark says of the batches that have come to their end, where it writes the files itself."""
+        commits = [file.read_text() for file in (self._output / "_spark_metadata").glob("[0-9]*")]
+        named = [json.loads(line)["path"] for said in commits for line in said.splitlines() if line.startswith("{")]
+        parts = [Path(unquote(urlsplit(path).path)) for path in named] or list(self._output.rglob("part-*.json"))
+        copied = sorted(json.loads(line)["id"] for part in parts for line in part.read_text().splitlines())
+        assert copied == list(range(LINES * self._written))
+
     def _has(self, files: int) -> bool:
         """What was written by a batch that did not come to its end, only Spark tells from the rest."""
-        parts = self._output.glob("part-*.json")
+        parts = self._output.rglob("part-*.json")
         copied = {json.loads(line)["id"] for part in parts for line in part.read_text().splitlines()}
         return copied == set(range(LINES * files))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from detached_bench import COPY, Copying, Life, over
+from detached_bench import COPY, Copying, Life, options_of, over
 from fleet import DEADLINE_S, SHORT_SESSION, Fleet, MakeFleet, cospark
 from server_queries import active_queries, nothing_runs
 
@@ -37,12 +37,6 @@ def server() -> Iterator[LocalConnectServer]:
 def connection(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"bootstrap.servers": broker.bootstrap_servers}
     monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps({"conn_type": "kafka", "extra": extra}))
-
-
-def options_of(server: LocalConnectServer, folder: Path) -> tuple[str, ...]:
-    """Of ``cospark worker``."""
-    jobs = ("--allow", "jobs_for_tests", "--checkpoint-root", str(folder / "checkpoints"))
-    return ("--spark-master", server.url, *jobs)
 
 
 async def test_a_query_goes_on_in_the_triggerer_and_with_the_next_worker(
