@@ -15,6 +15,14 @@ def ends_of_batches(root: Path) -> Mapping[str, list[float]]:
     }
 
 
+def batches(root: Path) -> Mapping[str, list[int]]:
+    """The numbers of those that have come to their end, in order, by checkpoint."""
+    return {
+        str(folder): sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit())
+        for folder in root.rglob("commits")
+    }
+
+
 def longest_gap(ends: list[float], began: float, ended: float) -> float:
     """The longest time without a batch, of which at least a part is within these times."""
     return max(later - sooner for sooner, later in pairwise(ends) if later > began and sooner < ended)

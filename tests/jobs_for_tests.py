@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.spark.job import FencedError, JobContext, SparkJob, TaskContext, spark_job
+from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
@@ -125,3 +126,52 @@ class Append(SparkJob):
         if task.config.get("bounded"):
             stream = stream.trigger(availableNow=True)
         return stream.start(task.config["output"])
+
+
+class AppendBatches(SparkJob):
+    """The same by a function, which runs beside Spark: each batch in a folder that its number names, beside the id of
+    the process that has written it.
+    """
+
+    def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
+        lines = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(task.config["input"])
+        output = task.config["output"]
+
+        def write(batch: DataFrame, number: int) -> None:
+            folder = Path(output) / f"batch={number}"
+            batch.write.mode("overwrite").json(str(folder))
+            (folder / "written-by").write_text(str(os.getpid()))
+
+        stream = lines.writeStream.foreachBatch(task.foreach_batch(write))
+        return stream.option("checkpointLocation", task.checkpoint_location).start()
+
+
+class SleepsOnce(Append):
+    """Who comes first to what ``sleeps_in`` names sleeps there until there is a file ``awake``. What its start came to
+    then, stands in ``start``.
+    """
+
+    def lineage(self, task: TaskContext) -> Lineage:
+        self._sleeps("lineage", task)
+        return NOTHING_NAMED
+
+    def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
+        if not self._sleeps("run", task):
+            return super().run(spark, task)
+        said = Path(task.config["folder"]) / "start"
+        try:
+            query = super().run(spark, task)
+        except Exception as refused:
+            said.write_text(str(refused))
+            raise
+        said.write_text("began")
+        return query
+
+    def _sleeps(self, where: str, task: TaskContext) -> bool:
+        folder = Path(task.config["folder"])
+        if where != task.config["sleeps_in"] or (folder / "asleep").exists():
+            return False
+        (folder / "asleep").touch()
+        while not (folder / "awake").exists():
+            time.sleep(0.05)
+        return True

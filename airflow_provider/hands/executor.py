@@ -118,6 +118,10 @@ class TaskExecutor:
         return self._execution.runs.active
 
     @property
+    def attached(self) -> Tasks:
+        return self._execution.runs.attached
+
+    @property
     def learning(self) -> Mapping[TaskId, float]:
         return self._execution.learners.progress
 

@@ -31,6 +31,7 @@ class Standby:
     """
 
     running: Tasks = frozenset()
+    attached: Tasks = frozenset()
     learning: Mapping[TaskId, float] = MappingProxyType({})
     failed_warm_ups: Mapping[TaskId, str] = MappingProxyType({})
     stopped_running = 0

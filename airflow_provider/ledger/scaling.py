@@ -145,7 +145,10 @@ class ScaleDown:
         """What those do who are asked."""
         if self.learns:
             return "they leave when others have learned and taken over their tasks"
-        return "this group learns no tasks: they start no more tasks, and leave when their running tasks have finished"
+        return (
+            "this group learns no tasks: they start no more tasks, and leave when their running tasks have finished;"
+            " others go on with their detached streams"
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -32,7 +32,8 @@ class ScaleSparkGroupOperator(BaseOperator):
 
     Other workers learn the tasks that have something to warm up, and take them over when they are ready. A worker
     leaves when it has no task left, and its Airflow task succeeds. In a group that learns no tasks, it leaves when its
-    running tasks have finished. The workers with the least to move are asked first.
+    running tasks have finished; others go on with its detached streams. The workers with the least to move are asked
+    first.
 
     It fails, without asking anybody, if the group can't reach this size by workers leaving, or has reached it already.
     It never retries, because a second try would take its share of the workers that are left.

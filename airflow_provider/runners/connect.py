@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import uuid
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ from airflow_provider.runners.connect_session import ConnectSession
 from airflow_provider.runners.ready_at_once import ReadyAtOnce
 from airflow_provider.runners.threads import in_thread
 from airflow_provider.spark.failures import Mask, nothing_secret
-from airflow_provider.spark.fencing import Lease
+from airflow_provider.spark.fencing import EndlessLease, Lease
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
 from airflow_provider.spark_connect.connection import ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.handle import QueryHandle
@@ -30,6 +31,7 @@ class ConnectSparks:
 
     :param worker: whose they are, for those who look at the server
     :param scope: names the group among all that may use the server; empty: a session's id is known to nobody else
+    :param lease: whose tasks they are of: who has lost it ends nobody's session
     :param tell_every_s: how often a query's progress is told at most, in seconds
     :param detach_by: streams go on without this process: the name of the connection by which others reach the server,
         empty where none is needed; None: they end with this process
@@ -38,13 +40,20 @@ class ConnectSparks:
     opening = Sight.SILENT
 
     def __init__(
-        self, settings: ConnectSettings, worker: str, scope: str, tell_every_s: float, detach_by: str | None
+        self,
+        settings: ConnectSettings,
+        worker: str,
+        scope: str,
+        lease: Lease,
+        tell_every_s: float,
+        detach_by: str | None,
     ) -> None:
         self._settings = settings
         self._detach_by = detach_by
         self._tell_every_s = tell_every_s
         self._worker = worker
         self._scope = scope
+        self._lease = lease
         self._connection = ServerConnection(settings, f"cospark/{quote(worker)}")
         self._parcels = Parcels()
 
@@ -60,6 +69,7 @@ class ConnectSparks:
             name=f"cospark/{quote(self._worker)} {quote(str(order.task))}",
             session_id=mine,
             former=self._session_id(order, order.attempt - 1) if order.attempt > 1 else None,
+            check_owner=functools.partial(self._lease.check, self._lease.grant),
             module=order.entry_point.partition(":")[0],
             conf=order.session_conf,
             tell_every_s=self._tell_every_s,
@@ -106,10 +116,11 @@ class ConnectRunner(AttachedRunner):
         tell_every_s: float = 30.0,
         detach_by: str | None = None,
     ) -> None:
+        lease = lease or EndlessLease()
         super().__init__(
             on_event,
             allowed=allowed,
-            sparks=ConnectSparks(settings, worker, scope, tell_every_s, detach_by),
+            sparks=ConnectSparks(settings, worker, scope, lease, tell_every_s, detach_by),
             lease=lease,
             mask=mask,
             on_condition=on_condition,

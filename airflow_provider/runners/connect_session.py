@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +22,7 @@ from airflow_provider.spark.session_conf import set_conf
 from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, release, settle, unbind_session
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectSettings
+from airflow_provider.spark_connect.server import ConnectSettings, following
 from airflow_provider.spark_connect.shipping import Parcels
 from airflow_provider.spark_connect.told_counts import ToldCounts
 from airflow_provider.spark_connect.trouble import (
@@ -56,8 +55,9 @@ class ConnectSession:
     is ended by the task's next attempt, which knows its id; who still works in it then can do nothing any more.
 
     :param name: of the task, for those who look at the server
-    :param session_id: of this attempt
+    :param session_id: of this attempt; one that follows, if somebody has begun in that
     :param former: the id of the attempt before, if there was one
+    :param check_owner: raises :class:`FencedError` if the task is not this worker's any more
     :param conf: settings of the session, beside those of the worker
     :param module: of the job, which the server's Python has to import; empty: none
     :param tell_every_s: how often a query's progress is told at most, in seconds
@@ -73,6 +73,7 @@ class ConnectSession:
         name: str,
         session_id: str,
         former: str | None = None,
+        check_owner: Callable[[], None],
         module: str = "",
         conf: Mapping[str, str] | None = None,
         tell_every_s: float,
@@ -84,6 +85,7 @@ class ConnectSession:
         self._name = name
         self._id = session_id
         self._former = former
+        self._check_owner = check_owner
         self._module = module
         self._conf = conf or {}
         self._tell_every_s = tell_every_s
@@ -101,9 +103,9 @@ class ConnectSession:
     def open(self) -> Any:
         if self._session is None:
             self.spark = self._connection.server()
-            self._require_not_given_up()
+            self._require_mine()
             if self._former is not None:
-                self._end(self._former)
+                self._end_former(self._former)
             self._session = session = self._begin()
             for name, value in self._settings.conf.items():
                 session.conf.set(name, value)
@@ -118,39 +120,47 @@ class ConnectSession:
 
     def _begin(self) -> SparkSession:
         """A session in which nobody has begun before: an attempt may have been lost before anybody heard of it."""
-        session = open_session(self._settings, self._name, self._id)
-        try:
-            taken = session.conf.get(_OWNER, None) is not None
-        except Exception as error:
-            hang_up(session)
-            if trouble_of(error) is not Trouble.CLOSED:
-                raise
-            taken = True
-        else:
-            if taken:
-                hang_up(session)
-        if taken:
-            self._require_not_given_up()
-            self._end(self._id)
-            self._id = str(uuid.uuid4())
-            if self._handle is not None:
-                self._handle = replace(self._handle, session_id=self._id)
-            session = open_session(self._settings, self._name, self._id)
+        self._id, session = self._first_free(self._id)
+        if self._handle is not None:
+            self._handle = replace(self._handle, session_id=self._id)
         session.conf.set(_OWNER, self._name)
         return session
 
-    def _require_not_given_up(self) -> None:
-        """The task's next worker begins the same attempt, in a session of the same id: nothing is to end that."""
-        if self._given_up:
-            raise FencedError("the task was told to stop before it had begun")
-
-    def _end(self, session_id: str) -> None:
-        """A session that another process may have left."""
-        session = open_session(self._settings, self._name, session_id)
+    def _end_former(self, session_id: str) -> None:
+        """Wherever it has begun."""
+        _, session = self._first_free(session_id)
         try:
             release(session, RELEASE_S)
         finally:
             hang_up(session)
+
+    def _first_free(self, session_id: str) -> tuple[str, SparkSession]:
+        """The first of this one and those that follow in which nobody has begun; the others are ended."""
+        while (session := self._free(session_id)) is None:
+            session_id = following(session_id)
+        return session_id, session
+
+    def _free(self, session_id: str) -> SparkSession | None:
+        """None: somebody has begun in it, and can do nothing any more."""
+        session = open_session(self._settings, self._name, session_id)
+        try:
+            if session.conf.get(_OWNER, None) is None:
+                return session
+            self._require_mine()
+            release(session, RELEASE_S)
+        except Exception as error:
+            hang_up(session)
+            if trouble_of(error) is not Trouble.CLOSED:
+                raise
+        else:
+            hang_up(session)
+        return None
+
+    def _require_mine(self) -> None:
+        """The task's next worker begins the same attempt, in a session of the same id: nothing is to end that."""
+        if self._given_up:
+            raise FencedError("the task was told to stop before it had begun")
+        self._check_owner()
 
     # ---- streaming queries
 

@@ -58,6 +58,11 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         """Those that neither wait nor rest."""
         return frozenset(self._active)
 
+    @property
+    def attached(self) -> Tasks:
+        """Those of them that have a part in this process."""
+        return frozenset(task for task in self._active if self._runs[task].needs_process)
+
     def need_no_process(self, slots: int) -> bool:
         """Whether there is nothing but what goes on without a process, what rests, and what waits for a slot that none
         of these gives up.

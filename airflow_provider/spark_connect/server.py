@@ -106,6 +106,11 @@ def session_id(*names: str) -> str:
     return str(uuid.uuid5(_SESSIONS, "\0".join(names)))
 
 
+def following(session_id: str) -> str:
+    """The id of the session that takes the place of one which somebody has begun in: known to whoever knows that."""
+    return str(uuid.uuid5(_SESSIONS, session_id))
+
+
 def _address(address: str) -> tuple[str, int]:
     if "@" in address:
         raise ConnectUrlError("a Spark Connect URL has no user and password before the host; there is user_id=")

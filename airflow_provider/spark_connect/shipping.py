@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -28,10 +29,13 @@ class Parcels:
 
     def send(self, session: SparkSession, module: str) -> None:
         """Have functions of this session import what the job in ``module`` consists of."""
-        archives = self._of(module)
+        archives = [str(archive) for archive in self._of(module)]
         if archives:
             with self._sending:
-                session.addArtifacts(*map(str, archives), pyfile=True)
+                session.addArtifacts(*archives, pyfile=True)
+                # PySpark has this process import from them, too. They go sooner than it does, and it has the modules.
+                # As another list: who looks through the one that there is would pass over what moves up.
+                sys.path = [entry for entry in sys.path if entry not in archives]
 
     def close(self) -> None:
         with self._lock, contextlib.suppress(OSError):

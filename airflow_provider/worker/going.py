@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 ASKED: Final = "an operator of the group asked for it"
 """For the coordinator's log."""
 _DRAINS: Final = "it starts no more tasks, and leaves when its running tasks have finished"
+_GO_ON: Final = "; others go on with its detached streams"
 
 
 class Going:
@@ -71,7 +72,8 @@ class Going:
             if self._member.view.learns:
                 return DRAINED if self._has_nothing_left else None
             self._drain("others do not learn its tasks in this group any more")
-        return None if self._hands.running else DRAINED
+        left = self._hands.attached if wish.action is ControlAction.LEAVE_SOON else self._hands.running
+        return None if left else DRAINED
 
     def close(self) -> None:
         if self._timer is not None:
@@ -99,8 +101,8 @@ class Going:
                 self._hands.let_failed_go()
                 self._member.leave_soon(ASKED)
         elif not self._drains:
-            why = "this group learns no tasks, so " if soon else ""
-            self._drain("" if wish.action is ControlAction.STOP else f"{why}{_DRAINS}{limit}")
+            how = f"this group learns no tasks, so {_DRAINS}{_GO_ON}" if soon else _DRAINS
+            self._drain("" if wish.action is ControlAction.STOP else f"{how}{limit}")
 
     def _drain(self, how: str) -> None:
         self._say(how)

@@ -19,6 +19,10 @@ class Hands(Protocol):
         """What runs here now."""
 
     @property
+    def attached(self) -> Tasks:
+        """Of these what ends when this worker leaves, and does not go on under another one."""
+
+    @property
     def learning(self) -> Mapping[TaskId, float]:
         """What is made ready here while others have it, and how far that is: from 0 to 1, and 1 when it is ready."""
 

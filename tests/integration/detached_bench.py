@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from fleet import DEADLINE_S, Fleet
 from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
+from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.common.group_protocols import GroupProtocolName
 from airflow_provider.common.worker_values import WatchSpec, WorkerSpec, WorkerStory
 from airflow_provider.hands.in_process import InThisProcess
@@ -22,8 +24,6 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId
 from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
-from airflow_provider.spark_connect.client import hang_up, open_session
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.equipment import NEVER_S, Equipment
@@ -37,14 +37,22 @@ MODULE: Final = "jobs_for_tests"
 LINES: Final = 5
 
 
+def options_of(server: LocalConnectServer, folder: Path) -> tuple[str, ...]:
+    """Of ``cospark worker``."""
+    jobs = ("--allow", MODULE, "--checkpoint-root", str(folder / "checkpoints"))
+    return ("--spark-master", server.url, *jobs)
+
+
 class Copying:
     """A stream that copies lines, and what it has copied.
 
+    :param job: which of :mod:`jobs_for_tests`
     :param config: more of its configuration
     """
 
-    def __init__(self, group: Fleet, folder: Path, **config: Any) -> None:
+    def __init__(self, group: Fleet, folder: Path, *, job: str = "Append", **config: Any) -> None:
         self._group = group
+        self._job = job
         self._input, self._output = folder / "input", folder / "output"
         self._input.mkdir()
         self._written = 0
@@ -52,11 +60,15 @@ class Copying:
 
     async def submit(self) -> None:
         config = {"input": str(self._input), "output": str(self._output), **self._config}
-        await self._group.submit(JOB, tasks=1, kind=TaskKind.STREAMING, entry_point=f"{MODULE}:Append", config=config)
+        entry_point = f"{MODULE}:{self._job}"
+        await self._group.submit(JOB, tasks=1, kind=TaskKind.STREAMING, entry_point=entry_point, config=config)
 
     async def goes_on(self) -> None:
         """What is written now is copied."""
         self.write()
+        await self.all_copied()
+
+    async def all_copied(self) -> None:
         await eventually(partial(self._has, self._written), "the lines are copied", within_s=DEADLINE_S)
 
     def write(self) -> None:
@@ -67,9 +79,17 @@ class Copying:
         hidden.rename(self._input / f"{self._written}.json")
         self._written += 1
 
+    def assert_each_once(self) -> None:
+        """By what Spark says of the batches that have come to their end, where it writes the files itself."""
+        commits = [file.read_text() for file in (self._output / "_spark_metadata").glob("[0-9]*")]
+        named = [json.loads(line)["path"] for said in commits for line in said.splitlines() if line.startswith("{")]
+        parts = [Path(unquote(urlsplit(path).path)) for path in named] or list(self._output.rglob("part-*.json"))
+        copied = sorted(json.loads(line)["id"] for part in parts for line in part.read_text().splitlines())
+        assert copied == list(range(LINES * self._written))
+
     def _has(self, files: int) -> bool:
         """What was written by a batch that did not come to its end, only Spark tells from the rest."""
-        parts = self._output.glob("part-*.json")
+        parts = self._output.rglob("part-*.json")
         copied = {json.loads(line)["id"] for part in parts for line in part.read_text().splitlines()}
         return copied == set(range(LINES * files))
 
@@ -165,29 +185,6 @@ class Life:
             return last.state is TaskState.RUNNING and last.attempt == attempt and bool(last.handle["run_id"])
 
         return await self.said(runs, f"the query of attempt {attempt} runs, and its record says which")
-
-
-def active_queries(server: str, session_id: str) -> list[str]:
-    """The runs of what is active there in this session; a new one if nothing was."""
-    settings = ConnectSettings(server=ConnectServer.parse(server))
-    session = open_session(settings, "cospark/test", session_id)
-    try:
-        return [str(query.runId) for query in session.streams.active]
-    except Exception as gone:
-        if "SESSION_CLOSED" in str(gone):
-            return []
-        raise
-    finally:
-        hang_up(session)
-
-
-async def nothing_runs(server: str, handle: Mapping[str, Any]) -> None:
-    """The server has ended the session of this handle."""
-
-    def ended() -> bool:
-        return not active_queries(server, handle["session_id"])
-
-    await eventually(ended, "nothing of it runs on the server", within_s=DEADLINE_S)
 
 
 async def over(trigger: WorkerTrigger, run: asyncio.Future[Any]) -> None:

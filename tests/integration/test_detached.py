@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from detached_bench import COPY, Copying, Life, active_queries, nothing_runs, over
+from detached_bench import COPY, Copying, Life, options_of, over
 from fleet import DEADLINE_S, SHORT_SESSION, Fleet, MakeFleet, cospark
+from server_queries import active_queries, nothing_runs
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.broker.spark_connect import LocalConnectServer
@@ -21,7 +22,7 @@ from airflow_provider.spark_connect.server import ConnectServer
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.reins import Reins
 
-W1, W2 = WorkerId("w1"), WorkerId("w2")
+W1, W2, W3 = map(WorkerId, ("w1", "w2", "w3"))
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +37,6 @@ def server() -> Iterator[LocalConnectServer]:
 def connection(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"bootstrap.servers": broker.bootstrap_servers}
     monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps({"conn_type": "kafka", "extra": extra}))
-
-
-def options_of(server: LocalConnectServer, folder: Path) -> tuple[str, ...]:
-    """Of ``cospark worker``."""
-    jobs = ("--allow", "jobs_for_tests", "--checkpoint-root", str(folder / "checkpoints"))
-    return ("--spark-master", server.url, *jobs)
 
 
 async def test_a_query_goes_on_in_the_triggerer_and_with_the_next_worker(
@@ -77,8 +72,17 @@ async def test_a_query_goes_on_in_the_triggerer_and_with_the_next_worker(
         await over(trigger, deferred)
         await copying.goes_on()
 
-        assert (await cospark(group, "workers", "stop", group.group_id, "w2")).status == 0
-        assert await group.ended("w2") == [0]
+        group.start("w3")
+        await group.wait_for(lambda _, status: W3 in present(status), "one more comes")
+        assert (await cospark(group, "scale", group.group_id, "--without", "w2")).status == 0
+        assert await group.ended("w2") == [0], "it waits for nothing"
+        adopted = await life.said(lambda last: last.worker == W3 and last.state is TaskState.RUNNING, "w3 goes on")
+        assert (adopted.handle, adopted.attempt) == (began.handle, began.attempt)
+        assert active_queries(server.url, began.handle["session_id"]) == [began.handle["run_id"]]
+        await copying.goes_on()
+
+        assert (await cospark(group, "workers", "stop", group.group_id, "w3")).status == 0
+        assert await group.ended("w3") == [0]
         stopped = await life.said(lambda last: last.state is TaskState.STOPPED, "nobody stays, so it is stopped")
         assert stopped.attempt == began.attempt
         await nothing_runs(server.url, began.handle)

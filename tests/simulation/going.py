@@ -67,6 +67,11 @@ class Asked:
         return self._process.tasks.active
 
     @property
+    def attached(self) -> Tasks:
+        """Nothing here goes on without its process."""
+        return self.running
+
+    @property
     def view(self) -> MembershipView:
         state = self._process.state
         return MembershipView(

@@ -48,6 +48,7 @@ class Group:
         self.name = name or f"life-{uuid.uuid4().hex[:8]}"
         self.airflow = airflow
         self.api: AirflowApi = airflow.api
+        self.bootstrap_servers = bootstrap_servers
         self._settings = KafkaSettings.from_extra({"bootstrap.servers": bootstrap_servers}, conn_id="test")
 
     def start(self, dag_id: str, **conf: object) -> str:

@@ -28,6 +28,7 @@ from airflow_provider.records import Event, decode, event_from_json
 from airflow_provider.spark.runner import (
     LastEvent,
     OnEvent,
+    QueryDetached,
     QueryStarted,
     RunnerClosedError,
     SparkAbsent,
@@ -184,6 +185,9 @@ class HandRunner:
 
     def streams(self, task: TaskId) -> None:
         self._on_event(QueryStarted(order=self._running[task], query_id="q"))
+
+    def detaches(self, task: TaskId, handle: Any) -> None:
+        self._end(QueryDetached(order=self._running.pop(task), handle=handle))
 
     def progress(self, task: TaskId, progress: QueryProgress | JobCounts) -> None:
         self._on_event(TaskProgressed(order=self._running[task], progress=progress))

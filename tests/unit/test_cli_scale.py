@@ -30,7 +30,10 @@ from airflow_provider.topics.errors import NoTopicError
 W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
 ALL = "to have all workers leave, use cospark workers drain --all"
 NONE = "scaling down only asks workers to leave, and starts none"
-DRAIN = "this group learns no tasks: they start no more tasks, and leave when their running tasks have finished"
+DRAIN = (
+    "this group learns no tasks: they start no more tasks, and leave when their running tasks have finished;"
+    " others go on with their detached streams"
+)
 T0, T1 = TaskId("job", 0), TaskId("job", 1)
 
 

@@ -14,6 +14,7 @@ from airflow_provider.spark_connect.server import (
     ConnectServer,
     ConnectSettings,
     ConnectUrlError,
+    following,
     is_connect,
     session_id,
 )
@@ -73,6 +74,9 @@ def test_a_sessions_id_is_known_to_whoever_knows_its_names_and_to_nobody_else() 
     assert session_id("cluster/group", "job", "0") == session_id("cluster/group", "job", "0")
     assert session_id("cluster/group", "job", "0") != session_id("cluster/group", "job", "1")
     assert session_id("a", "bc") != session_id("ab", "c")
+    first = session_id("a")
+    assert len({first, following(first), following(following(first))}) == 3
+    assert following(first) == following(first)
 
 
 def connection(**fields: Any) -> Connection:

@@ -147,7 +147,13 @@ def test_a_server_that_does_not_know_its_session_is_another_one(answers: Answers
 
 def session_on(server: ConnectedServer) -> ConnectSession:
     session = ConnectSession(
-        ServerConnection(SETTINGS, "w"), SETTINGS, Parcels(), name="a:0", session_id="s", tell_every_s=1
+        ServerConnection(SETTINGS, "w"),
+        SETTINGS,
+        Parcels(),
+        name="a:0",
+        session_id="s",
+        check_owner=lambda: None,
+        tell_every_s=1,
     )
     session.spark = server
     return session

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from fake_watch import FakeWatch
 from waiting import eventually
 
 from airflow_provider.driver.query_progress import QueryProgress
@@ -34,38 +35,6 @@ A0 = TaskId("a", 0)
 ORDER = TaskOrder(task=A0, entry_point="m:f", epoch=Epoch(1))
 STARTED = QueryHandle(server=MINE, session_id="s", query_id="q", run_id="r")
 UNKNOWN = QueryHandle(server=MINE, session_id="s")
-
-
-class FakeWatch:
-    """A server's, by hand (:class:`~airflow_provider.runners.detached.Watch`)."""
-
-    def __init__(self, hear: Callable[[QueryNews], None]) -> None:
-        self.hear = hear
-        self.watched: set[QueryHandle] = set()
-        self.stopped: list[QueryHandle] = []
-        self.runs: QueryHandle | None = None
-        self.away = False
-        self.closed = False
-
-    def watch(self, handle: QueryHandle) -> None:
-        self.watched.add(handle)
-
-    def let_go(self, handle: QueryHandle) -> None:
-        self.watched.discard(handle)
-
-    async def stop(self, handle: QueryHandle, *, timeout_s: float) -> None:
-        self.let_go(handle)
-        if self.away:
-            raise ConnectionError("nobody answers")
-        self.stopped.append(handle)
-
-    async def find(self, handle: QueryHandle) -> QueryHandle | None:
-        if self.away:
-            raise ConnectionError("nobody answers")
-        return self.runs
-
-    async def close(self) -> None:
-        self.closed = True
 
 
 class Bench:

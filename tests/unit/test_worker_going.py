@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+from fake_watch import FakeWatch
 from told_membership import OtherLife, ToldMembership
 from waiting import eventually
 from worker_life import A0, A1, ME
@@ -17,6 +18,10 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS, Epoch
 from airflow_provider.records import ControlAction, ControlRecord, TaskKind, WorkerPhase, WorkerStatus
+from airflow_provider.spark.detached import DetachedQueries
+from airflow_provider.spark.runner import OnEvent
+from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.handed_over import HandedOver
 
@@ -153,6 +158,30 @@ async def test_where_nobody_learns_it_drains_and_says_so(
     unlearning.runner.finish(A0)
     unlearning.runner.finish(A1)
     assert_gone(unlearning, await unlearning.outcome(), LeaveReason.DRAINED)
+
+
+async def test_it_does_not_wait_for_streams_that_others_can_go_on_with() -> None:
+    server = ConnectServer(host="server")
+    watch = FakeWatch(lambda _news: None)
+
+    async def settings_of(handle: QueryHandle) -> ConnectSettings:
+        return ConnectSettings(server=handle.server)
+
+    def make_queries(on_event: OnEvent) -> DetachedQueries:
+        return DetachedQueries(on_event, own=server, settings_of=settings_of, make_watch=lambda _settings, _hear: watch)
+
+    life = LearningLife(learns=False)
+    life.make_queries = make_queries
+    await life.runs_its_tasks()
+    handle = QueryHandle(server=server, session_id="s", query_id="q", run_id="r")
+    life.runner.detaches(A0, handle.to_json())
+    await eventually(lambda: watch.watched, "it only watches that one")
+    await life.ask()
+    await eventually(lambda: life.said.drains)
+    assert not life.ended, "the other one ends with it"
+    life.runner.finish(A1)
+    assert_gone(life, await life.outcome(), LeaveReason.DRAINED)
+    await life.cancel()
 
 
 async def test_a_group_that_learns_no_more_has_it_drain(life: LearningLife) -> None:

@@ -28,6 +28,7 @@ from airflow_provider.records import (
     TaskState,
     WorkerPhase,
 )
+from airflow_provider.spark.detached import MakeQueries, nothing_detached
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.hands import Released
@@ -65,6 +66,7 @@ class Life:
         self.runner: Any = None
         self.linger_s = 60.0
         self.make_hands: MakeHands = self._make_hands
+        self.make_queries: MakeQueries = nothing_detached
         self.witness: Witness = UNWITNESSED
         self.member_settings = replace(MEMBER, **settings.pop("member", {}))
         self.settings = WorkerSettings(**{"member": self.member_settings, "until": Until.FOREVER, **settings})
@@ -112,6 +114,7 @@ class Life:
             changed=changed,
             linger_s=self.linger_s,
             lease_ms=MEMBER.session_timeout_ms,
+            make_queries=self.make_queries,
         )
 
     async def submit(self, *, tasks: int = 2, **definition: Any) -> None:

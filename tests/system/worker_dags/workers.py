@@ -53,6 +53,20 @@ with DAG("connect_worker"):
     }
     SparkWorkerOperator(task_id="worker", **{**WORKER, **connect})
 
+ON_SERVER: dict[str, Any] = {
+    **WORKER,
+    "runner": "local",
+    "spark_conn_id": "streams_server",
+    "spark_conf": {"spark.sql.streaming.minBatchesToRetain": 100_000},
+    "allowed_entry_points": "benchmarks",
+    "checkpoint_root": "{{ dag_run.conf['checkpoints'] }}",
+    "progress_interval": 1,
+}
+
+with DAG("on_server"):
+    for number in (1, 2):
+        SparkWorkerOperator(task_id=f"w{number}", **ON_SERVER)
+
 with DAG("brief_session"):
     brief = {"session_timeout": 8, "retries": 1, "retry_delay": timedelta(seconds=10)}
     SparkWorkerOperator(task_id="w3", **{**WORKER, **brief})

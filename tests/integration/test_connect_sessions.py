@@ -1,0 +1,141 @@
+"""Which sessions attempts have on a real Spark Connect server, when some were lost and others are late."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from importlib.machinery import FileFinder
+from typing import Any
+
+import pytest
+from fleet import DEADLINE_S
+from runner_bench import order_of
+
+from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.spark.connect import ConnectSparks
+from airflow_provider.spark.connect_session import ConnectSession
+from airflow_provider.spark.fencing import EndlessLease, Lease
+from airflow_provider.spark.job import FencedError
+from airflow_provider.spark_connect.client import require_client
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.trouble import Trouble, trouble_of
+
+AT_ONCE_S = 5.0
+FIRST = order_of("jobs_for_tests", "Append")
+MakeSparks = Callable[..., ConnectSparks]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalConnectServer]:
+    require_client()
+    with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
+        yield server
+
+
+@pytest.fixture
+async def workers(server: LocalConnectServer, request: pytest.FixtureRequest) -> AsyncIterator[MakeSparks]:
+    """What workers have of the server; the sessions of one test are not known to the next."""
+    made: list[ConnectSparks] = []
+
+    def make(worker: str, *, lease: Lease | None = None, detach_by: str | None = None) -> ConnectSparks:
+        settings = ConnectSettings(server=ConnectServer.parse(server.url))
+        made.append(ConnectSparks(settings, worker, request.node.name, lease or EndlessLease(), 1.0, detach_by))
+        return made[-1]
+
+    yield make
+    for sparks in made:
+        await sparks.release(timeout_s=DEADLINE_S)
+
+
+async def opened(session: ConnectSession) -> Any:
+    return await asyncio.to_thread(session.open)
+
+
+async def takes_calls(session: ConnectSession) -> bool:
+    """Whether the server does anything there."""
+    spark = await opened(session)
+    try:
+        await asyncio.to_thread(lambda: spark.range(1).count())
+    except Exception as error:
+        if trouble_of(error) is not Trouble.CLOSED:
+            raise
+        return False
+    return True
+
+
+async def close(*sessions: ConnectSession) -> None:
+    for session in sessions:
+        await asyncio.to_thread(session.close)
+
+
+async def test_the_next_attempt_ends_each_session_that_was_begun_for_the_one_before(workers: MakeSparks) -> None:
+    """A worker was lost before anybody heard that it had begun; so another one began the same attempt, and was lost."""
+    unheard, lost = workers("w1").session(FIRST), workers("w2").session(FIRST)
+    assert await takes_calls(unheard)
+    assert await takes_calls(lost)
+    assert not await takes_calls(unheard)
+    after = workers("w3").session(replace(FIRST, attempt=2))
+    assert await takes_calls(after)
+    assert not await takes_calls(lost)
+    await close(unheard, lost, after)
+
+
+async def test_the_handle_of_what_goes_on_alone_names_the_session_in_which_it_has_begun(workers: MakeSparks) -> None:
+    unheard, begun = (workers(worker, detach_by="").session(FIRST) for worker in ("w1", "w2"))
+    planned = begun.handle["session_id"]
+    for session in (unheard, begun):
+        spark = await opened(session)
+        assert session.handle["session_id"] == spark.client._session_id
+    assert unheard.handle["session_id"] == planned
+    assert begun.handle["session_id"] != planned
+    await close(unheard, begun)
+
+
+class LeaseOver:
+    """That of a worker which slept for longer than its session."""
+
+    grant = 1
+
+    def check(self, grant: int) -> None:
+        raise FencedError(f"grant {grant} is over")
+
+
+async def test_who_comes_late_ends_nothing_of_the_worker_that_has_the_task_now(workers: MakeSparks) -> None:
+    owner, late = workers("w1").session(FIRST), workers("w2", lease=LeaseOver()).session(FIRST)
+    assert await takes_calls(owner)
+    with pytest.raises(FencedError):
+        await opened(late)
+    assert await takes_calls(owner)
+    await close(owner, late)
+
+
+class Finders(dict[str, FileFinder | None]):
+    """What Python knows of its finders; two threads that look through it at once both see what it is to forget."""
+
+    def __init__(self) -> None:
+        super().__init__({"nowhere": None})
+        self._both = threading.Barrier(2)
+
+    def items(self) -> Any:
+        seen = list(super().items())
+        with suppress(threading.BrokenBarrierError):
+            self._both.wait(AT_ONCE_S)
+        return seen
+
+
+async def test_two_streams_of_a_process_that_begin_at_once_both_send_what_their_jobs_consist_of(
+    workers: MakeSparks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PySpark has Python forget its finders, by each session that is sent modules."""
+    sparks = workers("w1", detach_by="")
+    sessions = [sparks.session(order_of("jobs_for_tests", "Append", index)) for index in (0, 1)]
+    monkeypatch.setattr(sys, "path_importer_cache", Finders())
+    await asyncio.gather(*map(opened, sessions))
+    monkeypatch.undo()
+    assert not [entry for entry in sys.path if "cospark-parcels" in entry], "they go with the worker"
+    assert all([await takes_calls(session) for session in sessions])
+    await close(*sessions)

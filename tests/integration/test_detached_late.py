@@ -1,0 +1,141 @@
+"""Streams that go on without the process that began them: late starts, late looks, and functions that write batches, on
+a real Spark Connect server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+from detached_bench import COPY, JOB, Copying, Life, options_of
+from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet, cospark
+from server_queries import active_queries, nothing_runs
+from waiting import eventually
+
+from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.ledger.presence import present
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import TaskState
+from airflow_provider.spark_connect.client import hang_up, open_session, release, require_client
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings, following, session_id
+
+W1, W2 = WorkerId("w1"), WorkerId("w2")
+LOST_SOON = (*SHORT_SESSION, "--max-delay-ms", "0")
+
+until = partial(eventually, within_s=DEADLINE_S)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalConnectServer]:
+    require_client()
+    # On a busy machine a Python needs longer than 15 s to import what it is to run.
+    conf = {"spark.python.authenticate.socketTimeout": f"{DEADLINE_S:.0f}s"}
+    with LocalConnectServer(conf=conf, start_timeout_s=DEADLINE_S) as server:
+        yield server
+
+
+async def test_a_function_that_writes_batches_goes_on_without_a_worker_and_under_the_next_one(
+    fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
+) -> None:
+    async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
+        copying = Copying(group, tmp_path, job="AppendBatches")
+        life = Life(group, W1, server.url, tmp_path / "checkpoints")
+        await copying.submit()
+        group.start("w1")
+        began = await life.begun()
+        await copying.goes_on()
+        group.kill("w1")
+        await copying.goes_on()
+        await copying.goes_on()
+        writers = {int(file.read_text()) for file in (tmp_path / "output").glob("batch=*/written-by")}
+        assert server.pid is not None
+        assert writers <= {each.pid for each in psutil.Process(server.pid).children(recursive=True)}
+
+        group.start("w2")
+        adopted = await life.said(lambda last: last.worker == W2 and last.state is TaskState.RUNNING, "w2 goes on")
+        assert (adopted.handle, adopted.attempt) == (began.handle, began.attempt), "no stop, no start"
+        assert active_queries(server.url, began.handle["session_id"]) == [began.handle["run_id"]]
+        await copying.goes_on()
+        assert (await cospark(group, "workers", "stop", group.group_id, "w2")).status == 0
+        assert await group.ended("w2") == [0]
+        await nothing_runs(server.url, began.handle)
+        copying.assert_each_once()
+
+
+@pytest.mark.parametrize("sleeps_in", ["lineage", "run"], ids=["no handle is written", "its handle is written"])
+async def test_who_sleeps_before_its_query_begins_begins_none_when_it_wakes(
+    fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path, sleeps_in: str
+) -> None:
+    """The other worker ends its session: if it reads of it, because it can't see whether a query will begin there; else
+    because its own would have the same id.
+    """
+    async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
+        copying = Copying(group, tmp_path, job="SleepsOnce", folder=str(tmp_path), sleeps_in=sleeps_in)
+        life = Life(group, W1, server.url, tmp_path / "checkpoints")
+        await copying.submit()
+        group.start("w1")
+        await until((tmp_path / "asleep").exists, "it sleeps")
+        late = session_id(f"{group.topics.cluster}/{group.group_id}", JOB, "0", "first", "1")
+        if sleeps_in == "run":
+            told = await life.said(lambda last: last.state is TaskState.RUNNING, "it is stored where it begins")
+            assert (told.handle["session_id"], told.handle["run_id"]) == (late, None)
+        group.pause("w1")
+        group.start("w2")
+        begun = await life.begun(2 if sleeps_in == "run" else 1)
+        assert begun.worker == W2
+        assert sleeps_in == "run" or begun.handle["session_id"] == following(late)
+        await copying.goes_on()
+
+        (tmp_path / "awake").touch()
+        group.wake("w1")
+        await group.wait_for(lambda _, status: {W1, W2} <= present(status), "it is back")
+        await copying.goes_on()
+        assert active_queries(server.url, late) == []
+        assert active_queries(server.url, begun.handle["session_id"]) == [begun.handle["run_id"]]
+        assert (await cospark(group, "workers", "stop", group.group_id, "w1", "w2")).status == 0
+        assert await group.ended("w1", "w2") == [0, 0]
+        start = tmp_path / "start"
+        if sleeps_in == "run":
+            assert "SESSION_CLOSED" in start.read_text()
+        else:
+            assert not start.exists(), "its code was not called"
+        copying.assert_each_once()
+
+
+async def test_what_has_ended_unseen_and_is_forgotten_begins_again_and_finds_nothing_to_do(
+    fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
+) -> None:
+    """Of a session that it has closed, because nobody asked for anything there, a server does not say how it ended."""
+    async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
+        copying = Copying(group, tmp_path, bounded=True)
+        life = Life(group, W1, server.url, tmp_path / "checkpoints")
+        for _ in range(40):
+            copying.write()
+        await copying.submit()
+        group.start("w1")
+        began = await life.begun()
+        group.kill("w1")
+        assert life.group.topics.status.tasks[COPY].state is TaskState.RUNNING, "it has a batch for each file"
+        await copying.all_copied()
+        await nothing_runs(server.url, began.handle)
+        forget(server, began.handle["session_id"])
+        group.start("w2")
+        ended = await life.said(lambda last: last.state is TaskState.FINISHED, "it has ended")
+        assert (ended.worker, ended.attempt, ended.spark_deaths) == (W2, 2, 1)
+        assert ended.result["query_id"] == began.handle["query_id"], "it is the same one, by its checkpoint"
+        assert commits(tmp_path) == 40, "it had nothing to do"
+        copying.assert_each_once()
+
+
+def forget(server: LocalConnectServer, session: str) -> None:
+    """As the server does by itself after an hour."""
+    client = open_session(ConnectSettings(server=ConnectServer.parse(server.url)), "cospark/test", session)
+    release(client, DEADLINE_S)
+    hang_up(client)
+
+
+def commits(folder: Path) -> int:
+    return sum(file.name.isdigit() for file in folder.glob("checkpoints/**/commits/*"))

@@ -1,0 +1,39 @@
+"""What runs on a Spark Connect server, as the server itself says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from waiting import eventually
+
+from airflow_provider.spark_connect.client import hang_up, open_session
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+
+_DEADLINE_S = 150.0
+
+
+def active_queries(server: str, session_id: str) -> list[str]:
+    """The runs of what is active there in this session, which is made if there is none.
+
+    :param server: its URL
+    """
+    settings = ConnectSettings(server=ConnectServer.parse(server))
+    session = open_session(settings, "cospark/test", session_id)
+    try:
+        return [str(query.runId) for query in session.streams.active]
+    except Exception as gone:
+        if "SESSION_CLOSED" in str(gone):
+            return []
+        raise
+    finally:
+        hang_up(session)
+
+
+async def nothing_runs(server: str, handle: Mapping[str, Any]) -> None:
+    """Wait until the server has ended the session of this handle."""
+
+    def ended() -> bool:
+        return not active_queries(server, handle["session_id"])
+
+    await eventually(ended, "nothing of it runs on the server", within_s=_DEADLINE_S)

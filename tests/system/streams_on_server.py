@@ -1,0 +1,92 @@
+"""Streams that run on a Spark Connect server while their workers, tasks of a real Airflow, are deferred."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from airflow_group import Group
+from server_queries import active_queries
+
+from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.topics.one_shot import GroupSnapshot
+from benchmarks.batch_times import batches
+
+JOB: Final = "ticks"
+Told = Mapping[TaskId, TaskStatus]
+
+
+class Streams:
+    """Streams with a batch each second.
+
+    :param checkpoints: the folder of all of them
+    """
+
+    def __init__(self, group: Group, server: LocalConnectServer, checkpoints: Path, *, tasks: int) -> None:
+        self._group = group
+        self._server = server
+        self._checkpoints = checkpoints
+        self._tasks = tasks
+
+    def submit(self) -> None:
+        self._group.submit(
+            JOB, tasks=self._tasks, entry_point="benchmarks.jobs:ticking", kind=TaskKind.STREAMING, every_s=1
+        )
+
+    def watched(self, *workers: str) -> Told:
+        """Wait until these workers, deferred, have told how far all streams are by now, and each of them has some; what
+        they have said last.
+        """
+        since_ms = time.time() * 1000
+
+        def told(seen: GroupSnapshot) -> bool:
+            running = self._running(seen)
+            fresh = [last for last in running.values() if last.progress and last.progress.at_ms > since_ms]
+            records = seen.status.workers
+            return (
+                len(fresh) == self._tasks
+                and {last.worker for last in fresh} == set(workers)
+                and all(records[worker].state is WorkerPhase.DEFERRED for worker in {last.worker for last in fresh})
+            )
+
+        return self._running(self._group.wait_for(told, f"{workers} watch {self._tasks} streams", timeout_s=180))
+
+    def ended(self) -> None:
+        """Wait until it is said of all that nothing of them runs."""
+
+        def stopped(seen: GroupSnapshot) -> bool:
+            ours = [last for task, last in seen.status.tasks.items() if task.job == JOB and not task.is_planner]
+            return len(ours) == self._tasks and all(last.state is TaskState.STOPPED for last in ours)
+
+        self._group.wait_for(stopped, "all streams have been stopped")
+
+    def on_server(self, told: Told) -> list[str]:
+        """The runs of what the server has active in the sessions of these."""
+        return [run for last in told.values() for run in active_queries(self._server.url, last.handle["session_id"])]
+
+    def assert_no_batch_is_missing(self) -> None:
+        by_stream = batches(self._checkpoints)
+        assert len(by_stream) == self._tasks
+        for stream, numbers in by_stream.items():
+            assert numbers == list(range(len(numbers))), stream
+
+    def _running(self, seen: GroupSnapshot) -> Told:
+        return {
+            task: last
+            for task, last in seen.status.tasks.items()
+            if task.job == JOB and not task.is_planner and last.state is TaskState.RUNNING and last.handle["run_id"]
+        }
+
+
+def runs(told: Told) -> list[str]:
+    """Of which queries, as their records say."""
+    return [last.handle["run_id"] for last in told.values()]
+
+
+def attempts(told: Told) -> dict[TaskId, tuple[int, object]]:
+    """Which attempt at each task goes on, and by which query."""
+    return {task: (last.attempt, last.handle) for task, last in told.items()}

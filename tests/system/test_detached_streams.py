@@ -1,0 +1,113 @@
+"""What users do to deferred workers, and to their job, whose streams run on a real Spark Connect server.
+
+Lines of the table in ``docs/detached.md``. What the records say is held against what the server says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from airflow_group import Group
+from streams_on_server import JOB, Streams, attempts, runs
+
+from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.cli.main import main
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import TaskState
+from airflow_provider.spark_connect.client import require_client
+from demo.airflow import LocalAirflow
+
+W1, W2 = WorkerId("on_server.w1"), WorkerId("on_server.w2")
+NAME = "streams_server"
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalConnectServer]:
+    require_client()
+    with LocalConnectServer(start_timeout_s=240) as server:
+        yield server
+
+
+@pytest.fixture
+def streams(airflow: LocalAirflow, group: Group, server: LocalConnectServer, tmp_path: Path) -> Iterator[Streams]:
+    """Four, watched by two workers."""
+    host, _, port = server.url.removeprefix("sc://").rpartition(":")
+    body = {"connection_id": NAME, "conn_type": "spark_connect", "host": host, "port": int(port)}
+    airflow.api.request("POST", "/connections", json=body)
+    yield Streams(group, server, tmp_path, tasks=4)
+    airflow.api.request("DELETE", f"/connections/{NAME}")
+
+
+def test_streams_notice_nothing_of_what_users_do_to_workers_but_when_the_last_one_goes(
+    group: Group, streams: Streams, tmp_path: Path
+) -> None:
+    api = group.api
+    streams.submit()
+    run = group.start("on_server", checkpoints=str(tmp_path))
+    began = streams.watched(W1, W2)
+    assert sorted(last.worker for last in began.values()) == [W1, W1, W2, W2]
+    assert streams.on_server(began) == runs(began)
+
+    first = group.deferred("on_server", run, "w1")
+    api.clear(first)
+    second = api.wait_for_task(
+        *("on_server", run, "w1"),
+        states=("deferred",),
+        where=lambda seen: seen.id != first.id and seen.triggerer_job is not None,
+        timeout_s=180,
+    )
+    cleared = streams.watched(W1, W2)
+    assert attempts(cleared) == attempts(began)
+    assert {task: last.worker for task, last in cleared.items()} == {task: last.worker for task, last in began.items()}
+    assert streams.on_server(cleared) == runs(began)
+
+    other = group.deferred("on_server", run, "w2")
+    api.set_state(second, "failed")
+    adopted = streams.watched(W2)
+    assert attempts(adopted) == attempts(began)
+    assert streams.on_server(adopted) == runs(began)
+    after = group.deferred("on_server", run, "w2")
+    assert (after.try_number, after.trigger_id) == (other.try_number, other.trigger_id), "it needed no process"
+    assert not [step for step in group.steps() if step.state is TaskState.STOPPED], "none was stopped"
+
+    api.set_state(after, "success")
+    streams.ended()
+    assert streams.on_server(adopted) == []
+    streams.assert_no_batch_is_missing()
+    api.wait_for_run("on_server", run, states=("failed",))
+
+
+def test_a_job_that_is_paused_or_stopped_is_ended_on_the_server_and_goes_on_from_its_checkpoints(
+    group: Group, streams: Streams, tmp_path: Path
+) -> None:
+    def have_the_job(action: str) -> None:
+        assert main(["jobs", action, group.name, JOB, "--bootstrap-servers", group.bootstrap_servers]) == 0
+
+    streams.submit()
+    run = group.start("on_server", checkpoints=str(tmp_path))
+    watched = streams.watched(W1, W2)
+    for number, action in enumerate(("pause", "stop"), start=2):
+        have_the_job(action)
+        streams.ended()
+        assert streams.on_server(watched) == []
+        for worker in ("w1", "w2"):
+            group.deferred("on_server", run, worker)
+        have_the_job("resume")
+        again = streams.watched(W1, W2)
+        assert {last.attempt for last in again.values()} == {number}
+        assert streams.on_server(again) == runs(again)
+        assert set(runs(again)).isdisjoint(runs(watched)), "they were started"
+        queries = [{task: last.handle["query_id"] for task, last in told.items()} for told in (watched, again)]
+        assert queries[0] == queries[1], "from their checkpoints"
+        watched = again
+
+    for worker in ("w1", "w2"):
+        group.api.set_state(group.deferred("on_server", run, worker), "success")
+    streams.ended()
+    assert streams.on_server(watched) == []
+    streams.assert_no_batch_is_missing()
+    group.api.wait_for_run("on_server", run)
