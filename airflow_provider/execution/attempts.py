@@ -119,6 +119,11 @@ def on_unreachable(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
     x.warn(f"task {run.label}: {why.message}")
 
 
+def on_not_ended(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
+    """It is told to stop, and nobody knows whether it has."""
+    x.warn(f"task {x.runs[task].label} is to stop, and may run on: {event.why}")
+
+
 def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
     run = x.keep(replaced(x.runs[task], progress=event.progress))
     x.do(WriteProgress(status=run.status(TaskState.RUNNING, x.settings.worker)))
