@@ -366,11 +366,12 @@ class SparkGroupHook(BaseHook):
         """
         from airflow_provider.hooks.spark_connect import token_of_handle
         from airflow_provider.ledger.orphans import orphans
-        from airflow_provider.worker.orphans import end
+        from airflow_provider.worker import orphans as ending
 
         async def end_all(topics: GroupTopics) -> dict[str, str]:
             found = orphans(topics.jobs, topics.status, deserted=False)
-            return {str(each.status.task): await end(each, topics, token_of_handle) for each in found}
+            left = await ending.end_all(found, topics, token_of_handle)
+            return {str(each.status.task): why for each, why in left}
 
         return self._act(group, RETRIER, end_all) or {}
 
