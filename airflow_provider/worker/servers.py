@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from airflow_provider.spark.detached import DetachedQueries, MakeQueries, Watch
+from airflow_provider.spark.detached import DetachedQueries, MakeQueries
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent
+from airflow_provider.spark.watches import Watch
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.news import QueryNews
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
