@@ -26,6 +26,7 @@ from airflow_provider.spark import local
 from airflow_provider.worker import in_process, standing_back
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
+from airflow_provider.worker.executor import TaskExecutor
 from airflow_provider.worker.in_process import SparkOfProcess
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.standing_back import SteadyWorker
@@ -248,3 +249,24 @@ async def test_how_long_it_has_waited_while_it_stood_back_counts_when_it_is_back
         since = life.worker.reasons.waits_since_ms
         assert since is not None
         assert since <= before
+
+
+async def test_what_goes_on_without_its_process_is_not_ended_for_a_break(
+    standing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release with a PySpark of the wrong version must not end the streams of the one before."""
+    for_good: list[TaskExecutor] = []
+    leave_for_good = TaskExecutor.leave_for_good
+
+    def leaving(hands: TaskExecutor) -> None:
+        for_good.append(hands)
+        leave_for_good(hands)
+
+    monkeypatch.setattr(TaskExecutor, "leave_for_good", leaving)
+    async with standing() as life:
+        await eventually(lambda: life.coordinator.left, "it has left the group")
+        assert not for_good
+        life.means.there = True
+        await eventually(lambda: life.phase is WorkerPhase.STABLE, "it is back")
+        life.steady.leave("the test says so")
+        assert for_good == [life.worker.hands]
