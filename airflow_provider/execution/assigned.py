@@ -71,8 +71,13 @@ def on_revoked(x: Execution, task: TaskId, event: TasksRevoked) -> None:
     if not run.detached:
         _revoke(x, task)
         x.stop(task, RunState.STOPPING, event.reason)
-    elif event.for_good:
-        x.keep(replaced(run, state=RunState.LEAVING, revoked=True, give_up_ms=x.now + LAST_WORDS_MS))
+    else:
+        _leave_behind(x, task, event)
+
+
+def _leave_behind(x: Execution, task: TaskId, event: TasksRevoked) -> None:
+    if event.for_good:
+        x.keep(replaced(x.runs[task], state=RunState.LEAVING, revoked=True, give_up_ms=x.now + LAST_WORDS_MS))
         look_who_stays(x, task)
     else:
         x.let_go(task)
@@ -121,27 +126,27 @@ def on_revoked_timed_out(x: Execution, task: TaskId, event: TasksRevoked) -> Non
 
 def on_revoked_restarting(x: Execution, task: TaskId, event: TasksRevoked) -> None:
     """It is to end in any case: nobody goes on with it."""
-    if x.runs[task].detached and not event.for_good:
-        _let_others_end(x, task)
+    if x.runs[task].detached:
+        _let_others_end(x, task, event)
         return
     _revoke(x, task)
     x.stop(task, RunState.STOPPING, event.reason)
 
 
 def on_revoked_stopping(x: Execution, task: TaskId, event: TasksRevoked) -> None:
-    if x.runs[task].detached and not event.for_good:
-        _let_others_end(x, task)
+    if x.runs[task].detached:
+        _let_others_end(x, task, event)
     else:
         _revoke(x, task)
 
 
-def _let_others_end(x: Execution, task: TaskId) -> None:
+def _let_others_end(x: Execution, task: TaskId, event: TasksRevoked) -> None:
     """Its server may be away for long, and the whole group waits for what is revoked. Its record says that it lives on:
     so who has the task next ends it first, and if nobody is to have it, that is done beside the membership.
     """
     last = x.status.tasks.get(task)
-    x.let_go(task)
-    if last is not None and last.lives_on and x.jobs.work_of(task) is None:
+    _leave_behind(x, task, event)
+    if task not in x.runs and last is not None and last.lives_on and x.jobs.work_of(task) is None:
         x.do(EndAbandoned(status=last))
 
 

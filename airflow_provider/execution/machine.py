@@ -175,7 +175,7 @@ TRANSITIONS: Final[Table[RunState]] = {
     },
     _STOPPING: {
         TasksGiven: to(assigned.on_given_back, _RESTARTING),
-        TasksRevoked: to(assigned.on_revoked_stopping, _STOPPING, _GONE),
+        TasksRevoked: to(assigned.on_revoked_stopping, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _STOPPING),
         TopicsRead: to(certainly_gone.on_topics_stopping, _STOPPING, _GONE),
         AttemptBegan: to(attempts.on_began, _STOPPING),
@@ -192,7 +192,7 @@ TRANSITIONS: Final[Table[RunState]] = {
     },
     _TIMED_OUT: {
         TasksGiven: to(assigned.on_given_again, _TIMED_OUT),
-        TasksRevoked: to(assigned.on_revoked_timed_out, _STOPPING, _TIMED_OUT, _GONE),
+        TasksRevoked: to(assigned.on_revoked_timed_out, _STOPPING, _TIMED_OUT, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _TIMED_OUT),
         TopicsRead: to(
             certainly_gone.on_topics_timed_out, _TIMED_OUT, _STOPPING, _RESTARTING, _WAITING, _CLOSING, _GONE
@@ -211,7 +211,7 @@ TRANSITIONS: Final[Table[RunState]] = {
     },
     _RESTARTING: {
         TasksGiven: to(late, _RESTARTING),
-        TasksRevoked: to(assigned.on_revoked_restarting, _STOPPING, _GONE),
+        TasksRevoked: to(assigned.on_revoked_restarting, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _RESTARTING),
         TopicsRead: to(
             certainly_gone.on_topics_restarting, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 from execution_script import A0, ME, OTHER, Script, words, written
+from group_records import record_of
 
 from airflow_provider.execution.events import QueryAdopted, QueryUnreachable, StreamBegan, TasksRevoked
 from airflow_provider.execution.runs import RunState
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.placed import Restart
-from airflow_provider.protocol.model import ConfigOffset, Epoch
-from airflow_provider.records import TaskKind, TaskState, TaskStatus
+from airflow_provider.ledger.status_view import Point
+from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, Epoch, WorkerId
+from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 
 HANDLE = {"server": "sc://h", "session_id": "s", "query_id": "q"}
 
@@ -84,11 +86,23 @@ def test_what_is_let_go_of_and_nobody_is_to_have_is_ended_all_the_same() -> None
     assert "end a:0, abandoned" in words(script.revoke(A0))
 
 
-def test_who_leaves_for_good_waits_for_what_it_has_told_to_stop() -> None:
+@pytest.mark.parametrize(
+    ("others", "then"),
+    [
+        ([OTHER], ["stop watching a:0", "released a:0"]),
+        ([], ["stop a:0: nobody stays in the group"]),
+    ],
+)
+def test_who_leaves_for_good_leaves_what_it_has_told_to_stop_to_those_who_stay(
+    others: list[WorkerId], then: list[str]
+) -> None:
     script = watching()
+    script.status = replace(script.status, group=record_of(dict.fromkeys([ME, *others], NO_TASKS)), point=Point())
     alter(script)
-    leaving = script.feed(TasksRevoked, tasks=frozenset({A0}), reason="leaving", for_good=True)
-    assert words(leaving) == ["stop a:0: leaving"]
+    assert words(script.feed(TasksRevoked, tasks=frozenset({A0}), reason="leaving", for_good=True)) == []
+    mine = WorkerStatus(worker=ME, state=WorkerPhase.STOPPING, epoch=Epoch(1), slots=2, process="host/place/1/2")
+    script.status = replace(script.status, workers={ME: mine}, point=Point())
+    assert words(script.read(script.jobs)) == then
 
 
 def test_what_is_not_known_to_have_stopped_says_so() -> None:
