@@ -6,12 +6,12 @@ from airflow_provider.execution.assigned import on_topics, on_topics_waiting
 from airflow_provider.execution.commands import GiveUpWriting, Inform, LetBegin, WritePlan, WriteProgress
 from airflow_provider.execution.events import (
     AttemptBegan,
-    AttemptEvent,
     AttemptFailed,
     AttemptFinished,
     AttemptProgressed,
     EndRefused,
     EndWritten,
+    Event,
     HandleWritten,
     PlanRefused,
     PlanWritten,
@@ -153,13 +153,13 @@ def on_finished(x: Execution, task: TaskId, event: AttemptFinished) -> None:
         _publish(x, run, event)
 
 
-def on_stopped(x: Execution, task: TaskId, _event: AttemptEvent) -> None:
+def on_stopped(x: Execution, task: TaskId, _event: Event) -> None:
     run = x.runs[task]
     x.write_stopped(run, ended_at_ms=x.wall)
     x.release_stopped(task)
 
 
-def on_stopped_to_restart(x: Execution, task: TaskId, _event: AttemptEvent) -> None:
+def on_stopped_to_restart(x: Execution, task: TaskId, _event: Event) -> None:
     """It begins anew, if it is still to run."""
     run = x.runs.pop(task)
     x.write_stopped(run, ended_at_ms=x.wall)
@@ -176,7 +176,7 @@ def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
         x.close(failed, TaskState.FAILED)
 
 
-def on_timed_out(x: Execution, task: TaskId, _event: AttemptEvent) -> None:
+def on_timed_out(x: Execution, task: TaskId, _event: Event) -> None:
     """It has stopped at last."""
     _try_again(x, x.runs[task])
 

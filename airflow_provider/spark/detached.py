@@ -27,7 +27,7 @@ from airflow_provider.spark.runner import (
 )
 from airflow_provider.spark.watches import MakeWatch, SettingsOf, Watch, Watches
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews, QueryTold
+from airflow_provider.spark_connect.news import OfQuery, QueryEnded, QueryLost, QueryTold
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
 log = logging.getLogger(__name__)
@@ -236,7 +236,7 @@ class DetachedQueries:
 
     # ---- news
 
-    def _hear(self, news: QueryNews) -> None:
+    def _hear(self, news: OfQuery) -> None:
         watched = self._watched(news.handle)
         if watched is None:
             return

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryNews, ServerBack, ServerSilent
+from airflow_provider.spark_connect.news import OfQuery, QueryNews, ServerBack, ServerSilent
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Watches:
         self,
         settings_of: SettingsOf,
         make_watch: MakeWatch,
-        hear: Callable[[QueryNews], None],
+        hear: Callable[[OfQuery], None],
         on_silence: Callable[[], None],
     ) -> None:
         self._settings_of = settings_of
