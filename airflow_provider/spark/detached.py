@@ -27,7 +27,7 @@ from airflow_provider.spark.runner import (
 )
 from airflow_provider.spark.watches import MakeWatch, SettingsOf, Watch, Watches
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import OfQuery, QueryEnded, QueryLost, QueryTold
+from airflow_provider.spark_connect.news import OfQuery, QueryEnded, QueryLost, QueryNews, QueryTold
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
 log = logging.getLogger(__name__)
