@@ -1,10 +1,11 @@
-"""``cospark jobs orphans``: what runs on servers, and nobody of the group has."""
+"""``cospark jobs orphans``: what runs on servers, and nobody of the group watches."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+from collections.abc import Sequence
 from typing import Any, Final
 
 from airflow_provider.cli import declarative_groups
@@ -14,17 +15,17 @@ from airflow_provider.cli.reading import group_opened, read_on
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.group.shared import shared_transport
 from airflow_provider.hands import orphans as ending
+from airflow_provider.hands.servers import TokenOf
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ledger.orphans import Orphan, orphans
+from airflow_provider.ledger.orphans import Orphan, orphans, watcher_of
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.server import ConnectServer, ConnectUrlError
+from airflow_provider.topics.group_topics import GroupTopics
 
 TOKEN_ENV: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of one
-_MEANING: Final = "list the streams that run on Spark Connect servers and that no worker of the group has"
-_MORE: Final = (
-    f" A server that wants a token gets the one in the environment, {TOKEN_ENV}. Ends with status 1 if something is"
-    " left that may run."
-)
+_MEANING: Final = "list the streams that run on Spark Connect servers and that no worker of the group watches"
+_MORE: Final = " Ends with status 1 if something is left that may run."
 
 
 def add_action(actions: Any) -> None:
@@ -39,6 +40,12 @@ def add_action(actions: Any) -> None:
         help="say that this one has certainly ended: its server is gone for good, say. Two queries may write to one"
         " checkpoint if that is not so",
     )
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        type=_server_of,
+        help=f"with --end: which server the token in the environment variable {TOKEN_ENV} is for. No other gets it",
+    )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_connection_arguments(parser)
 
@@ -50,22 +57,39 @@ async def run(args: argparse.Namespace, settings: KafkaSettings) -> int:
         deserted = await _is_deserted(args.group, settings)
         found = list(orphans(topics.jobs, topics.status, deserted=deserted))
         if args.forget:
-            waiting = (Orphan(status=last, label=str(task), why="") for task, last in topics.status.tasks.items())
-            sure = [each for each in waiting if str(each.status.task) == args.forget and each.status.lives_on]
-            if not sure:
-                complain(f"cospark jobs orphans: nothing is known to run of a task {args.forget}")
-                return 1
-            await ending.forget(sure[0], topics)
-            say(f"{args.forget}: taken for ended")
-            return 0
-        left = {each.label: await ending.end(each, topics, _token) if args.end else each.why for each in found}
+            return await _forget(args.forget, found, topics)
+        if args.end:
+            left = await ending.end_all(found, topics, _token_for(args.server))
+        else:
+            left = [(each, each.why) for each in found]
     if args.json:
-        say(json.dumps({"orphans": [_as_json(each, left[each.label], ended=args.end) for each in found]}))
+        say(json.dumps({"orphans": [_as_json(each, why, ended=args.end) for each, why in left]}))
     else:
-        say(
-            *(_in_words(each, left[each.label], ended=args.end) for each in found) if found else (_nothing(args.group),)
+        say(*(_in_words(each, why, ended=args.end) for each, why in left) if left else (_nothing(args.group),))
+    if args.end and args.server is None and os.environ.get(TOKEN_ENV) and any(why for _, why in left):
+        complain(
+            f"cospark jobs orphans: no server was given the token in {TOKEN_ENV}: name the one it is for, --server URL"
         )
-    return int(any(left.values()))
+    return int(any(why for _, why in left))
+
+
+async def _forget(named: str, found: Sequence[Orphan], topics: GroupTopics) -> int:
+    mine = [last for last in topics.status.living() if str(last.task) == named]
+    if not mine:
+        complain(f"cospark jobs orphans: nothing is known to run of a task {named}")
+        return 1
+    abandoned = any(str(each.status.task) == named for each in found)
+    watcher = None if abandoned else watcher_of(mine[-1], topics.status)
+    if watcher is not None:
+        complain(
+            f"cospark jobs orphans: worker {watcher} watches {named}, and its server answers: it has not ended."
+            " To end it, use cospark jobs stop"
+        )
+        return 1
+    for last in mine:
+        await ending.forget(Orphan(status=last, label=named, why=""), topics)
+    say(f"{named}: taken for ended")
+    return 0
 
 
 async def _is_deserted(group: str, settings: KafkaSettings) -> bool:
@@ -78,8 +102,21 @@ async def _is_deserted(group: str, settings: KafkaSettings) -> bool:
     return declared is None or not declarative_groups.description_of(declared).members
 
 
-async def _token(_handle: QueryHandle) -> str:
-    return os.environ.get(TOKEN_ENV, "")
+def _token_for(server: ConnectServer | None) -> TokenOf:
+    """Handles stand in a topic: who may write there is not to learn the token by naming a server of its own."""
+
+    async def token_of(handle: QueryHandle) -> str:
+        named = server is not None and server.address == handle.server.address
+        return os.environ.get(TOKEN_ENV, "") if named else ""
+
+    return token_of
+
+
+def _server_of(url: str) -> ConnectServer:
+    try:
+        return ConnectServer.parse(url)
+    except ConnectUrlError as wrong:
+        raise argparse.ArgumentTypeError(str(wrong)) from None
 
 
 def _nothing(group: str) -> str:

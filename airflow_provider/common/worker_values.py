@@ -29,6 +29,7 @@ class WatchSpec:
     """How what goes on without a worker's process is watched meanwhile.
 
     :param server: the URL of its Spark Connect server
+    :param conn_id: the connection that leads there; empty: none is needed; None: each query says that for itself
     :param progress_s: the least time between two progress reports of a task, in seconds
     :param max_spark_deaths: a task under which Spark has ended so often fails
     """
@@ -36,13 +37,24 @@ class WatchSpec:
     server: str
     progress_s: float
     max_spark_deaths: int
+    conn_id: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {"server": self.server, "progress_s": self.progress_s, "max_spark_deaths": self.max_spark_deaths}
+        return {
+            "server": self.server,
+            "progress_s": self.progress_s,
+            "max_spark_deaths": self.max_spark_deaths,
+            "conn_id": self.conn_id,
+        }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> WatchSpec:
-        return cls(server=data["server"], progress_s=data["progress_s"], max_spark_deaths=data["max_spark_deaths"])
+        return cls(
+            server=data["server"],
+            progress_s=data["progress_s"],
+            max_spark_deaths=data["max_spark_deaths"],
+            conn_id=data.get("conn_id"),
+        )
 
 
 def watching(spec: WorkerSpec, equipment: Equipment) -> WorkerSpec:
@@ -53,6 +65,7 @@ def watching(spec: WorkerSpec, equipment: Equipment) -> WorkerSpec:
         server=equipment.spark_master,
         progress_s=equipment.progress_s,
         max_spark_deaths=equipment.max_spark_deaths,
+        conn_id=equipment.spark_conn_id,
     )
     return replace(spec, watches=watches)
 

@@ -16,14 +16,14 @@ def end_what_nobody_has(x: Execution) -> None:
     me, group = x.settings.worker, x.status.group
     leads = group is not None and group.leader == me
     there = present(x.status)
-    for task, last in x.status.tasks.items():
+    for last in x.status.living():
         mine = last.worker == me or (leads and last.worker not in there)
-        if last.lives_on and mine and task not in x.runs and x.jobs.work_of(task) is None:
+        if mine and last.task not in x.runs and x.jobs.work_of(last.task) is None:
             x.do(EndAbandoned(status=last))
 
 
 def end_all(x: Execution) -> None:
     """What others have let go of, because this worker was there still."""
-    for task, last in x.status.tasks.items():
-        if last.lives_on and task not in x.runs:
+    for last in x.status.living():
+        if last.task not in x.runs:
             x.do(EndAbandoned(status=last))

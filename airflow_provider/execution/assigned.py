@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from airflow_provider.execution import abandoned
-from airflow_provider.execution.commands import GiveUpWriting, Inform, StartAttempt, StopWatching
+from airflow_provider.execution.commands import EndAbandoned, GiveUpWriting, Inform, StartAttempt
 from airflow_provider.execution.events import (
     EpochAdvanced,
     FailedLetGo,
@@ -19,7 +19,7 @@ from airflow_provider.execution.state import LAST_WORDS_MS, Execution
 from airflow_provider.ledger.presence import is_same_process, stay
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
-from airflow_provider.records import TaskState, WorkerPhase
+from airflow_provider.records import WorkerPhase
 from airflow_provider.runs.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
 
 _MOST_SAID: Final = 100
@@ -71,8 +71,13 @@ def on_revoked(x: Execution, task: TaskId, event: TasksRevoked) -> None:
     if not run.detached:
         _revoke(x, task)
         x.stop(task, RunState.STOPPING, event.reason)
-    elif event.for_good:
-        x.keep(replaced(run, state=RunState.LEAVING, revoked=True, give_up_ms=x.now + LAST_WORDS_MS))
+    else:
+        _leave_behind(x, task, event)
+
+
+def _leave_behind(x: Execution, task: TaskId, event: TasksRevoked) -> None:
+    if event.for_good:
+        x.keep(replaced(x.runs[task], state=RunState.LEAVING, revoked=True, give_up_ms=x.now + LAST_WORDS_MS))
         look_who_stays(x, task)
     else:
         x.let_go(task)
@@ -81,21 +86,6 @@ def on_revoked(x: Execution, task: TaskId, event: TasksRevoked) -> None:
 def on_revoked_taking_over(x: Execution, task: TaskId, _event: TasksRevoked) -> None:
     """Nothing has been done about it here; so its last record is as true as it was."""
     x.let_go(task)
-
-
-def on_topics_taking_over(x: Execution, task: TaskId, event: TopicsRead) -> None:
-    """Somebody may have said of what can't be reached that it is certainly gone."""
-    run, last = x.runs[task], x.status.tasks.get(task)
-    if (
-        last is not None
-        and last.state is TaskState.STOPPED
-        and (last.attempt, last.handle) == (run.attempt, run.handle)
-    ):
-        x.do(StopWatching(tasks=frozenset({task})))
-        x.wait_for_next(run, 0)
-        x.claim_again(task)
-    else:
-        on_topics(x, task, event)
 
 
 def look_who_stays(x: Execution, task: TaskId) -> None:
@@ -128,7 +118,7 @@ def on_topics_leaving(x: Execution, task: TaskId, event: TopicsRead) -> None:
 
 def on_revoked_timed_out(x: Execution, task: TaskId, event: TasksRevoked) -> None:
     """If that was its last attempt, it fails as soon as it has stopped: the next worker would try it once too often."""
-    if x.runs[task].may_try_again:
+    if x.runs[task].may_try_again or x.runs[task].detached:
         on_revoked_restarting(x, task, event)
     else:
         _revoke(x, task)
@@ -136,12 +126,28 @@ def on_revoked_timed_out(x: Execution, task: TaskId, event: TasksRevoked) -> Non
 
 def on_revoked_restarting(x: Execution, task: TaskId, event: TasksRevoked) -> None:
     """It is to end in any case: nobody goes on with it."""
+    if x.runs[task].detached:
+        _let_others_end(x, task, event)
+        return
     _revoke(x, task)
     x.stop(task, RunState.STOPPING, event.reason)
 
 
-def on_revoked_stopping(x: Execution, task: TaskId, _event: TasksRevoked) -> None:
-    _revoke(x, task)
+def on_revoked_stopping(x: Execution, task: TaskId, event: TasksRevoked) -> None:
+    if x.runs[task].detached:
+        _let_others_end(x, task, event)
+    else:
+        _revoke(x, task)
+
+
+def _let_others_end(x: Execution, task: TaskId, event: TasksRevoked) -> None:
+    """Its server may be away for long, and the whole group waits for what is revoked. Its record says that it lives on:
+    so who has the task next ends it first, and if nobody is to have it, that is done beside the membership.
+    """
+    last = x.status.tasks.get(task)
+    _leave_behind(x, task, event)
+    if task not in x.runs and last is not None and last.lives_on and x.jobs.work_of(task) is None:
+        x.do(EndAbandoned(status=last))
 
 
 def _revoke(x: Execution, task: TaskId) -> TaskRun:
@@ -246,7 +252,7 @@ def on_topics(x: Execution, task: TaskId, _event: TopicsRead) -> None:
     elif x.jobs.is_paused(task.job):
         _restart(x, run, "its job is paused")
     elif (asked := x.jobs.restart_since(task, run.read_to)) is not None:
-        _restart(x, x.keep(run.with_all_retries()), f"it is to start anew, says {asked.by or 'somebody'}")
+        _restart(x, x.keep(run.with_all_retries()), asked.in_words())
     else:
         _go_on_under(x, run)
 

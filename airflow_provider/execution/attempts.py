@@ -6,12 +6,12 @@ from airflow_provider.execution.assigned import on_topics, on_topics_waiting
 from airflow_provider.execution.commands import GiveUpWriting, Inform, LetBegin, WritePlan, WriteProgress
 from airflow_provider.execution.events import (
     AttemptBegan,
-    AttemptEvent,
     AttemptFailed,
     AttemptFinished,
     AttemptProgressed,
     EndRefused,
     EndWritten,
+    Event,
     HandleWritten,
     PlanRefused,
     PlanWritten,
@@ -119,6 +119,11 @@ def on_unreachable(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
     x.warn(f"task {run.label}: {why.message}")
 
 
+def on_not_ended(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
+    """It is told to stop, and nobody knows whether it has."""
+    x.warn(f"task {x.runs[task].label} is to stop, and may run on: {event.why}")
+
+
 def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
     run = x.keep(replaced(x.runs[task], progress=event.progress))
     x.do(WriteProgress(status=run.status(TaskState.RUNNING, x.settings.worker)))
@@ -148,13 +153,13 @@ def on_finished(x: Execution, task: TaskId, event: AttemptFinished) -> None:
         _publish(x, run, event)
 
 
-def on_stopped(x: Execution, task: TaskId, _event: AttemptEvent) -> None:
+def on_stopped(x: Execution, task: TaskId, _event: Event) -> None:
     run = x.runs[task]
     x.write_stopped(run, ended_at_ms=x.wall)
     x.release_stopped(task)
 
 
-def on_stopped_to_restart(x: Execution, task: TaskId, _event: AttemptEvent) -> None:
+def on_stopped_to_restart(x: Execution, task: TaskId, _event: Event) -> None:
     """It begins anew, if it is still to run."""
     run = x.runs.pop(task)
     x.write_stopped(run, ended_at_ms=x.wall)
@@ -171,7 +176,7 @@ def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
         x.close(failed, TaskState.FAILED)
 
 
-def on_timed_out(x: Execution, task: TaskId, _event: AttemptEvent) -> None:
+def on_timed_out(x: Execution, task: TaskId, _event: Event) -> None:
     """It has stopped at last."""
     _try_again(x, x.runs[task])
 

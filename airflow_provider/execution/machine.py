@@ -53,7 +53,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from airflow_provider.execution import abandoned, assigned, attempts, learning
+from airflow_provider.execution import abandoned, assigned, attempts, certainly_gone, learning
 from airflow_provider.execution.commands import Command
 from airflow_provider.execution.events import (
     AttemptBegan,
@@ -135,7 +135,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksGiven: to(late, _TAKING_OVER),
         TasksRevoked: to(assigned.on_revoked_taking_over, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _TAKING_OVER),
-        TopicsRead: to(assigned.on_topics_taking_over, _TAKING_OVER, _STOPPING, _RESTARTING, _WAITING),
+        TopicsRead: to(certainly_gone.on_topics_taking_over, _TAKING_OVER, _STOPPING, _RESTARTING, _WAITING),
         QueryAdopted: to(attempts.on_adopted, _STARTED),
         QueryCleared: to(attempts.on_cleared, _WAITING),
         QueryUnreachable: to(attempts.on_unreachable, _TAKING_OVER),
@@ -145,7 +145,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksGiven: to(late, _STARTED),
         TasksRevoked: to(assigned.on_revoked, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _STARTED),
-        TopicsRead: to(attempts.on_topics_started, _STARTED, _STOPPING, _RESTARTING),
+        TopicsRead: to(certainly_gone.on_topics_started, _STARTED, _STOPPING, _RESTARTING, _WAITING),
         TimerFired: to(attempts.on_time_over, _TIMED_OUT),
         AttemptBegan: to(attempts.on_began, _STARTED),
         HandleWritten: to(attempts.on_handle_written, _STARTED, _RESTARTING),
@@ -175,9 +175,9 @@ TRANSITIONS: Final[Table[RunState]] = {
     },
     _STOPPING: {
         TasksGiven: to(assigned.on_given_back, _RESTARTING),
-        TasksRevoked: to(assigned.on_revoked_stopping, _STOPPING),
+        TasksRevoked: to(assigned.on_revoked_stopping, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _STOPPING),
-        TopicsRead: to(late, _STOPPING),
+        TopicsRead: to(certainly_gone.on_topics_stopping, _STOPPING, _GONE),
         AttemptBegan: to(attempts.on_began, _STOPPING),
         StreamBegan: to(attempts.on_stream_began_stopping, _STOPPING),
         AttemptProgressed: to(late, _STOPPING),
@@ -187,13 +187,16 @@ TRANSITIONS: Final[Table[RunState]] = {
         SparkLost: to(attempts.on_stopped, _GONE),
         SparkAbsent: to(attempts.on_stopped, _GONE),
         QueryCleared: to(attempts.on_stopped, _GONE),
-        **all_late(_STOPPING, _WRITTEN, (QueryAdopted, QueryUnreachable, HandleWritten)),
+        QueryUnreachable: to(attempts.on_not_ended, _STOPPING),
+        **all_late(_STOPPING, _WRITTEN, (QueryAdopted, HandleWritten)),
     },
     _TIMED_OUT: {
         TasksGiven: to(assigned.on_given_again, _TIMED_OUT),
-        TasksRevoked: to(assigned.on_revoked_timed_out, _STOPPING, _TIMED_OUT),
+        TasksRevoked: to(assigned.on_revoked_timed_out, _STOPPING, _TIMED_OUT, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _TIMED_OUT),
-        TopicsRead: to(assigned.on_topics, _TIMED_OUT, _STOPPING, _RESTARTING),
+        TopicsRead: to(
+            certainly_gone.on_topics_timed_out, _TIMED_OUT, _STOPPING, _RESTARTING, _WAITING, _CLOSING, _GONE
+        ),
         AttemptBegan: to(attempts.on_began, _TIMED_OUT),
         StreamBegan: to(attempts.on_stream_began_stopping, _TIMED_OUT),
         AttemptProgressed: to(late, _TIMED_OUT),
@@ -203,13 +206,16 @@ TRANSITIONS: Final[Table[RunState]] = {
         SparkLost: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         SparkAbsent: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         QueryCleared: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
-        **all_late(_TIMED_OUT, _WRITTEN, (QueryAdopted, QueryUnreachable, HandleWritten)),
+        QueryUnreachable: to(attempts.on_not_ended, _TIMED_OUT),
+        **all_late(_TIMED_OUT, _WRITTEN, (QueryAdopted, HandleWritten)),
     },
     _RESTARTING: {
         TasksGiven: to(late, _RESTARTING),
-        TasksRevoked: to(assigned.on_revoked_restarting, _STOPPING),
+        TasksRevoked: to(assigned.on_revoked_restarting, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _RESTARTING),
-        TopicsRead: to(late, _RESTARTING),
+        TopicsRead: to(
+            certainly_gone.on_topics_restarting, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE
+        ),
         AttemptBegan: to(attempts.on_began, _RESTARTING),
         StreamBegan: to(attempts.on_stream_began_stopping, _RESTARTING),
         AttemptProgressed: to(late, _RESTARTING),
@@ -217,7 +223,8 @@ TRANSITIONS: Final[Table[RunState]] = {
             last: to(attempts.on_stopped_to_restart, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE)
             for last in (*_LAST, QueryCleared)
         },
-        **all_late(_RESTARTING, _WRITTEN, (QueryAdopted, QueryUnreachable, HandleWritten)),
+        QueryUnreachable: to(attempts.on_unreachable, _RESTARTING),
+        **all_late(_RESTARTING, _WRITTEN, (QueryAdopted, HandleWritten)),
     },
     _PUBLISHING: {
         TasksGiven: to(assigned.on_given_again, _PUBLISHING),
@@ -309,8 +316,8 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
     if changed or x.status.group is not before.group:
         abandoned.end_what_nobody_has(x)
     if not changed:
-        failed, looking = x.runs.failed, x.runs.looking
-        return sorted(looking | (failed & said_since(before, x.status, failed))) if failed or looking else ()
+        looking, told = x.runs.looking, x.runs.failed | x.runs.detached
+        return sorted(looking | said_since(before, x.status, told)) if told or looking else ()
     x.forget_removed_jobs()
     return list(x.runs)
 

@@ -236,6 +236,9 @@ class Execution:
             self.stop(run.task, RunState.RESTARTING, "its configuration has changed")
         elif self.jobs.is_paused(run.task.job):
             self.stop(run.task, RunState.RESTARTING, "its job is paused")
+        elif (asked := self.jobs.restart_since(run.task, run.read_to)) is not None:
+            self.keep(run.with_all_retries())
+            self.stop(run.task, RunState.RESTARTING, asked.in_words())
 
     def _admit_failed(self, work: TaskWork, epoch: Epoch) -> bool:
         """What has failed for good has a place here, as where it failed."""
@@ -288,7 +291,7 @@ class Execution:
         alone = frozenset(
             task
             for task, run in self.runs.items()
-            if run.state is RunState.TAKING_OVER or (run.detached and run.state is RunState.STARTED)
+            if run.detached and run.state in (RunState.TAKING_OVER, RunState.STARTED)
         )
         for task in alone:
             del self.runs[task]

@@ -270,7 +270,11 @@ class TaskExecutor:
         def tell() -> None:
             self._records.stopped(replace(ended, finished_at_ms=wall_ms()))
 
-        self._queries.end(status.handle, tell)
+        def still() -> bool:
+            """Its job may have been resumed, or submitted again, since."""
+            return self._for_good or self._topics.jobs.work_of(status.task) is None
+
+        self._queries.end(status.handle, tell, still=still)
 
     def _release_soon(self, ended: Tasks) -> None:
         """Together with what else is stored in this turn of the loop: each release is an event of the membership."""

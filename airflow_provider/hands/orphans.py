@@ -1,7 +1,11 @@
-"""Ends what runs on servers and nobody of its group has, on behalf of people."""
+"""Ends what runs on servers and nobody of its group watches, on behalf of people."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from airflow_provider.hands.servers import TokenOf
@@ -9,19 +13,54 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.orphans import Orphan
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.news import QueryNews
-from airflow_provider.spark_connect.server import ConnectSettings
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.topics.group_topics import GroupTopics
 
 _ANSWER_S: Final = 30.0
+_AT_ONCE: Final = 16
 _USER_AGENT: Final = "cospark/orphans"
 
 
-async def end(orphan: Orphan, topics: GroupTopics, token_of: TokenOf) -> str:
-    """Have its server end it, and say so in the group.
+Ended = tuple[Orphan, str]
+"""With why it is not certain that it has ended; empty: it has."""
 
-    :return: why that is not certain; empty: it has ended
+
+async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, token_of: TokenOf) -> list[Ended]:
+    """Have their servers end them, and say so in the group: all servers at once, and of each a few queries.
+
     :raises TopicError: if it can't be written
     """
+    of_servers: defaultdict[ConnectServer | None, list[Orphan]] = defaultdict(list)
+    for orphan in orphans:
+        of_servers[_server_of(orphan)].append(orphan)
+    ended = await asyncio.gather(*(_end_there(each, topics, token_of) for each in of_servers.values()))
+    return list(chain.from_iterable(ended))
+
+
+async def forget(orphan: Orphan, topics: GroupTopics) -> None:
+    """Say in the group that nothing of it runs any more: somebody is sure of that.
+
+    :raises TopicError: if it can't be written
+    """
+    await topics.publish_task(orphan.over(wall_ms()))
+    if orphan.status.task.job not in topics.jobs.jobs:
+        await topics.forget_task(orphan.status.task)
+
+
+async def _end_there(orphans: Sequence[Orphan], topics: GroupTopics, token_of: TokenOf) -> list[Ended]:
+    """Where a server ends none of a few, it is not asked for the others: each would take as long."""
+    ended: list[Ended] = []
+    while len(ended) < len(orphans):
+        some = orphans[len(ended) : len(ended) + _AT_ONCE]
+        whys = await asyncio.gather(*(_end(orphan, topics, token_of) for orphan in some))
+        ended += zip(some, whys, strict=True)
+        if all(whys):
+            untried = f"not tried, as others there could not be ended: {whys[0]}"
+            return [*ended, *((orphan, untried) for orphan in orphans[len(ended) :])]
+    return ended
+
+
+async def _end(orphan: Orphan, topics: GroupTopics, token_of: TokenOf) -> str:
     from airflow_provider.spark_connect.watching import QueryWatch  # gRPC stands behind it
 
     try:
@@ -37,14 +76,11 @@ async def end(orphan: Orphan, topics: GroupTopics, token_of: TokenOf) -> str:
     return ""
 
 
-async def forget(orphan: Orphan, topics: GroupTopics) -> None:
-    """Say in the group that nothing of it runs any more: somebody is sure of that.
-
-    :raises TopicError: if it can't be written
-    """
-    await topics.publish_task(orphan.over(wall_ms()))
-    if orphan.status.task.job not in topics.jobs.jobs:
-        await topics.forget_task(orphan.status.task)
+def _server_of(orphan: Orphan) -> ConnectServer | None:
+    try:
+        return QueryHandle.from_json(orphan.status.handle).server
+    except ValueError:
+        return None
 
 
 def _hear(_news: QueryNews) -> None:

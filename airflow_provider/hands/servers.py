@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from airflow_provider.runners.detached import DetachedQueries, MakeQueries, Watch
+from airflow_provider.runners.detached import DetachedQueries, MakeQueries
+from airflow_provider.runners.watches import Watch
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark_connect.handle import QueryHandle

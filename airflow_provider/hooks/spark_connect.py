@@ -16,6 +16,7 @@ from airflow_provider.spark_connect.server import (
     ConnectServer,
     ConnectSettings,
     ConnectUrlError,
+    is_token,
 )
 
 if TYPE_CHECKING:
@@ -93,19 +94,14 @@ async def token_of_handle(handle: QueryHandle) -> str:
     """
     if not handle.conn_id:
         return ""
-    return _token_for(handle, await asyncio.to_thread(SparkConnectHook(handle.conn_id).get_address))
+    return token_for(handle, await asyncio.to_thread(SparkConnectHook(handle.conn_id).get_address))
 
 
-async def atoken_of_handle(handle: QueryHandle) -> str:
-    """The same in a triggerer.
+def token_for(handle: QueryHandle, address: SparkAddress) -> str:
+    """No other server than the connection's own gets its token.
 
-    :raises SparkConnectionError: if the connection leads elsewhere by now, or can't be used
+    :raises SparkConnectionError: if the connection leads elsewhere by now
     """
-    return _token_for(handle, await SparkConnectHook(handle.conn_id).aget_address()) if handle.conn_id else ""
-
-
-def _token_for(handle: QueryHandle, address: SparkAddress) -> str:
-    """No other server than the connection's own gets its token."""
     if ConnectServer.parse(address.master) != handle.server:
         raise SparkConnectionError(
             f"a query runs on {handle.server}, and the connection {handle.conn_id!r} leads elsewhere by now: end it"
@@ -132,4 +128,10 @@ def address_of(connection: Connection, conn_id: str) -> SparkAddress:
         server = ConnectServer.parse(f"{SCHEME}{host}/;{user}{_USE_SSL}={use_ssl}{cluster}")
     except ConnectUrlError as wrong:
         raise SparkConnectionError(f"connection {conn_id!r}: {wrong}") from None
-    return SparkAddress(master=server.url, token=connection.password or "")
+    token = connection.password or ""
+    if not is_token(token):
+        raise SparkConnectionError(
+            f"connection {conn_id!r}: its password, which is the token, has a character that none can have: only"
+            " printable ASCII may be in it, and no line break at its end"
+        )
+    return SparkAddress(master=server.url, token=token)

@@ -372,13 +372,14 @@ class SparkGroupHook(BaseHook):
         :returns: for each task why that is not certain; empty: it has ended
         :raises TopicError: if it can't be written
         """
-        from airflow_provider.hands.orphans import end
+        from airflow_provider.hands import orphans as ending
         from airflow_provider.hooks.spark_connect import token_of_handle
         from airflow_provider.ledger.orphans import orphans
 
         async def end_all(topics: GroupTopics) -> dict[str, str]:
             found = orphans(topics.jobs, topics.status, deserted=False)
-            return {str(each.status.task): await end(each, topics, token_of_handle) for each in found}
+            left = await ending.end_all(found, topics, token_of_handle)
+            return {str(each.status.task): why for each, why in left}
 
         return self._act(group, RETRIER, end_all) or {}
 

@@ -75,7 +75,8 @@ def leftovers(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> Le
         if task.job not in jobs.jobs
     }
     orphans = (last for task, last in status.tasks.items() if task.job not in jobs.jobs)
-    tasks = {task_key(last.task): last for last in orphans if not (_holds_checkpoint(last, status) or last.lives_on)}
+    over = (last for last in orphans if not (_holds_checkpoint(last, status) or status.lives_on(last.task)))
+    tasks = {task_key(last.task): last for last in over}
     wishes = {control_key(worker): jobs.controls[worker] for worker in _gone(jobs.controls, status, wall_ms)}
     of_workers = {WorkerId(worker): record for worker, record in jobs.levels.items() if worker != ALL_WORKERS}
     levels = {levels_key(worker): of_workers[worker] for worker in _gone(of_workers, status, wall_ms)}

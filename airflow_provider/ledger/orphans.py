@@ -1,4 +1,4 @@
-"""What may run on servers, and nobody of its group has. Pure."""
+"""What may run on servers, and nobody of its group watches. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Orphan:
 
     :param status: the last word about its task
     :param label: the task for people
-    :param why: why nobody has it
+    :param why: why nobody watches it
     """
 
     status: TaskStatus
@@ -36,16 +36,25 @@ def orphans(jobs: JobsSnapshot, status: StatusSnapshot, *, deserted: bool) -> It
     :param deserted: whether the coordinator says that nobody is in the group
     """
     there = frozenset[WorkerId]() if deserted else present(status)
-    for task, last in sorted(status.tasks.items()):
-        if last.lives_on:
-            why = _why(last, there, jobs, status)
-            if why:
-                yield Orphan(status=last, label=jobs.label(task), why=why)
+    for last in sorted(status.living(), key=lambda each: each.task):
+        why = _why(last, there, jobs, status)
+        if why:
+            yield Orphan(status=last, label=jobs.label(last.task), why=why)
+
+
+def watcher_of(last: TaskStatus, status: StatusSnapshot) -> WorkerId | None:
+    """Who watches it, and hears of its server; None: nobody, as far as its group's topics say."""
+    said = status.workers.get(last.worker)
+    if last.state is not TaskState.RUNNING or last.worker not in present(status) or said is None:
+        return None
+    return last.worker if last.task in said.running and not said.condition else None
 
 
 def _why(last: TaskStatus, there: frozenset[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> str:
     if {last.worker, status.owner_of(last.task)} & there:
-        return ""
+        waits = last.state is TaskState.PENDING
+        error = last.error.line if last.error is not None else "it may run on"
+        return f"its worker {last.worker} can't end it: {error}" if waits else ""
     if last.task.job not in jobs.jobs:
         return "its job was removed"
     if jobs.work_of(last.task) is None:

@@ -27,6 +27,10 @@ class Restart(NamedTuple):
     by: str
     offset: int
 
+    def in_words(self) -> str:
+        """Why a task is stopped."""
+        return f"it is to start anew, says {self.by or 'somebody'}"
+
 
 class Wanted(NamedTuple):
     """Who has asked for a rebalance."""

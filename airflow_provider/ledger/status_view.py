@@ -8,8 +8,8 @@ stale one. So a stale record is not only ignored here, the record that it was wr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from airflow_provider.records import (
     GROUP_KEY,
     Key,
     KeyKind,
+    TaskState,
     TaskStatus,
     UnreadableRecordError,
     WorkerPhase,
@@ -106,6 +107,22 @@ class StatusSnapshot:
     def of_tasks(self) -> StatusSnapshot:
         """What :func:`steps_since` needs of it: who keeps that keeps no copy of what a thousand workers say."""
         return StatusSnapshot(tasks=self.tasks, point=self.point)
+
+    def lives_on(self, task: TaskId) -> bool:
+        """Whether something of it may run on the Spark side, whether or not its worker is there."""
+        last = self.tasks.get(task)
+        return task in self.unended or (last is not None and last.lives_on)
+
+    def living(self) -> Iterator[TaskStatus]:
+        """What may run on the Spark side, as records that are believed when they say that it has stopped: of what is
+        unended the last word about its task, with the handle of that.
+        """
+        for task, last in self.tasks.items():
+            unended = self.unended.get(task)
+            if unended is not None:
+                yield replace(last, state=TaskState.RUNNING, handle=unended.handle)
+            if last.lives_on:
+                yield last
 
     def owner_of(self, task: TaskId) -> WorkerId | None:
         """Who has the task since the last round, and has not left since; None: nobody."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow_provider.common.airflow_stats import of_task
 from airflow_provider.common.lineage import UNTOLD, LineageTeller
 from airflow_provider.common.linking import FollowedLink, following_leader
+from airflow_provider.common.masking import masked
 from airflow_provider.common.metering import witness_of
 from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.hooks.spark_connect import token_of_handle
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operators.loop_thread import LoopThread
-from airflow_provider.operators.masking import masked
 from airflow_provider.operators.tries import RUNNING, Tries
 from airflow_provider.protocol.model import Epoch
 from airflow_provider.records import WorkerPhase

@@ -154,6 +154,8 @@ class TaskStatus:
     :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value. Of a task
         that waits: what ran before it, and is not known to have ended
     :param after: the handle of what lived on before this attempt, and has ended
+    :param read_to: of what has a handle: how far the jobs topic had been read as the attempt was to begin. What is
+        asked further on is still to be done, by whoever goes on with it
     :param claim: of the checkpoint that this attempt has, None where the task's index names it
     :param progress: of a stream: the last batch of this attempt that it has reported
     :param wrote: the assets that a finished task says it has written
@@ -179,6 +181,7 @@ class TaskStatus:
     result: Any = None
     handle: Any = None
     after: Any = None
+    read_to: Annotated[int, COUNT] | None = None
     claim: CheckpointClaim | None = None
     progress: StreamProgress | None = None
     took_before_ms: tuple[Annotated[int, COUNT], ...] = ()
@@ -209,6 +212,10 @@ class TaskStatus:
     def knows_of(self, before: TaskStatus) -> bool:
         """Whether who wrote this knew what lives on by ``before``: it is about the same, or says to come after it."""
         return _place(before.handle) in (_place(self.handle), _place(self.after))
+
+    def says_gone(self, attempt: int, handle: Any) -> bool:
+        """Whether of what lived on by this handle nothing runs any more."""
+        return self.state is TaskState.STOPPED and self.attempt == attempt and _place(self.handle) == _place(handle)
 
     @property
     def standing_claim(self) -> CheckpointClaim | None:
@@ -282,6 +289,7 @@ class TaskStatus:
             "handle": self.handle,
             "claim": self.claim.to_json() if self.claim else None,
             **({"after": self.after} if self.after is not None else {}),
+            **({"read_to": self.read_to} if self.read_to is not None else {}),
             **({"progress": self.progress.to_json()} if self.progress else {}),
             **({"wrote": [asset.to_json() for asset in self.wrote]} if self.wrote else {}),
             **({"work": self.work.to_json()} if self.work else {}),

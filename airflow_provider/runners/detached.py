@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from airflow_provider.protocol.model import TaskId, Tasks
+from airflow_provider.runners.watches import MakeWatch, SettingsOf, Watch, Watches
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
@@ -25,7 +27,7 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews, QueryTold, ServerBack, ServerSilent
+from airflow_provider.spark_connect.news import OfQuery, QueryEnded, QueryLost, QueryNews, QueryTold
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
 log = logging.getLogger(__name__)
@@ -35,26 +37,6 @@ _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 30.0
 _TOGETHER_S: Final = 30.0
 SILENT: Final = "waiting for its server"
-
-
-class Watch(Protocol):
-    """What of a server is needed here (:class:`~airflow_provider.spark_connect.watching.QueryWatch`)."""
-
-    def watch(self, handle: QueryHandle) -> None: ...
-
-    def let_go(self, handle: QueryHandle) -> None: ...
-
-    async def stop(self, handle: QueryHandle, *, timeout_s: float) -> None: ...
-
-    async def find(self, handle: QueryHandle) -> QueryHandle | None: ...
-
-    async def close(self) -> None: ...
-
-
-MakeWatch = Callable[[ConnectSettings, Callable[[QueryNews], None]], Watch]
-"""Makes the one of a server; the news are of what is watched there."""
-SettingsOf = Callable[[QueryHandle], Awaitable[ConnectSettings]]
-"""How to use the server of a handle. Raises what says, without a secret, why it can't be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +69,21 @@ class DetachedQueries:
         mask: Mask = nothing_secret,
         on_condition: Callable[[], None] = lambda: None,
     ) -> None:
-        self.condition = ""
         self._on_event = on_event
         self._own = own
-        self._settings_of = settings_of
-        self._make_watch = make_watch
         self._mask = mask
-        self._on_condition = on_condition
+        self._watches = Watches(settings_of, make_watch, self._hear, on_condition)
         self._tasks: dict[TaskId, _Watched] = {}
         self._sessions: dict[str, TaskId] = {}
         self._steps: dict[TaskId, asyncio.Task[None]] = {}
         self._ending: dict[QueryHandle, asyncio.Task[None]] = {}
-        self._watches: dict[ConnectServer, Watch] = {}
-        self._opening = asyncio.Lock()
         self._losses = 0
         self._lost_at = -_TOGETHER_S
+
+    @property
+    def condition(self) -> str:
+        """What keeps it from knowing how its tasks are; mostly nothing."""
+        return SILENT if self._watches.silent else ""
 
     @property
     def running(self) -> Tasks:
@@ -131,19 +113,22 @@ class DetachedQueries:
         for task in here:
             watched = self._tasks[task]
             self._drop_step(task)
-            self._let_go(watched.handle)
+            self._watches.let_go(watched.handle)
             self._step(watched, self._stop(watched, reason))
         return tasks - here
 
-    def end(self, handle: Any, then: Callable[[], None]) -> None:
-        """End what nobody is to run; ``then`` is called when that is certain."""
+    def end(self, handle: Any, then: Callable[[], None], *, still: Callable[[], bool]) -> None:
+        """End what nobody is to run; ``then`` is called when that is certain.
+
+        :param still: whether nobody is; asked each time before the server is
+        """
         try:
             found = QueryHandle.from_json(handle)
         except ValueError as wrong:
             log.warning("What is left of a task can't be ended: %s", wrong)
             return
         if found not in self._ending:
-            self._ending[found] = asyncio.ensure_future(self._end(found, then))
+            self._ending[found] = asyncio.ensure_future(self._end(found, then, still))
 
     async def close(self, *, timeout_s: float = 10.0) -> None:
         """Let go of all. What is being ended has so long to end."""
@@ -155,9 +140,7 @@ class DetachedQueries:
         await asyncio.gather(*steps, return_exceptions=True)
         self._tasks.clear()
         self._sessions.clear()
-        for watch in self._watches.values():
-            await watch.close()
-        self._watches.clear()
+        await self._watches.close()
 
     # ---- one task
 
@@ -169,15 +152,22 @@ class DetachedQueries:
             self._on_event(QueryUnreachable(order=order, why=str(wrong)))
             return
         self._keep(watched)
+        self._end_no_more(watched.handle)
         elsewhere = watched.handle.server != self._own
         self._step(watched, self._leave_for_good(watched) if elsewhere else self._find(watched, tell=tell))
+
+    def _end_no_more(self, handle: QueryHandle) -> None:
+        """Somebody is to run it after all."""
+        place = handle.server, handle.session_id
+        for ending in [each for each in self._ending if (each.server, each.session_id) == place]:
+            self._ending.pop(ending).cancel()
 
     async def _find(self, watched: _Watched, *, tell: bool) -> None:
         """Where it is not known whether it had begun, it is asked; what had not begun by then never will."""
 
         async def look() -> QueryHandle | None:
-            watch = await self._watch_of(watched.handle)
-            if watched.handle.query_id is not None:
+            watch = await self._watches.of(watched.handle)
+            if watched.handle.is_known:
                 return watched.handle
             found = await watch.find(watched.handle)
             if found is None:
@@ -188,7 +178,7 @@ class DetachedQueries:
         if found is None:
             self._say(watched, QueryCleared(order=watched.order))
             return
-        (await self._watch_of(found)).watch(found)
+        (await self._watches.of(found)).watch(found)
         self._keep(replace(watched, handle=found))
         if tell or found != watched.handle:
             self._on_event(QueryAdopted(order=watched.order, handle=found.to_json()))
@@ -201,13 +191,18 @@ class DetachedQueries:
         await self._insist(watched, lambda: self._stop_there(watched.handle))
         self._say(watched, TaskStopped(order=watched.order, reason=reason))
 
-    async def _end(self, handle: QueryHandle, then: Callable[[], None]) -> None:
+    async def _end(self, handle: QueryHandle, then: Callable[[], None], still: Callable[[], bool]) -> None:
         def refused(why: str) -> None:
             log.warning("Could not end a query that nobody is to run, on %s: %s", handle.server, why)
 
-        await self._until_answered(lambda: self._stop_there(handle), refused)
+        async def stop() -> None:
+            if still():
+                await self._stop_there(handle)
+
+        await self._until_answered(handle, stop, refused)
         del self._ending[handle]
-        then()
+        if still():
+            then()
 
     async def _insist(self, watched: _Watched, ask: Callable[[], Awaitable[QueryHandle | None]]) -> QueryHandle | None:
         """Until it is answered; why it is not, is told once."""
@@ -219,10 +214,10 @@ class DetachedQueries:
                 said = why
                 self._on_event(QueryUnreachable(order=watched.order, why=f"{watched.handle.server}: {why}"))
 
-        return await self._until_answered(ask, refused)
+        return await self._until_answered(watched.handle, ask, refused)
 
     async def _until_answered(
-        self, ask: Callable[[], Awaitable[QueryHandle | None]], refused: Callable[[str], None]
+        self, handle: QueryHandle, ask: Callable[[], Awaitable[QueryHandle | None]], refused: Callable[[str], None]
     ) -> QueryHandle | None:
         """:param refused: called each time with why there is no answer yet"""
         wait_s = _FIRST_WAIT_S
@@ -233,19 +228,18 @@ class DetachedQueries:
                 refused(self._why(failed))
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            with contextlib.suppress(Exception):  # else it is asked as before
+                await self._watches.look_again(handle)
 
     async def _stop_there(self, handle: QueryHandle) -> None:
-        await (await self._watch_of(handle)).stop(handle, timeout_s=_ANSWER_S)
+        await (await self._watches.of(handle)).stop(handle, timeout_s=_ANSWER_S)
 
     def _why(self, failed: Exception) -> str:
         return self._mask(str(failed)) or type(failed).__name__
 
     # ---- news
 
-    def _hear(self, news: QueryNews) -> None:
-        if isinstance(news, ServerSilent | ServerBack):
-            self._is_in(SILENT if isinstance(news, ServerSilent) else "")
-            return
+    def _hear(self, news: OfQuery) -> None:
         task = self._sessions.get(news.handle.session_id)
         if task is None:
             return
@@ -279,11 +273,6 @@ class DetachedQueries:
         self._lost_at = now
         return -self._losses
 
-    def _is_in(self, condition: str) -> None:
-        if condition != self.condition:
-            self.condition = condition
-            self._on_condition()
-
     # ---- what is known
 
     def _keep(self, watched: _Watched) -> None:
@@ -306,12 +295,7 @@ class DetachedQueries:
         watched = self._drop(task)
         self._drop_step(task)
         if watched is not None:
-            self._let_go(watched.handle)
-
-    def _let_go(self, handle: QueryHandle) -> None:
-        watch = self._watches.get(handle.server)
-        if watch is not None:
-            watch.let_go(handle)
+            self._watches.let_go(watched.handle)
 
     def _step(self, watched: _Watched, work: Any) -> None:
         task = watched.order.task
@@ -329,14 +313,6 @@ class DetachedQueries:
         step = self._steps.pop(task, None)
         if step is not None:
             step.cancel()
-
-    async def _watch_of(self, handle: QueryHandle) -> Watch:
-        async with self._opening:  # one channel for each server
-            watch = self._watches.get(handle.server)
-            if watch is None:
-                settings = await self._settings_of(handle)
-                watch = self._watches[handle.server] = self._make_watch(settings, self._hear)
-            return watch
 
 
 MakeQueries = Callable[[OnEvent], DetachedQueries]

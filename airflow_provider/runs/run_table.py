@@ -26,6 +26,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         "_alone",
         "_busy",
         "_claiming",
+        "_detached",
         "_endless",
         "_failed",
         "_later",
@@ -41,6 +42,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         self._runs: dict[TaskId, TaskRun] = {}
         self._active: set[TaskId] = set()
         self._claiming: set[TaskId] = set()
+        self._detached: set[TaskId] = set()
         self._failed: set[TaskId] = set()
         self._looking: set[TaskId] = set()
         self._busy = 0
@@ -98,6 +100,11 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
     def looking(self) -> Tasks:
         """Those of which the topic is to say what has become, or is to become, of what goes on without a process."""
         return frozenset(self._looking)
+
+    @property
+    def detached(self) -> Tasks:
+        """Those that run without this process, or may."""
+        return frozenset(self._detached)
 
     @property
     def claiming(self) -> list[TaskRun]:
@@ -196,6 +203,10 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             self._active.discard(task)
         else:
             self._active.add(task)
+        if run.detached:
+            self._detached.add(task)
+        else:
+            self._detached.discard(task)
         if run.state is RunState.FAILED:
             self._failed.add(task)
         else:
@@ -216,6 +227,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         self._count(run, -1)
         self._active.discard(task)
         self._claiming.discard(task)
+        self._detached.discard(task)
         self._failed.discard(task)
         self._looking.discard(task)
 
@@ -240,12 +252,13 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             idle = _waits(run) or run.state.rests
             assert (task in self._active) is not idle, f"{task} is active, waits, or rests"
             assert (task in self._failed) is (run.state is RunState.FAILED), f"{task} has failed as it is known"
+            assert (task in self._detached) is run.detached, f"{task} runs without this process as it is known"
             assert (task in self._claiming) is (_waits(run) and run.claim is not None), f"{task} claims as it waits"
             due_ms = run.due_ms
             known = due_ms is not None and ((due_ms, task) in times or task in self._overdue)
             assert due_ms is None or known or task in turns, f"{task} is not forgotten at {due_ms}"
             assert due_ms is not None or not _waits(run) or task in turns, f"{task} has its turn"
-        there = self._active | self._claiming | self._failed
+        there = self._active | self._claiming | self._failed | self._detached
         assert there <= self._runs.keys(), "what is gone is not active, does not claim, and has not failed"
         alone = sum(not run.needs_process for run in self._runs.values())
         assert self._alone == alone, "each that goes on without a process is counted"

@@ -185,7 +185,7 @@ class TaskRun:
     @property
     def needs_process(self) -> bool:
         """Whether it has a part in this process: what is detached is only watched, and what rests is not even that."""
-        return not (self.detached or self.state.rests or self.state is RunState.TAKING_OVER)
+        return not (self.detached or self.state.rests)
 
     @property
     def waits_to_begin(self) -> bool:
@@ -270,6 +270,7 @@ class TaskRun:
             error=self.error,
             handle=self.handle,
             after=self.after,
+            read_to=None if self.handle is None else self.read_to,
             claim=self.claim,
             progress=self.progress if isinstance(self.progress, StreamProgress) else None,
             work=self.progress if state is TaskState.RUNNING and isinstance(self.progress, SparkWork) else None,
@@ -319,13 +320,16 @@ def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wal
     :param attempt: what its number is from now on
     """
     ran_ms = max(0, wall_ms - last.started_at_ms) if last.started_at_ms is not None else 0
+    asked_since = run.read_to if last.read_to is None else min(run.read_to, last.read_to)
     return replaced(
         run,
         state=RunState.TAKING_OVER,
         attempt=attempt,
+        read_to=asked_since,
         started_at_ms=last.started_at_ms,
         began_ms=now_ms - ran_ms,
         handle=last.handle,
+        detached=True,
         progress=last.progress,
         not_before_ms=0,
         retry_at_ms=None,

@@ -26,6 +26,11 @@ class QueryHandle:
     query_id: str | None = None
     run_id: str | None = None
 
+    @property
+    def is_known(self) -> bool:
+        """Whether it names the very run of the query that it is about."""
+        return self.query_id is not None and self.run_id is not None
+
     def to_json(self) -> dict[str, Any]:
         return {
             "server": self.server.url,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 import itertools
 import logging
@@ -146,8 +145,17 @@ class Looks:
             waits_s = self._due[0].at - _now() if self._due else None
             if waits_s is not None and waits_s <= 0:
                 return heapq.heappop(self._due).watched
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), waits_s)
+            await self._change_within(waits_s)
+
+    async def _change_within(self, waits_s: float | None) -> None:
+        """As ``wait_for``, which before Python 3.12 swallows being cancelled in the moment of a change."""
+        loop = asyncio.get_running_loop()
+        timer = None if waits_s is None else loop.call_later(waits_s, self._changed.set)
+        try:
+            await self._changed.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     async def _look_beside(self, watched: Watched) -> None:
         try:

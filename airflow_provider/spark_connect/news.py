@@ -51,4 +51,5 @@ class ServerBack:
     """It answers again. Those queries that it does not have any more are told one by one."""
 
 
-QueryNews = QueryTold | QueryEnded | QueryLost | ServerSilent | ServerBack
+OfQuery = QueryTold | QueryEnded | QueryLost
+QueryNews = OfQuery | ServerSilent | ServerBack

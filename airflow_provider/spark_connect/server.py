@@ -31,6 +31,11 @@ def is_connect(master: str) -> bool:
     return master.startswith(SCHEME)
 
 
+def is_token(text: str) -> bool:
+    """Whether it can be sent as one: gRPC says of any other that nobody is there."""
+    return text.isascii() and (not text or text.isprintable())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectServer:
     """Which server, and as whom.

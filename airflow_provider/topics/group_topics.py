@@ -184,8 +184,8 @@ class GroupTopics(FollowedTopics):
         if known is not None:
             check_still_it(job, defined_at, self.jobs)
         # What holds a checkpoint, or may run on, is forgotten by who has stopped it: a job of the same name waits.
-        words = self.status.tasks.items()
-        over = (task for task, word in words if task.job == job and not (word.standing_claim or word.lives_on))
+        words, lives_on = self.status.tasks.items(), self.status.lives_on
+        over = (task for task, word in words if task.job == job and not (word.standing_claim or lives_on(task)))
         statuses = [task_key(task) for task in over]
         if known is not None:
             removal = Removal(by=by, at_ms=wall_ms(), run_key=known.run_key, bounded=known.bounded)

@@ -17,6 +17,7 @@ from airflow_provider.common.airflow_names import conf
 from airflow_provider.common.airflow_stats import of_process
 from airflow_provider.common.claims import Claim, claim_of, is_of
 from airflow_provider.common.linking import following_leader, link_of_trigger
+from airflow_provider.common.masking import masked
 from airflow_provider.common.metering import witness_of
 from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, push_xcom, state_of
@@ -28,6 +29,7 @@ from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.reports.standing import group_so_far
 from airflow_provider.triggers.connections import Connection, connection_of
 from airflow_provider.triggers.patience import patiently
+from airflow_provider.triggers.spark_tokens import tokens_by
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.worker.ending import KILLED, WORK_IS_OVER, Ending
 from airflow_provider.worker.reins import Reins
@@ -249,7 +251,6 @@ class WorkerTrigger(BaseTrigger):
     def _place(self) -> Place:
         from airflow_provider.hands.standby import InTriggerer
         from airflow_provider.hands.watching_hands import WatchesInTriggerer
-        from airflow_provider.hooks.spark_connect import atoken_of_handle
 
         pause_s = functools.partial(pause_left_s, self.deferred_at_ms)
         watches = self.spec.watches
@@ -258,9 +259,10 @@ class WorkerTrigger(BaseTrigger):
         return WatchesInTriggerer(
             pause_s,
             server=watches.server,
-            token_of=atoken_of_handle,
+            token_of=tokens_by(watches.server, watches.conn_id),
             tell_every_s=watches.progress_s,
             max_spark_deaths=watches.max_spark_deaths,
+            mask=masked,
         )
 
     async def _claimed(self, worker: Held) -> Mapping[str, Any]:

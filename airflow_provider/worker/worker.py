@@ -142,7 +142,7 @@ class Worker:
             self._leaving = ending
             self._record.absence = absence
             self._record.say(WorkerPhase.STOPPING)
-            if absence.at_most_ms == 0:
+            if absence.at_most_ms == 0 and ending is not Ending.STOOD_BACK:  # which comes back by itself
                 self.hands.leave_for_good()
             self.member.leave(reason)
             self._changed.set()

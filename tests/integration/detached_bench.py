@@ -50,7 +50,7 @@ class Copying:
     :param config: more of its configuration
     """
 
-    def __init__(self, group: Fleet, folder: Path, *, job: str = "Append", **config: Any) -> None:
+    def __init__(self, group: Fleet, folder: Path, /, *, job: str = "Append", **config: Any) -> None:
         self._group = group
         self._job = job
         self._input, self._output = folder / "input", folder / "output"

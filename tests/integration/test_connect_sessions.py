@@ -16,8 +16,8 @@ from fleet import DEADLINE_S
 from runner_bench import order_of
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.spark.connect import ConnectSparks
-from airflow_provider.spark.connect_session import ConnectSession
+from airflow_provider.runners.connect import ConnectSparks
+from airflow_provider.runners.connect_session import ConnectSession
 from airflow_provider.spark.fencing import EndlessLease, Lease
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark_connect.client import require_client

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -179,6 +181,33 @@ async def test_what_ran_on_another_server_is_ended_there_before_it_begins_here(
         again = await life.begun(3)
         assert again.worker == W1
         await copying.goes_on()
+
+
+@pytest.mark.thorough  # with a server of its own
+async def test_nobody_waits_for_a_server_that_stands_still(fleet: MakeFleet, tmp_path: Path) -> None:
+    with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
+        async with fleet(*options_of(server, tmp_path), *SHORT_SESSION, "--max-delay-ms", "0") as group:
+            copying, life = Copying(group, tmp_path), Life(group, W1, server.url, tmp_path / "checkpoints")
+            await copying.submit()
+            group.start("w1")
+            began = await life.begun()
+            await copying.goes_on()
+            group.start("w2")
+            await group.wait_for(lambda _, status: W2 in present(status), "another worker comes")
+            assert server.pid is not None
+            os.kill(server.pid, signal.SIGSTOP)
+            assert (await cospark(group, "jobs", "restart", group.group_id, "copy")).status == 0
+            waits = await life.said(lambda last: last.state is TaskState.PENDING, "its worker can't end it")
+            assert (waits.worker, waits.handle) == (W1, began.handle)
+            listed = await cospark(group, "jobs", "orphans", group.group_id)
+            assert "its worker w1 can't end it" in listed.out
+            assert (await cospark(group, "workers", "stop", group.group_id, "w1")).status == 0
+            assert await group.ended("w1") == [0], "it leaves the query to the other one"
+            os.kill(server.pid, signal.SIGCONT)
+            again = await life.begun(2)
+            assert again.worker == W2, "what was asked of the first is done by the second"
+            await nothing_runs(server.url, began.handle)
+            await copying.goes_on()
 
 
 async def test_a_stream_that_has_an_end_ends_in_the_triggerer(

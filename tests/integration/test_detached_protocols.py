@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from detached_bench import Life, active_queries, over
+from detached_bench import Life, over
 from fleet import DEADLINE_S, SHORT_SESSION, Fleet, MakeFleet, cospark
+from server_queries import active_queries
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.broker.spark_connect import LocalConnectServer

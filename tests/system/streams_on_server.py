@@ -11,9 +11,9 @@ from airflow_group import Group
 from server_queries import active_queries
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.common.one_shot import GroupSnapshot
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
-from airflow_provider.topics.one_shot import GroupSnapshot
 from benchmarks.batch_times import batches
 
 JOB: Final = "ticks"

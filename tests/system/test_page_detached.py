@@ -14,11 +14,11 @@ from test_page import address, without_complaint
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.cli.main import main
+from airflow_provider.common.one_shot import GroupSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.spark_connect.client import require_client
-from airflow_provider.topics.one_shot import GroupSnapshot
 from demo.airflow import LocalAirflow
 
 JOBS = "airflow_provider.example_dags.jobs"

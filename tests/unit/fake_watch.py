@@ -9,7 +9,7 @@ from airflow_provider.spark_connect.news import QueryNews
 
 
 class FakeWatch:
-    """A server's, by hand (:class:`~airflow_provider.spark.detached.Watch`)."""
+    """A server's, by hand (:class:`~airflow_provider.runners.detached.Watch`)."""
 
     def __init__(self, hear: Callable[[QueryNews], None]) -> None:
         self.hear = hear

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_watch import FakeWatch
+from queries_bench import A0, MINE, ORDER, OTHER, STARTED, UNKNOWN, Bench
 from waiting import eventually
 
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.runners.detached import SILENT, DetachedQueries
+from airflow_provider.runners.detached import SILENT
 from airflow_provider.spark.runner import (
     QueryAdopted,
     QueryCleared,
@@ -26,46 +25,7 @@ from airflow_provider.spark.runner import (
     TaskProgressed,
     TaskStopped,
 )
-from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews, QueryTold, ServerBack, ServerSilent
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
-
-MINE, OTHER = ConnectServer(host="mine"), ConnectServer(host="other")
-A0 = TaskId("a", 0)
-ORDER = TaskOrder(task=A0, entry_point="m:f", epoch=Epoch(1))
-STARTED = QueryHandle(server=MINE, session_id="s", query_id="q", run_id="r")
-UNKNOWN = QueryHandle(server=MINE, session_id="s")
-
-
-class Bench:
-    def __init__(self, own: ConnectServer | None = MINE) -> None:
-        self.heard: list[RunnerEvent] = []
-        self.watches: dict[ConnectServer, FakeWatch] = {}
-        self.away = False
-        self.runs: QueryHandle | None = None
-
-        async def settings_of(handle: QueryHandle) -> ConnectSettings:
-            return ConnectSettings(server=handle.server)
-
-        def make_watch(settings: ConnectSettings, hear: Callable[[QueryNews], None]) -> FakeWatch:
-            watch = self.watches[settings.server] = FakeWatch(hear)
-            watch.away, watch.runs = self.away, self.runs
-            return watch
-
-        self.queries = DetachedQueries(self.heard.append, own=own, settings_of=settings_of, make_watch=make_watch)
-
-    @property
-    def mine(self) -> FakeWatch:
-        return self.watches[MINE]
-
-    async def says(self, *events: RunnerEvent) -> None:
-        await eventually(lambda: len(self.heard) >= len(events))
-        assert self.heard == list(events)
-
-    async def watching(self) -> FakeWatch:
-        self.queries.watch(ORDER, STARTED.to_json())
-        await eventually(lambda: MINE in self.watches and self.mine.watched)
-        return self.mine
+from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryTold, ServerBack, ServerSilent
 
 
 async def test_what_has_begun_here_is_watched_without_a_word() -> None:
@@ -207,6 +167,6 @@ async def test_a_handle_that_nobody_understands_is_no_reason_to_begin() -> None:
 async def test_what_is_abandoned_is_ended_before_this_closes() -> None:
     bench = Bench()
     told: list[Any] = []
-    bench.queries.end(STARTED.to_json(), lambda: told.append("ended"))
+    bench.queries.end(STARTED.to_json(), lambda: told.append("ended"), still=lambda: True)
     await bench.queries.close()
     assert (told, bench.mine.stopped, bench.mine.closed) == (["ended"], [STARTED], True)

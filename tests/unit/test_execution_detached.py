@@ -204,7 +204,7 @@ def test_nothing_is_said_of_what_its_own_worker_goes_on_with() -> None:
 def test_what_has_ended_meanwhile_is_begun_anew() -> None:
     script = runs_elsewhere(Script(**STREAMING), A0)
     script.give(A0, epoch=2)
-    assert words(script.feed(QueryCleared, task=A0)) == ["give up a:0", "write a:0 pending", "start a:0 #4"]
+    assert words(script.feed(QueryCleared, task=A0)) == ["write a:0 pending", "start a:0 #4"]
 
 
 def test_more_may_run_on_than_there_are_slots_and_nothing_else_begins() -> None:
@@ -238,7 +238,7 @@ def test_what_runs_by_an_older_plan_is_ended_before_anything_begins() -> None:
     script = runs_elsewhere(Script(**STREAMING), A0)
     script.plan({"i": 7}, {"i": 1}, {"i": 2})
     assert words(script.give(A0, epoch=2)) == ["take over a:0 #3", "stop a:0: its configuration has changed"]
-    assert words(script.stopped(A0)) == ["give up a:0", "write a:0 stopped", "start a:0 #4"]
+    assert words(script.stopped(A0)) == ["write a:0 stopped", "start a:0 #4"]
 
 
 # ---- it moves, its worker leaves
@@ -335,4 +335,4 @@ def test_what_somebody_says_to_be_gone_is_begun_anew() -> None:
     script.feed(QueryUnreachable, task=A0, why="nobody answers")
     last = script.status.tasks[A0]
     told = script.say(replace(last, state=TaskState.STOPPED))
-    assert words(told) == ["stop watching a:0", "give up a:0", "write a:0 pending", "start a:0 #4"]
+    assert words(told) == ["stop watching a:0", "write a:0 pending", "start a:0 #4"]

@@ -200,3 +200,14 @@ async def test_all_watches_of_a_process_share_a_connection_and_each_hears_of_its
 
 def _raise(_news: object) -> None:
     raise RuntimeError("a fault")
+
+
+async def test_who_closes_in_the_moment_of_a_change_does_not_wait(server: FakeConnect) -> None:
+    hearing = Hearing(server)
+    first, second = FakeQuery(), FakeQuery()
+    hearing.watch.watch(server.handle(first))
+    await looked(server)
+    hearing.watch.watch(server.handle(second))
+    assert hearing.watch._mine is not None
+    hearing.watch._mine[0].looks._changed.set()
+    await asyncio.wait_for(hearing.watch.close(), 10)

@@ -18,7 +18,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS, Epoch
 from airflow_provider.records import ControlAction, ControlRecord, TaskKind, WorkerPhase, WorkerStatus
-from airflow_provider.spark.detached import DetachedQueries
+from airflow_provider.runners.detached import DetachedQueries
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings

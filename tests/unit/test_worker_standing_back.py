@@ -19,6 +19,7 @@ from worker_life import A0, A1, ME, MEMBER, Life, living
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.cli.status import render
 from airflow_provider.hands import in_process
+from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.hands.in_process import SparkOfProcess
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.presence import stands_back
@@ -249,3 +250,24 @@ async def test_how_long_it_has_waited_while_it_stood_back_counts_when_it_is_back
         since = life.worker.reasons.waits_since_ms
         assert since is not None
         assert since <= before
+
+
+async def test_what_goes_on_without_its_process_is_not_ended_for_a_break(
+    standing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release with a PySpark of the wrong version must not end the streams of the one before."""
+    for_good: list[TaskExecutor] = []
+    leave_for_good = TaskExecutor.leave_for_good
+
+    def leaving(hands: TaskExecutor) -> None:
+        for_good.append(hands)
+        leave_for_good(hands)
+
+    monkeypatch.setattr(TaskExecutor, "leave_for_good", leaving)
+    async with standing() as life:
+        await eventually(lambda: life.coordinator.left, "it has left the group")
+        assert not for_good
+        life.means.there = True
+        await eventually(lambda: life.phase is WorkerPhase.STABLE, "it is back")
+        life.steady.leave("the test says so")
+        assert for_good == [life.worker.hands]

@@ -28,7 +28,7 @@ from airflow_provider.records import (
     TaskState,
     WorkerPhase,
 )
-from airflow_provider.spark.detached import MakeQueries, nothing_detached
+from airflow_provider.runners.detached import MakeQueries, nothing_detached
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.hands import Released

@@ -16,7 +16,7 @@ from airflow_provider.execution.machine import handle
 from airflow_provider.execution.state import Execution, ExecutionSettings, Place
 from airflow_provider.hands.orders import heard, order_to_watch
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.records import TaskStatus
+from airflow_provider.records import TaskState, TaskStatus
 from airflow_provider.runners.detached import DetachedQueries
 from airflow_provider.runs.runs import TaskRun
 from airflow_provider.spark.runner import RunnerEvent
@@ -162,7 +162,8 @@ class Life:
                 for task in self.queries.stop(tasks, reason):
                     self._attempts[task].stopping = True
             case commands.EndAbandoned(status=status):
-                self.queries.end(status.handle, lambda: self._say(replace(status, state="stopped")))  # type: ignore[arg-type]
+                ended = replace(status, state=TaskState.STOPPED)
+                self.queries.end(status.handle, lambda: self._say(ended), still=lambda: True)
             case commands.WriteHandle(status=status, number=number):
                 self._say(status, events.HandleWritten, number)
             case commands.WriteEnd(status=status, number=number):

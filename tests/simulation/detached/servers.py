@@ -101,6 +101,10 @@ class WatchOfServer:
         self._chance = chance
         self._watched: dict[QueryHandle, asyncio.Task[None]] = {}
 
+    @property
+    def watched(self) -> frozenset[QueryHandle]:
+        return frozenset(self._watched)
+
     def watch(self, handle: QueryHandle) -> None:
         if handle not in self._watched:
             self._watched[handle] = asyncio.ensure_future(self._look(handle))

@@ -6,19 +6,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from simulation.detached.life import SLOTS, Life
 from simulation.detached.servers import Server
 from simulation.detached.virtual_loop import VirtualLoop
 
-from airflow_provider.execution.runs import RunState, TaskRun
 from airflow_provider.execution.state import Place
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot, StatusView
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus, task_key
+from airflow_provider.runs.runs import RunState, TaskRun
 from airflow_provider.spark_connect.server import ConnectServer
 
 WORKERS: Final = tuple(map(WorkerId, ("w1", "w2", "w3")))
@@ -87,7 +87,7 @@ class World:
         return self.snapshots[-1]
 
     def _plan(self, number: int) -> None:
-        configs = [{"i": i, "slots": self.chance.choice(_WANTS)} for i in (0, number)]
+        configs: list[Mapping[str, Any]] = [{"i": i, "slots": self.chance.choice(_WANTS)} for i in (0, number)]
         if number:  # it is another plan, and the first task is the same by it
             configs[0] = self.jobs.plans["a"].configs[0]
         plan = PlanRecord.of(_DEFINITION, configs, planned_by=WORKERS[0], at_ms=0)

@@ -1,0 +1,230 @@
+"""``cospark jobs orphans`` as a user sees it: with a server's messages, and topics in memory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from fake_connect import FakeConnect, FakeQuery
+from group_records import record_of
+from stand_ins import MemoryTopics
+
+from airflow_provider.cli import jobs as jobs_module
+from airflow_provider.cli import orphans as command
+from airflow_provider.cli import reading
+from airflow_provider.hands import orphans as ending
+from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import (
+    JobDefinition,
+    PlanRecord,
+    TaskFailure,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
+
+W1 = WorkerId("w1")
+JOB = JobDefinition(name="a", entry_point="m:f", kind=TaskKind.STREAMING, max_tasks=200)
+SECRET = "a-token"  # a made up one
+
+
+class Orphans:
+    """Runs the command over a group in memory."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], server: FakeConnect) -> None:
+        self.topics = MemoryTopics("g")
+        self.server = server
+        self.deserted = True
+        self._capsys = capsys
+
+    async def __call__(self, *options: str) -> tuple[int, str, str]:
+        parser = argparse.ArgumentParser()
+        jobs_module.add_arguments(parser)
+        args = parser.parse_args(["orphans", "g", *options, "--bootstrap-servers", "nowhere:9"])
+        status = await command.run(args, KafkaSettings.from_extra({"bootstrap.servers": "nowhere:9"}, conn_id="c"))
+        told = self._capsys.readouterr()
+        return status, told.out, told.err
+
+    async def runs(self, index: int = 0, **more: Any) -> FakeQuery:
+        """A query, of which its worker has told."""
+        query = FakeQuery()
+        handle = self.server.handle(query).to_json()
+        said = {"state": TaskState.RUNNING, "epoch": Epoch(1), "worker": W1, "started_at_ms": 1, "handle": handle}
+        await self.topics.publish_task(TaskStatus(task=TaskId("a", index), **{**said, **more}))
+        return query
+
+    async def has_worker(self, *running: TaskId, condition: str = "") -> None:
+        self.deserted = False
+        await self.topics.publish_group(record_of({W1: frozenset(running)}, epoch=1))
+        said = WorkerStatus(
+            worker=W1,
+            state=WorkerPhase.DEFERRED,
+            epoch=Epoch(1),
+            slots=2,
+            running=frozenset(running),
+            condition=condition,
+        )
+        await self.topics.publish_worker(said)
+
+    def state(self, index: int = 0) -> TaskState:
+        return self.topics.status.tasks[TaskId("a", index)].state
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeConnect]:
+    fake = FakeConnect()
+    await fake.start()
+    yield fake
+    await fake.stop()
+
+
+@pytest.fixture
+async def orphans(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, server: FakeConnect) -> Orphans:
+    made = Orphans(capsys, server)
+
+    async def reach(_settings: KafkaSettings) -> None: ...
+
+    async def is_deserted(_group: str, _settings: KafkaSettings) -> bool:
+        return made.deserted
+
+    monkeypatch.setattr(reading, "reach", reach)
+    monkeypatch.setattr(reading, "GroupTopics", lambda _settings, _group: made.topics)
+    monkeypatch.setattr(command, "_is_deserted", is_deserted)
+    await made.topics.submit(JOB)
+    await made.topics.publish_plan(PlanRecord.of(JOB, [{}] * 200, planned_by=W1, at_ms=0))
+    return made
+
+
+async def test_what_nobody_has_is_listed_and_ended(orphans: Orphans) -> None:
+    query = await orphans.runs()
+    status, out, _ = await orphans()
+    assert (status, out.strip()) == (1, f"a:0 on sc://127.0.0.1:{orphans.server.port}: nobody is in the group")
+    assert query.active
+    status, out, _ = await orphans("--end")
+    assert (status, out.strip().endswith(": ended"), query.active, orphans.state()) == (
+        0,
+        True,
+        False,
+        TaskState.STOPPED,
+    )
+    assert await orphans("--json") == (0, json.dumps({"orphans": []}) + "\n", "")
+
+
+async def test_what_was_written_over_by_somebody_who_did_not_know_of_it_is_ended_too(orphans: Orphans) -> None:
+    first = await orphans.runs()
+    second = await orphans.runs(epoch=Epoch(2))
+    status, out, _ = await orphans("--end")
+    assert (status, out.count(": ended"), first.active, second.active) == (0, 2, False, False)
+    assert (await orphans())[0] == 0
+
+
+async def test_nor_is_it_forgotten_with_its_job(orphans: Orphans) -> None:
+    first = await orphans.runs()
+    await orphans.runs(epoch=Epoch(2))
+    last = orphans.topics.status.tasks[TaskId("a", 0)]
+    await orphans.topics.publish_task(TaskStatus(**{**_fields(last), "state": TaskState.STOPPED}))
+    await orphans.topics.remove("a", by="me")
+    status, out, _ = await orphans("--end")
+    assert (status, out.count(": ended"), first.active) == (0, 1, False)
+    assert not orphans.topics.status.tasks, "its job is gone, so nothing is left to be said of it"
+
+
+def _fields(status: TaskStatus) -> dict[str, Any]:
+    return {name: getattr(status, name) for name in TaskStatus.__dataclass_fields__}
+
+
+async def test_what_its_worker_cannot_end_is_listed_and_ended(orphans: Orphans) -> None:
+    await orphans.has_worker()
+    query = await orphans.runs(state=TaskState.PENDING, error=TaskFailure.of("the connection leads elsewhere by now"))
+    status, out, _ = await orphans()
+    assert (status, "its worker w1 can't end it: the connection leads elsewhere" in out) == (1, True)
+    assert (await orphans("--end"))[0] == 0
+    assert (query.active, orphans.state()) == (False, TaskState.STOPPED)
+
+
+async def test_a_server_that_is_away_is_not_asked_for_each_of_many(
+    orphans: Orphans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ending, "_ANSWER_S", 0.5)
+    for index in range(200):
+        await orphans.runs(index)
+    await orphans.server.stop()
+    status, out, _ = await orphans("--end")
+    assert (status, out.count("may still run")) == (1, 200)
+    assert out.count("not tried, as others there could not be ended") == 200 - ending._AT_ONCE
+
+
+async def test_many_are_ended_over_few_connections(orphans: Orphans) -> None:
+    queries = [await orphans.runs(index) for index in range(100)]
+    assert (await orphans("--end"))[0] == 0
+    assert not any(query.active for query in queries)
+    assert len(orphans.server.peers) <= 100 / ending._AT_ONCE + 1
+
+
+# ---- the token
+
+
+async def test_no_server_gets_the_token_that_was_not_named(orphans: Orphans, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handle stands in a topic: who writes there must not learn an administrator's token."""
+    monkeypatch.setenv(command.TOKEN_ENV, SECRET)
+    await orphans.runs()
+    orphans.server.refusal = None
+    await orphans("--end", "--server", "sc://spark.example:15002")
+    assert SECRET not in str(orphans.server.metadata)
+    assert orphans.server.metadata
+
+
+async def test_who_is_not_let_in_is_told_how_to_name_the_server(
+    orphans: Orphans, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import grpc
+
+    monkeypatch.setenv(command.TOKEN_ENV, SECRET)
+    await orphans.runs()
+    orphans.server.refusal = grpc.StatusCode.UNAUTHENTICATED, "no token"
+    status, out, err = await orphans("--end")
+    assert (status, SECRET in out + err) == (1, False)
+    assert "--server URL" in err
+
+
+@pytest.mark.parametrize("url", ["spark:15002", "sc://host/;token=abc"])
+async def test_a_server_is_named_as_everywhere(orphans: Orphans, url: str) -> None:
+    with pytest.raises(SystemExit):
+        await orphans("--end", "--server", url)
+
+
+# ---- what somebody says to be gone
+
+
+async def test_what_its_worker_watches_is_not_gone(orphans: Orphans) -> None:
+    await orphans.has_worker(TaskId("a", 0))
+    query = await orphans.runs()
+    status, _, err = await orphans("--forget", "a:0")
+    assert (status, orphans.state(), query.active) == (1, TaskState.RUNNING, True)
+    assert "worker w1 watches a:0, and its server answers" in err
+
+
+async def test_what_its_worker_waits_for_may_be_gone(orphans: Orphans) -> None:
+    await orphans.has_worker(TaskId("a", 0), condition="waiting for its server")
+    await orphans.runs()
+    assert await orphans("--forget", "a:0") == (0, "a:0: taken for ended\n", "")
+    assert orphans.state() is TaskState.STOPPED
+
+
+async def test_of_what_nobody_knows_nothing_is_said(orphans: Orphans) -> None:
+    status, _, err = await orphans("--forget", "b:7")
+    assert (status, "nothing is known to run of a task b:7" in err) == (1, True)
+
+
+async def test_a_handle_that_nobody_understands_can_be_forgotten(orphans: Orphans) -> None:
+    await orphans.runs(handle={"of": "a later release"})
+    status, out, _ = await orphans("--end")
+    assert (status, "may still run" in out) == (1, True)
+    assert (await orphans("--forget", "a:0"))[0] == 0
+    assert (await orphans())[0] == 0

@@ -1,0 +1,106 @@
+"""What becomes of queries as servers come and go, and what is wanted of them changes meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from queries_bench import A0, ORDER, OTHER, STARTED, Bench
+from waiting import eventually
+
+from airflow_provider.runners.detached import SILENT
+from airflow_provider.spark.runner import QueryAdopted, SparkLost, TaskStopped
+from airflow_provider.spark_connect.news import QueryLost, ServerBack, ServerSilent
+
+# ---- what is to run after all
+
+
+@pytest.mark.turned_clock
+async def test_what_was_to_be_ended_and_is_taken_over_meanwhile_runs_on() -> None:
+    bench = Bench()
+    bench.away = True
+    bench.queries.end(STARTED.to_json(), lambda: pytest.fail("it has not ended"), still=lambda: True)
+    await asyncio.sleep(60)
+    bench.queries.take_over(ORDER, STARTED.to_json())
+    bench.mine.away = False
+    await asyncio.sleep(60)
+    assert (bench.heard, bench.mine.stopped) == ([QueryAdopted(order=ORDER, handle=STARTED.to_json())], [])
+
+
+@pytest.mark.turned_clock
+async def test_what_another_worker_is_to_run_by_now_is_not_ended() -> None:
+    bench = Bench()
+    bench.away = True
+    wanted: list[bool] = []
+    bench.queries.end(STARTED.to_json(), lambda: pytest.fail("it has not ended"), still=lambda: not wanted)
+    await asyncio.sleep(60)
+    wanted.append(True)
+    bench.mine.away = False
+    await asyncio.sleep(60)
+    assert bench.mine.stopped == []
+
+
+async def test_a_run_whose_name_is_missing_is_looked_for() -> None:
+    bench = Bench()
+    bench.runs = STARTED
+    bench.queries.take_over(ORDER, replace(STARTED, run_id=None).to_json())
+    await bench.says(QueryAdopted(order=ORDER, handle=STARTED.to_json()))
+
+
+# ---- servers that say nothing
+
+
+async def test_a_server_on_which_nothing_is_watched_any_more_is_not_waited_for() -> None:
+    bench = Bench()
+    watch = await bench.watching()
+    watch.hear(ServerSilent("it does not answer"))
+    bench.queries.let_go({A0})
+    assert bench.queries.condition == ""
+
+
+async def test_one_server_that_answers_says_nothing_of_another() -> None:
+    bench = Bench()
+    watch = await bench.watching()
+    bench.queries.end(replace(STARTED, server=OTHER).to_json(), lambda: None, still=lambda: True)
+    await eventually(lambda: OTHER in bench.watches)
+    watch.hear(ServerSilent("it does not answer"))
+    bench.watches[OTHER].hear(ServerBack())
+    assert bench.queries.condition == SILENT
+    await bench.queries.close()
+
+
+@pytest.mark.turned_clock
+async def test_who_is_not_let_in_any_more_asks_with_the_token_that_counts_by_now() -> None:
+    bench = Bench()
+    first = await bench.watching()
+    bench.token = "new"
+    first.hear(ServerSilent("[UNAUTHENTICATED]"))
+    await asyncio.sleep(31)
+    assert first.closed
+    assert bench.mine.watched == {STARTED}
+    assert bench.queries.condition == ""
+    bench.mine.hear(QueryLost(STARTED, "it was restarted"))
+    assert bench.heard == [SparkLost(order=ORDER, spark=-1, error="it was restarted")]
+    await bench.queries.close()
+
+
+@pytest.mark.turned_clock
+async def test_what_is_to_stop_is_asked_for_with_the_token_that_counts_by_now() -> None:
+    bench = Bench()
+    watch = await bench.watching()
+    bench.token, watch.away = "new", True
+    bench.queries.stop({A0}, "revoked")
+    await asyncio.sleep(120)
+    assert bench.heard[-1] == TaskStopped(order=ORDER, reason="revoked")
+
+
+@pytest.mark.turned_clock
+async def test_a_silent_server_is_asked_as_before_where_nothing_else_is_known() -> None:
+    bench = Bench()
+    watch = await bench.watching()
+    watch.hear(ServerSilent("it does not answer"))
+    await asyncio.sleep(600)
+    assert bench.mine is watch
+    assert bench.queries.condition == SILENT
+    await bench.queries.close()

@@ -1,0 +1,167 @@
+"""What a worker does with tasks that go on without its process when their server says nothing, perhaps for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from execution_script import A0, ME, OTHER, Script, words, written
+from group_records import record_of
+
+from airflow_provider.execution.events import QueryAdopted, QueryUnreachable, StreamBegan, TasksRevoked
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.placed import Restart
+from airflow_provider.ledger.status_view import Point
+from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, Epoch, WorkerId
+from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.runs.runs import RunState
+
+HANDLE = {"server": "sc://h", "session_id": "s", "query_id": "q"}
+
+
+def watching(**settings: Any) -> Script:
+    """A stream goes on without this process, and its record stands."""
+    script = Script(kind=TaskKind.STREAMING, **settings)
+    script.read(replace(script.jobs, offset=ConfigOffset(10)))
+    script.give(A0)
+    script.begin(A0, handle={"server": "sc://h", "session_id": "s"})
+    script.read_back(A0)
+    told = written(script.feed(StreamBegan, task=A0, handle=HANDLE), TaskState.RUNNING)
+    script.say(told)
+    return script
+
+
+def gone(script: Script) -> list[str]:
+    """Somebody says that it has certainly ended."""
+    return words(script.say(replace(script.status.tasks[A0], state=TaskState.STOPPED)))
+
+
+def alter(script: Script) -> list[str]:
+    return words(script.plan({"i": 7}, {"i": 1}, {"i": 2}))
+
+
+# ---- nobody waits for what is certainly gone
+
+
+def test_what_is_watched_and_said_to_be_gone_begins_anew() -> None:
+    script = watching()
+    assert gone(script) == ["stop watching a:0", "write a:0 pending", "start a:0 #2"]
+
+
+def test_what_is_told_to_stop_and_said_to_be_gone_is_released() -> None:
+    script = watching()
+    assert words(script.read(JobsSnapshot())) == ["stop a:0: it is no longer configured"]
+    assert gone(script) == ["stop watching a:0", "write a:0 stopped", "released a:0"]
+
+
+def test_what_restarts_and_is_said_to_be_gone_begins_anew() -> None:
+    script = watching()
+    assert alter(script) == ["stop a:0: its configuration has changed"]
+    assert gone(script) == ["stop watching a:0", "write a:0 stopped", "start a:0 #1"]
+
+
+@pytest.mark.parametrize("other", [{"attempt": 7}, {"handle": {**HANDLE, "session_id": "t"}}, {"handle": None}])
+def test_of_what_else_is_gone_is_said_nothing(other: dict[str, Any]) -> None:
+    script = watching()
+    last = replace(script.status.tasks[A0], state=TaskState.STOPPED, **other)
+    assert words(script.say(last)) == []
+    assert script.state(A0) is RunState.STARTED
+
+
+# ---- nobody in the group waits for a server
+
+
+@pytest.mark.parametrize("stopping", [lambda script: alter(script), lambda script: script.read(JobsSnapshot())])
+def test_what_is_revoked_as_it_stops_is_let_go_of(stopping: Any) -> None:
+    script = watching()
+    stopping(script)
+    told = words(script.revoke(A0))
+    assert [word for word in told if "abandoned" not in word] == ["stop watching a:0", "released a:0"]
+
+
+def test_what_is_let_go_of_and_nobody_is_to_have_is_ended_all_the_same() -> None:
+    script = watching()
+    script.read(JobsSnapshot())
+    assert "end a:0, abandoned" in words(script.revoke(A0))
+
+
+@pytest.mark.parametrize(
+    ("others", "then"),
+    [
+        ([OTHER], ["stop watching a:0", "released a:0"]),
+        ([], ["stop a:0: nobody stays in the group"]),
+    ],
+)
+def test_who_leaves_for_good_leaves_what_it_has_told_to_stop_to_those_who_stay(
+    others: list[WorkerId], then: list[str]
+) -> None:
+    script = watching()
+    script.status = replace(script.status, group=record_of(dict.fromkeys([ME, *others], NO_TASKS)), point=Point())
+    alter(script)
+    assert words(script.feed(TasksRevoked, tasks=frozenset({A0}), reason="leaving", for_good=True)) == []
+    mine = WorkerStatus(worker=ME, state=WorkerPhase.STOPPING, epoch=Epoch(1), slots=2, process="host/place/1/2")
+    script.status = replace(script.status, workers={ME: mine}, point=Point())
+    assert words(script.read(script.jobs)) == then
+
+
+def test_what_is_not_known_to_have_stopped_says_so() -> None:
+    script = watching()
+    alter(script)
+    told = script.feed(QueryUnreachable, task=A0, why="sc://h: nobody answers")
+    last = written(told, TaskState.PENDING)
+    assert (last.lives_on, last.handle) == (True, HANDLE)
+    script.read(JobsSnapshot())
+    script = watching()
+    script.read(JobsSnapshot())
+    told = script.feed(QueryUnreachable, task=A0, why="sc://h: nobody answers")
+    assert words(told) == ["task a:0 is to stop, and may run on: sc://h: nobody answers"]
+
+
+# ---- what was asked while it was away
+
+
+def left_behind(script: Script, **more: Any) -> None:
+    """Another worker has begun it, and is away."""
+    work = script.jobs.work_of(A0)
+    assert work is not None
+    said = TaskStatus(
+        task=A0,
+        state=TaskState.RUNNING,
+        epoch=Epoch(1),
+        worker=OTHER,
+        run_key=work.definition.run_key,
+        kind=TaskKind.STREAMING,
+        fingerprint=work.fingerprint,
+        started_at_ms=1,
+        handle=HANDLE,
+        failures=1,
+    )
+    script.say(replace(said, **more))
+
+
+def test_its_record_says_how_far_the_wishes_of_people_were_read() -> None:
+    script = watching()
+    last = script.status.tasks[A0]
+    assert (last.worker, last.read_to) == (ME, 10)
+    assert TaskStatus.from_json(last.to_json()) == last
+
+
+def test_what_was_to_start_anew_while_its_worker_was_away_is_ended_first() -> None:
+    script = Script(kind=TaskKind.STREAMING)
+    left_behind(script, read_to=10)
+    asked = Restart(by="me", offset=12)
+    script.read(replace(script.jobs, offset=ConfigOffset(13), task_restarts={A0: asked}))
+    assert words(script.give(A0, epoch=2)) == ["take over a:0 #1", "stop a:0: it is to start anew, says me"]
+    assert words(script.stopped(A0)) == ["write a:0 stopped", "start a:0 #2"]
+    assert script.execution.runs[A0].failures == 0, "it has all its retries"
+
+
+def test_each_word_is_followed_once() -> None:
+    script = Script(kind=TaskKind.STREAMING)
+    left_behind(script, read_to=13)
+    asked = Restart(by="me", offset=12)
+    script.read(replace(script.jobs, offset=ConfigOffset(20), task_restarts={A0: asked}))
+    assert words(script.give(A0, epoch=2)) == ["take over a:0 #1"]
+    adopted = script.feed(QueryAdopted, task=A0, handle=HANDLE)
+    assert written(adopted, TaskState.RUNNING).read_to == 13, "the next one follows what was asked since"
