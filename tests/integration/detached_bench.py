@@ -52,7 +52,11 @@ class Copying:
 
     def __init__(self, group: Fleet, folder: Path, *, job: str = "Append", retries: int = 0, **config: Any) -> None:
         self._group = group
-        self._definition: dict[str, Any] = {"entry_point": f"{MODULE}:{job}", "kind": TaskKind.STREAMING, "retries": retries}
+        self._definition: dict[str, Any] = {
+            "entry_point": f"{MODULE}:{job}",
+            "kind": TaskKind.STREAMING,
+            "retries": retries,
+        }
         self._input, self._output = folder / "input", folder / "output"
         self._input.mkdir()
         self._written = 0
