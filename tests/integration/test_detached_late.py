@@ -12,7 +12,7 @@ import psutil
 import pytest
 from detached_bench import COPY, JOB, Copying, Life, options_of
 from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet, cospark
-from server_queries import active_queries, nothing_runs
+from server_queries import active_queries, is_closed, nothing_runs
 from waiting import eventually
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
@@ -91,6 +91,7 @@ async def test_who_sleeps_before_its_query_begins_begins_none_when_it_wakes(
         assert begun.worker == W2
         assert sleeps_in == "run" or begun.handle["session_id"] == following(late)
         await copying.goes_on()
+        assert is_closed(server.url, late), "before it wakes"
 
         (tmp_path / "awake").touch()
         group.wake("w1")
