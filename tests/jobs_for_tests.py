@@ -158,7 +158,7 @@ class SleepsOnce(Append):
     def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
         if not self._sleeps("run", task):
             return super().run(spark, task)
-        said = Path(task.config["folder"]) / "start"
+        said = Path(task.config["notes"]) / "start"
         try:
             query = super().run(spark, task)
         except Exception as refused:
@@ -168,7 +168,7 @@ class SleepsOnce(Append):
         return query
 
     def _sleeps(self, where: str, task: TaskContext) -> bool:
-        folder = Path(task.config["folder"])
+        folder = Path(task.config["notes"])
         if where != task.config["sleeps_in"] or (folder / "asleep").exists():
             return False
         (folder / "asleep").touch()

@@ -18,13 +18,23 @@ def active_queries(server: str, session_id: str) -> list[str]:
 
     :param server: its URL
     """
+    return _asked(server, session_id) or []
+
+
+def is_closed(server: str, session_id: str) -> bool:
+    """Whether the server has ended this session, and takes no call in it any more. It is made if there is none."""
+    return _asked(server, session_id) is None
+
+
+def _asked(server: str, session_id: str) -> list[str] | None:
+    """None: the server has ended it."""
     settings = ConnectSettings(server=ConnectServer.parse(server))
     session = open_session(settings, "cospark/test", session_id)
     try:
         return [str(query.runId) for query in session.streams.active]
     except Exception as gone:
         if "SESSION_CLOSED" in str(gone):
-            return []
+            return None
         raise
     finally:
         hang_up(session)

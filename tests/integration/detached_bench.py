@@ -47,12 +47,17 @@ class Copying:
     """A stream that copies lines, and what it has copied.
 
     :param job: which of :mod:`jobs_for_tests`
+    :param retries: how often its start may fail
     :param config: more of its configuration
     """
 
-    def __init__(self, group: Fleet, folder: Path, /, *, job: str = "Append", **config: Any) -> None:
+    def __init__(self, group: Fleet, folder: Path, /, *, job: str = "Append", retries: int = 0, **config: Any) -> None:
         self._group = group
-        self._job = job
+        self._definition: dict[str, Any] = {
+            "entry_point": f"{MODULE}:{job}",
+            "kind": TaskKind.STREAMING,
+            "retries": retries,
+        }
         self._input, self._output = folder / "input", folder / "output"
         self._input.mkdir()
         self._written = 0
@@ -60,8 +65,7 @@ class Copying:
 
     async def submit(self) -> None:
         config = {"input": str(self._input), "output": str(self._output), **self._config}
-        entry_point = f"{MODULE}:{self._job}"
-        await self._group.submit(JOB, tasks=1, kind=TaskKind.STREAMING, entry_point=entry_point, config=config)
+        await self._group.submit(JOB, tasks=1, config=config, **self._definition)
 
     async def goes_on(self) -> None:
         """What is written now is copied."""
@@ -82,7 +86,7 @@ class Copying:
     def assert_each_once(self) -> None:
         """By what Spark says of the batches that have come to their end, where it writes the files itself."""
         commits = [file.read_text() for file in (self._output / "_spark_metadata").glob("[0-9]*")]
-        named = [json.loads(line)["path"] for said in commits for line in said.splitlines() if line.startswith("{")]
+        named = {json.loads(line)["path"] for said in commits for line in said.splitlines() if line.startswith("{")}
         parts = [Path(unquote(urlsplit(path).path)) for path in named] or list(self._output.rglob("part-*.json"))
         copied = sorted(json.loads(line)["id"] for part in parts for line in part.read_text().splitlines())
         assert copied == list(range(LINES * self._written))

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from detached_bench import COPY, JOB, Copying, Life, options_of
 from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet, cospark
-from server_queries import active_queries, nothing_runs
+from server_queries import active_queries, is_closed, nothing_runs
 from waiting import eventually
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
@@ -41,11 +41,14 @@ async def test_a_function_that_writes_batches_goes_on_without_a_worker_and_under
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
-        copying = Copying(group, tmp_path, job="AppendBatches")
+        # A Python that has not started within ten seconds Spark takes for one that failed, however busy the machine is.
+        copying = Copying(group, tmp_path, job="AppendBatches", retries=20)
         life = Life(group, W1, server.url, tmp_path / "checkpoints")
         await copying.submit()
         group.start("w1")
-        began = await life.begun()
+        began = await life.said(
+            lambda last: last.state is TaskState.RUNNING and bool(last.handle["run_id"]), "its query runs"
+        )
         await copying.goes_on()
         group.kill("w1")
         await copying.goes_on()
@@ -73,7 +76,7 @@ async def test_who_sleeps_before_its_query_begins_begins_none_when_it_wakes(
     because its own would have the same id.
     """
     async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
-        copying = Copying(group, tmp_path, job="SleepsOnce", folder=str(tmp_path), sleeps_in=sleeps_in)
+        copying = Copying(group, tmp_path, job="SleepsOnce", notes=str(tmp_path), sleeps_in=sleeps_in)
         life = Life(group, W1, server.url, tmp_path / "checkpoints")
         await copying.submit()
         group.start("w1")
@@ -88,6 +91,7 @@ async def test_who_sleeps_before_its_query_begins_begins_none_when_it_wakes(
         assert begun.worker == W2
         assert sleeps_in == "run" or begun.handle["session_id"] == following(late)
         await copying.goes_on()
+        assert is_closed(server.url, late), "before it wakes"
 
         (tmp_path / "awake").touch()
         group.wake("w1")

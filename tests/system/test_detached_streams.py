@@ -22,8 +22,6 @@ from demo.airflow import LocalAirflow
 W1, W2 = WorkerId("on_server.w1"), WorkerId("on_server.w2")
 NAME = "streams_server"
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalConnectServer]:
@@ -42,12 +40,14 @@ def streams(airflow: LocalAirflow, group: Group, server: LocalConnectServer, tmp
     airflow.api.request("DELETE", f"/connections/{NAME}")
 
 
+@pytest.mark.timeout(700)
 def test_streams_notice_nothing_of_what_users_do_to_workers_but_when_the_last_one_goes(
     group: Group, streams: Streams, tmp_path: Path
 ) -> None:
     api = group.api
-    streams.submit()
     run = group.start("on_server", checkpoints=str(tmp_path))
+    group.wait_for_members(W1, W2)
+    streams.submit()
     began = streams.watched(W1, W2)
     assert sorted(last.worker for last in began.values()) == [W1, W1, W2, W2]
     assert streams.on_server(began) == runs(began)
@@ -81,14 +81,17 @@ def test_streams_notice_nothing_of_what_users_do_to_workers_but_when_the_last_on
     api.wait_for_run("on_server", run, states=("failed",))
 
 
+@pytest.mark.thorough  # its workers come to processes twice more
+@pytest.mark.timeout(700)
 def test_a_job_that_is_paused_or_stopped_is_ended_on_the_server_and_goes_on_from_its_checkpoints(
     group: Group, streams: Streams, tmp_path: Path
 ) -> None:
     def have_the_job(action: str) -> None:
         assert main(["jobs", action, group.name, JOB, "--bootstrap-servers", group.bootstrap_servers]) == 0
 
-    streams.submit()
     run = group.start("on_server", checkpoints=str(tmp_path))
+    group.wait_for_members(W1, W2)
+    streams.submit()
     watched = streams.watched(W1, W2)
     for number, action in enumerate(("pause", "stop"), start=2):
         have_the_job(action)
