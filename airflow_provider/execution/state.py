@@ -138,6 +138,9 @@ class Execution:
 
     @property
     def _wants_to_go(self) -> bool:
+        """Not while a query is being ended: who goes on with it then would take it for one that has come to its end."""
+        if self.runs.ends_some:
+            return False
         if self.settings.place is Place.PROCESS:
             return self.runs.need_no_process(self.slots) and not self.learners.tasks
         free = self.may_begin and self.runs.has_startable(slots=self.slots, now_ms=self.now, blocked=self.blocked)

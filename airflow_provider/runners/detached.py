@@ -76,6 +76,7 @@ class DetachedQueries:
         self._tasks: dict[TaskId, _Watched] = {}
         self._sessions: dict[str, TaskId] = {}
         self._steps: dict[TaskId, asyncio.Task[None]] = {}
+        self._stops: set[asyncio.Task[None]] = set()
         self._ending: dict[QueryHandle, asyncio.Task[None]] = {}
         self._losses = 0
         self._lost_at = -_TOGETHER_S
@@ -115,6 +116,9 @@ class DetachedQueries:
             self._drop_step(task)
             self._watches.let_go(watched.handle)
             self._step(watched, self._stop(watched, reason))
+            stop = self._steps[task]
+            self._stops.add(stop)
+            stop.add_done_callback(self._stops.discard)
         return tasks - here
 
     def end(self, handle: Any, then: Callable[[], None], *, still: Callable[[], bool]) -> None:
@@ -131,9 +135,12 @@ class DetachedQueries:
             self._ending[found] = asyncio.ensure_future(self._end(found, then, still))
 
     async def close(self, *, timeout_s: float = 10.0) -> None:
-        """Let go of all. What is being ended has so long to end."""
-        if self._ending:
-            await asyncio.wait(self._ending.values(), timeout=timeout_s)
+        """Let go of all. What is being ended has so long to end: a query that has stopped, in a session that is still
+        there, looks to the next one as if it had come to its end.
+        """
+        ends = {*self._ending.values(), *self._stops}
+        if ends:
+            await asyncio.wait(ends, timeout=timeout_s)
         steps = [*self._steps.values(), *self._ending.values()]
         for step in steps:
             step.cancel()

@@ -27,6 +27,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         "_busy",
         "_claiming",
         "_detached",
+        "_ending",
         "_endless",
         "_failed",
         "_later",
@@ -47,6 +48,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         self._looking: set[TaskId] = set()
         self._busy = 0
         self._endless = 0
+        self._ending = 0
         self._alone = 0
         self._waiting = 0
         # What has changed since it was put there is left there, and passed over when its turn comes.
@@ -115,6 +117,11 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
     def busy(self) -> int:
         """How many slots are taken."""
         return self._busy
+
+    @property
+    def ends_some(self) -> bool:
+        """Whether any is being ended that runs without this process."""
+        return self._ending > 0
 
     def share_of(self, run: TaskRun, *, slots: int) -> int:
         """How many slots a task is given, of so many that there are: those that it wants, as far as what never ends
@@ -238,6 +245,8 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             self._endless += taken
         if not run.needs_process:
             self._alone += sign
+        if run.is_being_ended:
+            self._ending += sign
         if _waits_for_slot(run):
             self._waiting += sign
 
@@ -262,6 +271,8 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         assert there <= self._runs.keys(), "what is gone is not active, does not claim, and has not failed"
         alone = sum(not run.needs_process for run in self._runs.values())
         assert self._alone == alone, "each that goes on without a process is counted"
+        ending = sum(run.is_being_ended for run in self._runs.values())
+        assert self._ending == ending, "each that is being ended is counted"
         assert self._waiting == sum(map(_waits_for_slot, self._runs.values())), "each that waits for a slot is counted"
         assert self._busy == sum(run.taken_slots for run in self._runs.values()), "each slot is counted"
         endless = sum(run.taken_slots for run in self._runs.values() if run.is_endless)

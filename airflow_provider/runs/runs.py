@@ -63,9 +63,8 @@ class RunState(str, Enum):
 
 
 _RESTS = frozenset({RunState.PAUSED, RunState.FAILED})
-_WITH_RUNNER = frozenset(
-    {RunState.STARTED, RunState.STOPPING, RunState.LEAVING, RunState.TIMED_OUT, RunState.RESTARTING}
-)
+_TOLD_TO_STOP = frozenset({RunState.STOPPING, RunState.TIMED_OUT, RunState.RESTARTING})
+_WITH_RUNNER = frozenset({RunState.STARTED, RunState.LEAVING, *_TOLD_TO_STOP})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +185,13 @@ class TaskRun:
     def needs_process(self) -> bool:
         """Whether it has a part in this process: what is detached is only watched, and what rests is not even that."""
         return not (self.detached or self.state.rests)
+
+    @property
+    def is_being_ended(self) -> bool:
+        """Whether it runs without this process, which has its server end it. Until that is done nobody else can tell it
+        from what ends by itself.
+        """
+        return self.detached and self.state in _TOLD_TO_STOP
 
     @property
     def waits_to_begin(self) -> bool:

@@ -170,6 +170,8 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.see("default: 100")
         browser.write("dialog [name=max_tasks]", "3")
         browser.write("dialog [name=retries]", "2")
+        browser.write("dialog [name=session_conf]", '{"spark.sql.shuffle.partitions": 16}')
+        browser.picture("page-submit")
         browser.write(
             "dialog [name=session_conf]", '{"spark.sql.shuffle.partitions": 16, "spark.executor.memory": "9g"}'
         )
@@ -178,7 +180,6 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         (refusal,) = browser.complaints()
         assert "409" in refusal
         browser.write("dialog [name=session_conf]", '{"spark.sql.shuffle.partitions": 16}')
-        browser.picture("page-submit")
         browser.click("dialog .primary", "Submit")
         browser.see("job reports: submitted")
         browser.click("dialog button", "Close")

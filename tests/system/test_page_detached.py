@@ -87,12 +87,11 @@ def test_detached_streams_are_shown_and_do_what_is_asked_on_the_page(
         browser.picture("page-detached")
         browser.click("[data-view=jobs]")
         browser.see("clicks", "without end")
-        browser.picture("page-detached-jobs")
         browser.click("[data-view=tasks]")
         browser.see("of 4 tasks", f"on {server.url}", "detached", "rows/s", "2 slots")
-        browser.picture("page-detached-tasks")
         browser.click("td", "ledger:0")
         browser.see("takes 2 slots", f"detached: it runs on {server.url}, also while its worker is away")
+        browser.find("dialog td", WORKER)  # its attempts come from another topic
         browser.picture("page-detached-task")
         browser.click("dialog .danger", "Stop")
         browser.click("dialog.question .danger", "Stop")
@@ -116,7 +115,7 @@ def test_detached_streams_are_shown_and_do_what_is_asked_on_the_page(
         for task in CLICKS:
             said(group, task, lambda last: last.state is TaskState.STOPPED, f"{task} is paused from the triggerer")
         browser.find("td .badge[data-state=paused]")
-        browser.picture("page-detached-paused")
+        browser.see("3 paused")
         browser.click("tr:first-child button", "Resume")
         browser.click("dialog .primary", "Resume")
         browser.click("dialog button", "Close")
@@ -132,4 +131,4 @@ def test_detached_streams_are_shown_and_do_what_is_asked_on_the_page(
         browser.click("dialog .danger", "Remove")
         browser.see("job clicks is removed")
         browser.click("dialog button", "Close")
-        group.wait_for(lambda seen: set(seen.status.tasks) == {LEDGER}, "what nobody is to run is ended")
+        group.wait_for(lambda seen: not seen.status.tasks.keys() & set(CLICKS), "what nobody is to run is ended")

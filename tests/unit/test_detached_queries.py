@@ -164,6 +164,15 @@ async def test_a_handle_that_nobody_understands_is_no_reason_to_begin() -> None:
     assert isinstance(said, QueryUnreachable)
 
 
+async def test_what_is_told_to_stop_is_ended_before_this_closes() -> None:
+    bench = Bench()
+    await bench.watching()
+    bench.queries.stop([A0], "its job is paused")
+    await bench.queries.close()
+    assert (bench.mine.stopped, bench.mine.closed) == ([STARTED], True)
+    assert bench.heard == [TaskStopped(order=ORDER, reason="its job is paused")]
+
+
 async def test_what_is_abandoned_is_ended_before_this_closes() -> None:
     bench = Bench()
     told: list[Any] = []

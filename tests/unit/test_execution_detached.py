@@ -183,6 +183,35 @@ def test_what_was_lost_with_its_server_wants_a_process() -> None:
     assert script.execution.done(script.now)
 
 
+def test_nobody_else_goes_on_while_a_query_is_being_ended() -> None:
+    """Who looked at it then would take it for one that has come to its end, and its task for finished."""
+    script = Script(place=Place.TRIGGERER, linger_ms=0, tasks=2, **STREAMING)
+    for task in (A0, A1):
+        runs_elsewhere(script, task, handle={**HANDLE, "session": str(task)})
+    script.give(A0, A1, epoch=2)
+    for task in (A0, A1):
+        script.feed(QueryAdopted, task=task, handle={**HANDLE, "session": str(task)})
+    script.plan({"i": 7}, {"i": 8})
+    script.stopped(A0)
+    assert not script.execution.done(script.now), "the other one has not stopped yet"
+    script.stopped(A1)
+    assert script.execution.done(script.now), "both are to be started"
+
+
+def test_a_process_sees_to_the_end_of_the_queries_that_it_has_ended() -> None:
+    script = Script(linger_ms=1_000, tasks=2, **STREAMING)
+    script.give(A0, A1)
+    script.detached(A0)
+    script.detached(A1)
+    script.plan({"i": 0})
+    assert script.execution.state_of(A1) is RunState.STOPPING
+    script.wait(10_000)
+    assert not script.execution.done(script.now)
+    script.stopped(A1)
+    script.wait(1_000)
+    assert script.execution.done(script.now)
+
+
 # ---- what another worker has begun
 
 

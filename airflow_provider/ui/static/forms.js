@@ -104,7 +104,7 @@ function configPart({ fields, unknown }, config) {
 // Spark's settings are texts. What is written as a number or as true or false is sent as Spark reads it.
 function settingsPart(conf) {
   const whole = jsonInput("session_conf", Object.keys(conf).length ? conf : undefined, true);
-  whole.rows = 3;
+  whole.rows = 2;
   whole.placeholder = '{"spark.sql.shuffle.partitions": 16}';
   return part(
     labelled("Settings of Spark, as a JSON object", whole, "of each task's session, from its next start on"),
