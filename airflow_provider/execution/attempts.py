@@ -114,8 +114,8 @@ def on_cleared(x: Execution, task: TaskId, _event: QueryCleared) -> None:
 def on_unreachable(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
     """Nothing is started on a guess."""
     why = x.failure(f"it waits, as what ran of it before may run on: {event.why}")
-    run = x.keep(replaced(x.runs[task], error=why))
-    x.write(run, TaskState.PENDING)
+    run = x.runs[task]
+    x.write(replaced(run, error=why), TaskState.PENDING)  # no attempt has failed: it is said only as long as it is so
     x.warn(f"task {run.label}: {why.message}")
 
 

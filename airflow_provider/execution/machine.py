@@ -309,7 +309,8 @@ def _going(x: Execution, event: Drained | FailedLetGo | Closed) -> Iterable[Task
 
 def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
     """What is to run is compared when the jobs topic has changed only: there may be thousands of tasks. Otherwise of
-    those only that have failed, and of which something else is said: they may be tried again.
+    those only of which something else is said, and that have failed, for they may be tried again, or run without a
+    process, for they may certainly be gone.
     """
     changed, before = event.jobs is not x.jobs, x.status
     x.jobs, x.status = event.jobs, event.status

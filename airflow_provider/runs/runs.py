@@ -337,6 +337,7 @@ def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wal
         handle=last.handle,
         detached=True,
         progress=last.progress,
+        error=None if last.state is TaskState.PENDING else run.error,
         not_before_ms=0,
         retry_at_ms=None,
     )

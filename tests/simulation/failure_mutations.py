@@ -30,8 +30,8 @@ FAILURE_MUTATIONS = (
         module=f"{_EXECUTION}.machine",
         edits=(
             (
-                "        failed, looking = x.runs.failed, x.runs.looking\n",
-                "        failed, looking = frozenset(), x.runs.looking\n",
+                "        looking, told = x.runs.looking, x.runs.failed | x.runs.detached\n",
+                "        looking, told = x.runs.looking, x.runs.detached\n",
             ),
         ),
         plan="failing",

@@ -56,6 +56,7 @@ class FakeConnect(SparkConnectServiceServicer):
 
     :ivar refusal: with which every call is refused
     :ivar speaks: whether it answers; cleared, all calls wait
+    :ivar token: which it wants; empty: none
     :ivar forgets_to_close: whether it says that it has released a session and has not
     :ivar at_once: how many calls there were at most at one time
     :ivar peers: from which connections it was asked
@@ -70,6 +71,7 @@ class FakeConnect(SparkConnectServiceServicer):
         self.refusal: tuple[grpc.StatusCode, str] | None = None
         self.speaks = asyncio.Event()
         self.speaks.set()
+        self.token = ""
         self.forgets_to_close = False
         self.at_once = 0
         self.peers: set[str] = set()
@@ -166,6 +168,8 @@ class FakeConnect(SparkConnectServiceServicer):
             self._now -= 1
         if self.refusal is not None:
             await context.abort(*self.refusal)
+        if self.token and self.metadata.get("authorization") != f"Bearer {self.token}":
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "Invalid authentication token")
         if request.session_id in self.closed:
             await context.abort(grpc.StatusCode.INTERNAL, "[INVALID_HANDLE.SESSION_CLOSED] Session was closed.")
         return self.sessions.setdefault(request.session_id, [])

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import grpc
 import pytest
 from fake_connect import FakeConnect, FakeQuery
-from query_watch_bench import Hearing
+from queries_bench import ORDER
+from query_watch_bench import LOOK_EVERY_S, Hearing
 from query_watch_bench import server as server
+from waiting import eventually
 
+from airflow_provider.spark import watches
+from airflow_provider.spark.runner import QueryAdopted, RunnerEvent, TaskFinished
 from airflow_provider.spark_connect.asking import UnansweredError
+from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.worker.servers import Servers
 
 TOKEN = "the-token-of-nobody"
 
@@ -36,3 +45,37 @@ async def test_a_token_goes_over_no_connection_that_others_can_read(
             await hearing.watch.find(server.handle(FakeQuery()))
     assert server.asked.total() == 0
     assert TOKEN not in str(refused.value) + caplog.text
+
+
+@pytest.mark.usefixtures("server")  # which has all look often
+async def test_a_token_that_changes_is_used_for_what_is_watched_already(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(watches, "LOOK_AGAIN_S", LOOK_EVERY_S)
+    fake = FakeConnect(credentials=grpc.local_server_credentials())
+    await fake.start()
+    here = ConnectServer(host="localhost", port=fake.port)
+    known, heard = ["of-monday"], list[RunnerEvent]()
+
+    async def token_of(_handle: QueryHandle) -> str:
+        return known[-1]
+
+    queries = Servers(own=here, token_of=token_of).queries("w1", tell_every_s=60.0)(heard.append)
+    try:
+        fake.token, query = "of-monday", FakeQuery()
+        handle = replace(fake.handle(query), server=here)
+        queries.take_over(ORDER, handle.to_json())
+        await eventually(lambda: fake.asked["status"] > 0)
+        assert heard == [QueryAdopted(order=ORDER, handle=handle.to_json())]
+        fake.token = "of-tuesday"
+        await eventually(lambda: queries.condition != "", "it is not let in any more")
+        known.append("of-tuesday")
+        await eventually(lambda: queries.condition == "", "it asks with the new one")
+        query.active = False
+        await eventually(lambda: len(heard) == 2)
+        assert isinstance(heard[1], TaskFinished), "and hears of its end"
+    finally:
+        await queries.close()
+        await fake.stop()
+    assert "of-monday" not in caplog.text
+    assert "of-tuesday" not in caplog.text

@@ -118,6 +118,20 @@ def test_what_is_not_known_to_have_stopped_says_so() -> None:
     assert words(told) == ["task a:0 is to stop, and may run on: sc://h: nobody answers"]
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_that_it_waited_is_said_no_more_when_it_runs(again: bool) -> None:
+    script = Script(kind=TaskKind.STREAMING)
+    left_behind(script)
+    script.give(A0, epoch=2)
+    waits = written(script.feed(QueryUnreachable, task=A0, why="nobody answers"), TaskState.PENDING)
+    if again:
+        script = Script(kind=TaskKind.STREAMING)
+        script.say(waits)
+        script.give(A0, epoch=3)
+    adopted = script.feed(QueryAdopted, task=A0, handle=HANDLE)
+    assert written(adopted, TaskState.RUNNING).error is None
+
+
 # ---- what was asked while it was away
 
 
