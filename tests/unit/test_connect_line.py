@@ -12,12 +12,12 @@ from query_watch_bench import LOOK_EVERY_S, Hearing
 from query_watch_bench import server as server
 from waiting import eventually
 
-from airflow_provider.spark import watches
+from airflow_provider.hands.servers import Servers
+from airflow_provider.runners import watches
 from airflow_provider.spark.runner import QueryAdopted, RunnerEvent, TaskFinished
 from airflow_provider.spark_connect.asking import UnansweredError
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import ConnectServer
-from airflow_provider.worker.servers import Servers
 
 TOKEN = "the-token-of-nobody"
 
