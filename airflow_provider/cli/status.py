@@ -10,6 +10,7 @@ from itertools import islice
 from statistics import median_low
 from typing import Any
 
+import anyio
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -96,10 +97,8 @@ async def _watch(args: argparse.Namespace) -> None:
 
 
 async def _a_second_or(changed: asyncio.Event) -> None:
-    try:
-        await asyncio.wait_for(changed.wait(), 1)
-    except asyncio.TimeoutError:
-        return
+    with anyio.move_on_after(1):
+        await changed.wait()
 
 
 def as_json(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+
+import anyio
 
 from airflow_provider.execution.commands import WriteEnd, WriteHandle, WritePlan
 from airflow_provider.execution.events import (
@@ -87,8 +88,8 @@ class TaskRecords:
         """Wait until what must not be lost is stored; no longer than that."""
         self._settled.clear()
         if self._insisted:
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._settled.wait(), timeout_s)
+            with anyio.move_on_after(timeout_s):
+                await self._settled.wait()
 
     async def flush(self, timeout_s: float) -> None:
         """See :meth:`Journal.flush`."""

@@ -12,6 +12,8 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Final
 
+import anyio
+
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.spark_connect.asking import (
     NotThereError,
@@ -145,17 +147,8 @@ class Looks:
             waits_s = self._due[0].at - _now() if self._due else None
             if waits_s is not None and waits_s <= 0:
                 return heapq.heappop(self._due).watched
-            await self._change_within(waits_s)
-
-    async def _change_within(self, waits_s: float | None) -> None:
-        """As ``wait_for``, which before Python 3.12 swallows being cancelled in the moment of a change."""
-        loop = asyncio.get_running_loop()
-        timer = None if waits_s is None else loop.call_later(waits_s, self._changed.set)
-        try:
-            await self._changed.wait()
-        finally:
-            if timer is not None:
-                timer.cancel()
+            with anyio.move_on_after(waits_s):
+                await self._changed.wait()
 
     async def _look_beside(self, watched: Watched) -> None:
         try:

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+import anyio
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AdminClient,
@@ -210,8 +211,9 @@ class TopicAdmin:
         while True:
             left_s = max(pause_s, asked_at + timeout_s - time.monotonic())
             try:
-                ends = await asyncio.wait_for(self._ask(topics, left_s), left_s)
-            except asyncio.TimeoutError:
+                with anyio.fail_after(left_s):
+                    ends = await self._ask(topics, left_s)
+            except TimeoutError:
                 raise BrokerAwayError(self._outage.servers, doing, self._outage.reason) from None
             except _TopicFailure as failure:
                 may_last_s = {**dict.fromkeys(UNKNOWN_TOPIC, appears_s), **dict.fromkeys(_NOT_NOW, timeout_s)}

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+import anyio
+
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -271,8 +273,9 @@ class FollowedTopics:
         stop = feed.changes.listen(look)
         look()
         try:
-            await asyncio.wait_for(done, timeout_s)
-        except asyncio.TimeoutError:
+            with anyio.fail_after(timeout_s):
+                await done
+        except TimeoutError:
             doing = f"waiting for {waiting_for} of group {self.group!r}"
             if outage.away:
                 raise BrokerAwayError(outage.servers, doing, outage.reason) from None

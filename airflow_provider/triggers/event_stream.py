@@ -17,6 +17,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import anyio
+
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.group_events import EventKind, GroupEvent
 from airflow_provider.topics.errors import TopicError
@@ -110,11 +112,12 @@ class EventStream:
         until = asyncio.get_running_loop().time() + _PUT_WITHIN_S
         while True:
             try:
-                await asyncio.wait_for(self._reachable.wait(), max(0.0, until - asyncio.get_running_loop().time()))
+                with anyio.fail_after(max(0.0, until - asyncio.get_running_loop().time())):
+                    await self._reachable.wait()
                 if self._next is not None and offset < self._next:  # else it lay in a topic that is no more
                     await self._mark(offset + 1)
                 break
-            except (TopicError, asyncio.TimeoutError) as problem:
+            except (TopicError, TimeoutError) as problem:
                 if asyncio.get_running_loop().time() >= until:
                     raise TopicError(f"{self}: its bookmark can't be put, and events may come twice") from problem
                 await asyncio.sleep(_AGAIN_S)
@@ -183,8 +186,9 @@ class EventStream:
                     if await self._look(topics, feed):
                         continue
                     try:
-                        await asyncio.wait_for(changed.wait(), _IDLE_S)
-                    except asyncio.TimeoutError:
+                        with anyio.fail_after(_IDLE_S):
+                            await changed.wait()
+                    except TimeoutError:
                         await self._mark_idle()
             finally:
                 stop()

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import anyio
+
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -245,10 +247,8 @@ class ClusterWatch:
                 if self._is_listed and (listing is None or listing.done()):
                     listing = asyncio.ensure_future(self._list())
                 self._end_if_unused()
-                try:
-                    await asyncio.wait_for(self._wake.wait(), _TICK_S)
-                except asyncio.TimeoutError:
-                    continue
+                with anyio.move_on_after(_TICK_S):
+                    await self._wake.wait()
         finally:
             if listing is not None:
                 listing.cancel()

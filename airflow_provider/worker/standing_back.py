@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
+import anyio
+
 from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import Membership
 from airflow_provider.kafka.clock import wall_ms
@@ -159,8 +161,8 @@ class SteadyWorker:
         last = self._topics.status.workers.get(self._settings.member.worker)
         if last is not None and last.state is WorkerPhase.LEFT and is_same_process(last.process, this_process()):
             said = self._topics.publish_worker(replace(last, condition="", at_ms=wall_ms()))
-            with contextlib.suppress(TopicError, asyncio.TimeoutError):
-                await asyncio.wait_for(said, _LAST_WORD_S)
+            with contextlib.suppress(TopicError), anyio.move_on_after(_LAST_WORD_S):
+                await said
         if wish is not None:
             with contextlib.suppress(TopicError):
                 await self._topics.clear_control(wish)
