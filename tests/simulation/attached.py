@@ -97,6 +97,15 @@ class Attached:
         free = self._process.asked.slots - sum(self.slots_of(run.task) for run in running)
         return not waiting or any(self.slots_of(run.task) > free for run in waiting)
 
+    @property
+    def waiting_for_slots(self) -> list[int]:
+        """How many slots each task wants that does not run."""
+        return [
+            self.slots_of(task)
+            for task, run in self._execution.runs.items()
+            if self._works(task) and run.state is RunState.WAITING
+        ]
+
     def slots_of(self, task: TaskId) -> int:
         """How many it takes here."""
         return min(self._process.jobs.slots_of(task), self._world.slots)

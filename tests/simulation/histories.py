@@ -122,6 +122,7 @@ PLANS = {
     "skewed-failing": Plan(weigh=heavy_tailed, fails=True),
     "large": Plan(wants=one_to_three),
     "large-skewed": Plan(weigh=heavy_tailed, wants=one_to_three),
+    "large-learners": Plan(protocols=(ConnectProtocol.EXTENSIBLE,), wants=one_to_three, converges_within=MANY),
     "failing": Plan(lossy=False, troubles=False, moves=False, namesakes=False, fails=True),
     "failing-troubled": Plan(lossy=False, moves=False, fails=True),
     "failing-wild": Plan(fails=True),

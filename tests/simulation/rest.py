@@ -33,6 +33,17 @@ def is_settled(world: World) -> bool:
 
 
 def _slots_are_filled(members: Sequence[Process], slots: int) -> bool:
-    """Where an even share fills all slots of a worker, no worker has one free."""
-    shares = [sum(map(member.tasks.slots_of, member.tasks.held)) for member in members]
-    return sum(shares) // len(shares) < slots or min(shares) >= slots or bool(members[0].world.status.given_up)
+    """Where an even share fills all slots of a worker, no worker has one free. Where tasks take several slots, no worker
+    has as many free as a task takes that waits elsewhere; but where some have state, all go by number.
+    """
+    world = members[0].world
+    if world.status.given_up:
+        return True
+    taken = [[member.tasks.slots_of(task) for task in member.tasks.held if not task.is_planner] for member in members]
+    if all(each == 1 for of_worker in taken for each in of_worker):
+        shares = list(map(len, taken))
+        return sum(shares) // len(shares) < slots or min(shares) >= slots
+    if world.jobs.newest.stateful:
+        return True
+    free = max(slots - sum(of_worker) for of_worker in taken)
+    return not any(wants <= free for member in members for wants in member.tasks.waiting_for_slots)
