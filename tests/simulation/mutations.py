@@ -414,6 +414,13 @@ MUTATIONS = (
         broken=(_IN_VAIN,),
     ),
     Mutation(
+        name="counts one slot for each task",
+        module="airflow_provider.ledger.costs",
+        edits=(("for index, wants in plan.large.items()}", "for index, wants in () if plan}"),),
+        plan="large",
+        broken=(_REST,),
+    ),
+    Mutation(
         name="leaves a slot free while tasks wait elsewhere",
         module="airflow_provider.ledger.free_slots",
         edits=((" if any(taken.values()) and wait else None", " if False else None"),),
