@@ -214,7 +214,7 @@ class QueryAdopted(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryCleared(AttemptEvent):
-    """Of what ran of the task before, nothing runs any more, and nothing of it can begin."""
+    """Nothing runs any more of what ran of the task before, nothing of it can begin, and it has not come to its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

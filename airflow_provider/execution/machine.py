@@ -171,7 +171,8 @@ TRANSITIONS: Final[Table[RunState]] = {
         AttemptStopped: to(attempts.on_stopped, _GONE),
         SparkLost: to(attempts.on_stopped, _GONE),
         SparkAbsent: to(attempts.on_stopped, _GONE),
-        **all_late(_LEAVING, (AttemptBegan, StreamBegan), _WRITTEN, _LOOKED),
+        QueryCleared: to(attempts.on_stopped, _GONE),
+        **all_late(_LEAVING, (AttemptBegan, StreamBegan), _WRITTEN, (QueryAdopted, QueryUnreachable, HandleWritten)),
     },
     _STOPPING: {
         TasksGiven: to(assigned.on_given_back, _RESTARTING),

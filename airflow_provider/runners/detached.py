@@ -27,7 +27,7 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import OfQuery, QueryEnded, QueryLost, QueryNews, QueryTold
+from airflow_provider.spark_connect.news import OfQuery, QueryEnded, QueryLost, QueryNews, QueryStopped, QueryTold
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
 log = logging.getLogger(__name__)
@@ -256,6 +256,8 @@ class DetachedQueries:
             self._on_event(TaskProgressed(order=order, progress=news.progress))
         elif isinstance(news, QueryLost):
             self._say(watched, SparkLost(order=order, spark=self._number_of_lost(), error=self._mask(news.why)))
+        elif isinstance(news, QueryStopped):
+            self._step(watched, self._leave_for_good(watched))
         else:
             self._step(watched, self._close_session(watched, news))
 

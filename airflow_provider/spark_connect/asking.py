@@ -9,6 +9,7 @@ from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.spark_connect.messages import (
     Caller,
     RunningQuery,
+    read_conf,
     read_error,
     read_is_active,
     read_last_progress,
@@ -20,6 +21,8 @@ ANSWER_S: Final = 10.0
 """So long one answer may take: a server whose JVM collects garbage is not silent."""
 _NO_QUERY: Final = "STREAMING_QUERY_NOT_FOUND"
 _CLOSED: Final = "INVALID_HANDLE.SESSION_CLOSED"
+_ENDING: Final = "cospark.ending"
+"""A setting of a session: what runs there is being ended, so it has not come to its end by itself."""
 _GONE: Final = frozenset({Trouble.CLOSED, Trouble.ENDED})
 
 T = TypeVar("T")
@@ -91,6 +94,19 @@ class Questions:
         """The queries that run in the session, which is made if there is none."""
         return await self._execute(self._caller.running(session_id), timeout_s, read_running)
 
+    async def say_that_it_ends(self, session_id: str, timeout_s: float) -> None:
+        """Whoever finds the query stopped is to know that it was told to."""
+        await self._ask("Config", self._caller.set_conf(session_id, _ENDING, "true"), timeout_s)
+
+    async def is_being_ended(self, session_id: str) -> bool:
+        """Whether somebody has said so. A server that refuses settings which it does not know has not heard it."""
+        try:
+            return read_conf(await self._ask("Config", self._caller.conf(session_id, _ENDING), ANSWER_S)) is not None
+        except UnansweredError as refused:
+            if refused.trouble is Trouble.OTHER:
+                return False
+            raise
+
     async def stop(self, session_id: str, query: RunningQuery, timeout_s: float) -> None:
         """Stop it, and wait until it has stopped."""
         await _answer(self._line.execute(self._caller.stop(session_id, query), timeout_s))
@@ -110,8 +126,8 @@ class Questions:
         except (ValueError, KeyError) as wrong:
             raise UnansweredError(Trouble.OTHER, f"its answer makes no sense: {wrong!r}") from None
 
-    async def _ask(self, method: str, request: bytes, timeout_s: float) -> None:
-        await _answer(self._line.ask(method, request, timeout_s))
+    async def _ask(self, method: str, request: bytes, timeout_s: float) -> bytes:
+        return await _answer(self._line.ask(method, request, timeout_s))
 
 
 async def _answer(call: Awaitable[T]) -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Final
 
@@ -50,6 +51,8 @@ async def _end(ask: Questions, session_id: str, deadline: float) -> None:
     def left_s() -> float:
         return max(0.1, deadline - time.monotonic())
 
+    with contextlib.suppress(UnansweredError):  # a server may refuse settings that it does not know
+        await ask.say_that_it_ends(session_id, left_s())
     await ask.interrupt(session_id, left_s())  # also who is about to start a query there
     for query in await ask.running(session_id, left_s()):
         await ask.stop(session_id, query, left_s())

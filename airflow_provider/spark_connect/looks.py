@@ -24,7 +24,15 @@ from airflow_provider.spark_connect.asking import (
 )
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.messages import RunningQuery
-from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews, QueryTold, ServerBack, ServerSilent
+from airflow_provider.spark_connect.news import (
+    QueryEnded,
+    QueryLost,
+    QueryNews,
+    QueryStopped,
+    QueryTold,
+    ServerBack,
+    ServerSilent,
+)
 from airflow_provider.spark_connect.silence import Silence
 from airflow_provider.spark_connect.trouble import Trouble
 
@@ -177,7 +185,7 @@ class Looks:
         if not watched.gone:
             self._put(watched, asked_at + every_s)
 
-    async def _ask(self, watched: Watched, now: float) -> QueryEnded | None:
+    async def _ask(self, watched: Watched, now: float) -> QueryEnded | QueryStopped | None:
         """What has become of it; None: it runs on."""
         ask, session, query = watched.listener.questions, watched.handle.session_id, watched.query
         in_round = self._round
@@ -185,6 +193,8 @@ class Looks:
             await ask.require_session(session)
         if not await ask.is_active(session, query):
             error = await ask.error(session, query)
+            if error is None and await ask.is_being_ended(session):
+                return QueryStopped(watched.handle)
             last = await ask.last_progress(session, query)
             return QueryEnded(watched.handle, error, None if last is None else last.batch)
         watched.round = in_round
@@ -223,7 +233,7 @@ class Looks:
             return self._answered_at > asked_at
         return trouble is Trouble.OTHER and self._answered_at >= asked_at - LOOK_EVERY_S
 
-    def _end(self, watched: Watched, news: QueryEnded | QueryLost) -> None:
+    def _end(self, watched: Watched, news: QueryEnded | QueryStopped | QueryLost) -> None:
         if not watched.gone:
             self.remove(watched)
             watched.listener.tell(news)

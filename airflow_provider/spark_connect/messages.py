@@ -26,6 +26,15 @@ _RELEASE_CLIENT: Final = 3
 _FORGET_OPERATION: Final = 3
 _FORGET_CLIENT: Final = 4
 _FORGET_ALL: Final = 5
+_CONFIG_CLIENT: Final = 4
+_CONFIG_OPERATION: Final = 3
+_SET: Final = 1
+_SET_PAIRS: Final = 1
+_GET_OPTION: Final = 4
+_GET_KEYS: Final = 1
+_KEY: Final = 1
+_VALUE: Final = 2
+_CONFIG_PAIRS: Final = 2
 
 _COMMAND: Final = 2
 _QUERY_COMMAND: Final = 7
@@ -104,6 +113,16 @@ class Caller:
     def release_session(self, session_id: str) -> bytes:
         return self._of(session_id, _RELEASE_CLIENT)
 
+    def set_conf(self, session_id: str, key: str, value: str) -> bytes:
+        """A setting of the session, which is made if there is none."""
+        pair = message(_SET_PAIRS, text(_KEY, key), text(_VALUE, value))
+        return self._of(session_id, _CONFIG_CLIENT) + message(_CONFIG_OPERATION, message(_SET, pair))
+
+    def conf(self, session_id: str, key: str) -> bytes:
+        return self._of(session_id, _CONFIG_CLIENT) + message(
+            _CONFIG_OPERATION, message(_GET_OPTION, text(_GET_KEYS, key))
+        )
+
     def _of_query(self, session_id: str, query: RunningQuery, command: int) -> bytes:
         ids = message(_QUERY_ID, text(_ID, query.query_id), text(_RUN_ID, query.run_id))
         return self._execute(session_id, message(_QUERY_COMMAND, ids, number(command, True)))
@@ -141,6 +160,13 @@ def read_running(answers: Iterable[bytes]) -> list[RunningQuery]:
     queries = active.messages(_ACTIVE_QUERIES) if active is not None else ()
     ids = [query.message(_ID) for query in queries]
     return [RunningQuery(each.text(_ID), each.text(_RUN_ID)) for each in ids if each is not None]
+
+
+def read_conf(answer: bytes) -> str | None:
+    """The setting that was asked for; None: it is not set."""
+    for pair in Message(answer).messages(_CONFIG_PAIRS):
+        return pair.text(_VALUE) or None
+    return None
 
 
 def _with_totals(said: dict[str, Any]) -> dict[str, Any]:

@@ -20,13 +20,20 @@ class QueryTold:
 class QueryEnded:
     """It runs no more, and is not watched any more.
 
-    :param error: why it failed; None: it had nothing more to do, or was stopped
+    :param error: why it failed; None: it had nothing more to do, or somebody else than a worker has stopped it
     :param last_batch: the number of its last batch; None: not known, or there was none
     """
 
     handle: QueryHandle
     error: str | None
     last_batch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStopped:
+    """A worker has ended it, and may have been killed before it closed its session. It is not watched any more."""
+
+    handle: QueryHandle
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,5 +58,5 @@ class ServerBack:
     """It answers again. Those queries that it does not have any more are told one by one."""
 
 
-OfQuery = QueryTold | QueryEnded | QueryLost
+OfQuery = QueryTold | QueryEnded | QueryStopped | QueryLost
 QueryNews = OfQuery | ServerSilent | ServerBack

@@ -11,7 +11,7 @@ from airflow_provider.spark_connect.ending import end_session
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.looks import Listener, Watched
 from airflow_provider.spark_connect.messages import Caller, RunningQuery
-from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews
+from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews, QueryStopped
 from airflow_provider.spark_connect.server import ConnectSettings
 from airflow_provider.spark_connect.shared_server import SERVERS, SharedServer
 
@@ -102,7 +102,7 @@ class QueryWatch:
             await SERVERS.give_back(mine[0])
 
     def _on_news(self, news: QueryNews) -> None:
-        if isinstance(news, QueryEnded | QueryLost):
+        if isinstance(news, QueryEnded | QueryStopped | QueryLost):
             self._watched.pop(news.handle, None)
         self._hear(news)
 

@@ -19,6 +19,7 @@ from airflow_provider.spark_connect.news import (
     QueryEnded,
     QueryLost,
     QueryNews,
+    QueryStopped,
     QueryTold,
     ServerBack,
     ServerSilent,
@@ -117,6 +118,25 @@ async def test_what_is_closed_by_somebody_else_is_lost(watching: Watching, conne
     async with Watching(connect) as other:
         await other.watch.stop(handle, timeout_s=DEADLINE_S)
     assert "has closed its session" in (await watching.hears(QueryLost)).why
+
+
+async def test_who_is_killed_before_it_closes_the_session_has_said_that_it_stops_the_query(
+    watching: Watching, connect: LocalConnectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class KilledError(Exception):
+        pass
+
+    async def killed(*_arguments: object) -> None:
+        raise KilledError
+
+    handle = await watching.queries.start()
+    async with Watching(connect) as other:
+        with monkeypatch.context() as patched:
+            patched.setattr(asking.Questions, "release", killed)
+            with pytest.raises(KilledError):
+                await other.watch.stop(handle, timeout_s=DEADLINE_S)
+    watching.watch.watch(handle)
+    assert await watching.hears(QueryStopped) == QueryStopped(handle)
 
 
 async def test_asking_for_a_session_does_not_make_it(watching: Watching) -> None:

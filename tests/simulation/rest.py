@@ -33,7 +33,7 @@ def is_settled(world: World) -> bool:
 
 
 def _slots_are_filled(members: Sequence[Process], slots: int) -> bool:
-    """Where an even share fills all slots of a worker, no worker has one free. Where tasks take several slots, no worker
+    """Where an even share fills all slots of a worker, no worker has one free. Where tasks take several slots, no one
     has as many free as a task takes that waits elsewhere; but where some have state, all go by number.
     """
     world = members[0].world

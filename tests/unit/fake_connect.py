@@ -12,10 +12,13 @@ from typing import Any, TypeAlias
 
 import grpc
 from pyspark.sql.connect.proto import (
+    ConfigRequest,
+    ConfigResponse,
     ExecutePlanRequest,
     ExecutePlanResponse,
     InterruptRequest,
     InterruptResponse,
+    KeyValue,
     ReleaseExecuteRequest,
     ReleaseExecuteResponse,
     ReleaseSessionRequest,
@@ -67,6 +70,8 @@ class FakeConnect(SparkConnectServiceServicer):
         self.port = port
         self.sessions: dict[str, list[FakeQuery]] = {}
         self.closed: set[str] = set()
+        self.conf: dict[str, dict[str, str]] = {}
+        self.refuses_conf = False
         self.asked: Counter[str] = Counter()
         self.refusal: tuple[grpc.StatusCode, str] | None = None
         self.speaks = asyncio.Event()
@@ -132,6 +137,15 @@ class FakeConnect(SparkConnectServiceServicer):
             assert query is not None
             yield ExecutePlanResponse(execution_progress=ExecutePlanResponse.ExecutionProgress())
             yield self._answer(asked, query)
+
+    async def Config(self, request: ConfigRequest, context: Context) -> ConfigResponse:  # noqa: N802
+        await self._enter("config", request, context)
+        if self.refuses_conf:
+            await context.abort(grpc.StatusCode.INTERNAL, "[CONFIG_NOT_AVAILABLE] no such setting")
+        conf = self.conf.setdefault(request.session_id, {})
+        conf.update({pair.key: pair.value for pair in request.operation.set.pairs})
+        pairs = [KeyValue(key=key, value=conf.get(key)) for key in request.operation.get_option.keys]
+        return ConfigResponse(session_id=request.session_id, pairs=pairs)
 
     async def Interrupt(self, request: InterruptRequest, context: Context) -> InterruptResponse:  # noqa: N802
         await self._enter("interrupt", request, context)

@@ -25,7 +25,7 @@ from airflow_provider.spark.runner import (
     TaskProgressed,
     TaskStopped,
 )
-from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryTold, ServerBack, ServerSilent
+from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryStopped, QueryTold, ServerBack, ServerSilent
 
 
 async def test_what_has_begun_here_is_watched_without_a_word() -> None:
@@ -80,6 +80,15 @@ async def test_what_a_server_has_lost_is_lost_with_its_spark() -> None:
     watch = await bench.watching()
     watch.hear(QueryLost(STARTED, "it was restarted"))
     assert bench.heard == [SparkLost(order=ORDER, spark=-1, error="it was restarted")]
+
+
+async def test_what_a_worker_has_stopped_has_not_come_to_its_end() -> None:
+    bench = Bench()
+    watch = await bench.watching()
+    watch.hear(QueryStopped(STARTED))
+    await bench.says(QueryCleared(order=ORDER))
+    assert watch.stopped == [STARTED]
+    assert bench.queries.running == set()
 
 
 async def test_what_runs_is_adopted() -> None:

@@ -16,6 +16,7 @@ from airflow_provider.spark_connect import ending
 from airflow_provider.spark_connect.asking import UnansweredError
 from airflow_provider.spark_connect.ending import QueryNotStoppedError
 from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.news import QueryEnded, QueryStopped
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +53,7 @@ async def test_a_session_that_the_server_has_never_had_is_closed_too(server: Fak
     async with Hearing(server) as hearing:
         await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
     assert server.closed == {handle.session_id}
-    assert next(iter(server.asked)) == "interrupt"
+    assert list(server.asked)[:2] == ["config", "interrupt"]
 
 
 async def test_what_has_ended_by_itself_can_be_stopped(server: FakeConnect) -> None:
@@ -156,3 +157,29 @@ async def test_a_server_that_does_not_say_what_runs_there_is_an_error(
     async with Hearing(server) as hearing:
         with pytest.raises(UnansweredError):
             await hearing.watch.find(handle)
+
+
+async def test_whoever_finds_a_query_stopped_hears_that_it_was_told_to(server: FakeConnect) -> None:
+    """Who stops it may be killed before its session is closed: it has not come to its end then."""
+    query = FakeQuery(batch=41)
+    handle = server.handle(query)
+    server.forgets_to_close = True
+    async with Hearing(server) as hearing:
+        with pytest.raises(QueryNotStoppedError):
+            await hearing.watch.stop(handle, timeout_s=0.2)
+        assert not query.active
+        hearing.watch.watch(handle)
+        assert await hearing.hears(QueryStopped) == [QueryStopped(handle)]
+        assert hearing.watch.watched == frozenset()
+
+
+async def test_a_server_that_refuses_the_setting_is_used_without(server: FakeConnect) -> None:
+    stopped, ended = FakeQuery(), FakeQuery(batch=7)
+    server.refuses_conf = True
+    async with Hearing(server) as hearing:
+        await hearing.watch.stop(server.handle(stopped), timeout_s=10)
+        assert not stopped.active
+        handle = server.handle(ended)
+        hearing.watch.watch(handle)
+        ended.active = False
+        assert await hearing.hears(QueryEnded) == [QueryEnded(handle, None, 7)]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews
+from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews, QueryStopped
 from airflow_provider.spark_connect.server import ConnectServer
 
 
@@ -35,6 +35,7 @@ class Server:
 
     :ivar life: which of its lives this is: a client that has seen another one is refused
     :ivar away: nobody reaches it, and it goes on
+    :ivar ending: sessions in which a query was told to stop
     """
 
     server: ConnectServer
@@ -44,12 +45,13 @@ class Server:
     closed: set[str] = field(default_factory=set)
     active: dict[str, Query] = field(default_factory=dict)
     ended: dict[str, Query] = field(default_factory=dict)
+    ending: set[str] = field(default_factory=set)
     started: int = 0
 
     def restart(self) -> None:
         """It knows nothing of what it had; nothing of that runs."""
         self.life += 1
-        self.open, self.closed, self.active, self.ended = set(), set(), {}, {}
+        self.open, self.closed, self.active, self.ended, self.ending = set(), set(), {}, {}, set()
 
     def begin(self, session_id: str) -> int:
         """The first call in a session.
@@ -74,9 +76,17 @@ class Server:
         self.active[session_id] = query
         return query
 
-    def release(self, session_id: str) -> None:
-        """End what runs in it, and take no call in it any more; also where it was never seen."""
+    def stop(self, session_id: str) -> None:
+        """End what runs in it, and say that it was told to."""
         self._answers()
+        if session_id in self.active:
+            self.ending.add(session_id)
+            self.end(session_id)
+
+    def release(self, session_id: str) -> None:
+        """Take no call in it any more; also where it was never seen."""
+        self._answers()
+        self.ended.pop(session_id, None)
         self.open.discard(session_id)
         self.closed.add(session_id)
         self.active.pop(session_id, None)
@@ -117,6 +127,8 @@ class WatchOfServer:
     async def stop(self, handle: QueryHandle, *, timeout_s: float) -> None:
         self.let_go(handle)
         await self._on_its_way()
+        self._server.stop(handle.session_id)
+        await self._on_its_way()
         self._server.release(handle.session_id)
         await self._on_its_way()
 
@@ -141,7 +153,11 @@ class WatchOfServer:
             active = server.active.get(handle.session_id)
             if server.away or (active is not None and active.run_id == handle.run_id):
                 continue
-            ended = handle.session_id in server.ended
             self._watched.pop(handle, None)
-            self._hear(QueryEnded(handle, None, 1) if ended else QueryLost(handle, "it is not there"))
+            self._hear(self._what_became_of(handle))
             return
+
+    def _what_became_of(self, handle: QueryHandle) -> QueryNews:
+        if handle.session_id not in self._server.ended:
+            return QueryLost(handle, "it is not there")
+        return QueryStopped(handle) if handle.session_id in self._server.ending else QueryEnded(handle, None, 1)
