@@ -139,7 +139,7 @@ def _refusal(name: str) -> str:
     if name == "token":
         return (
             "a token does not belong into the URL of a Spark Connect server, which is shown and logged: put it into the"
-            " password of a connection of type spark_connect"
+            " password of a connection of type spark_connect, or into SPARK_CONNECT_AUTHENTICATE_TOKEN for cospark"
         )
     if name in _OURS:
         return f"{name} is chosen for each task; leave it out of the URL of the Spark Connect server"
