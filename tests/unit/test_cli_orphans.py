@@ -95,7 +95,7 @@ async def orphans(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(reading, "reach", reach)
     monkeypatch.setattr(reading, "GroupTopics", lambda _settings, _group: made.topics)
-    monkeypatch.setattr(command, "_is_deserted", is_deserted)
+    monkeypatch.setattr(command, "is_deserted", is_deserted)
     await made.topics.submit(JOB)
     await made.topics.publish_plan(PlanRecord.of(JOB, [{}] * 200, planned_by=W1, at_ms=0))
     return made
