@@ -92,9 +92,13 @@ def test_it_waits_until_they_have_left_but_not_for_ever(cli: Cli, monkeypatch: p
 
 def test_what_keeps_a_worker_is_named(cli: Cli) -> None:
     """A stream keeps one that drains for ever."""
-    for index, state in enumerate((TaskState.RUNNING, TaskState.FINISHED)):
-        task = TaskId("clicks", index)
-        asyncio.run(cli.topics.publish_task(TaskStatus(task=task, state=state, epoch=Epoch(5), worker=W1)))
+
+    async def tell() -> None:
+        for index, state in enumerate((TaskState.RUNNING, TaskState.FINISHED)):
+            task = TaskId("clicks", index)
+            await cli.topics.publish_task(TaskStatus(task=task, state=state, epoch=Epoch(5), worker=W1))
+
+    asyncio.run(tell())
     _, _, err = cli("drain", "g", "--all", "--wait", "0.05")
     assert err == "cospark workers drain: after 0.05 s these have not left: w1, which runs clicks:0; w2\n"
 
