@@ -18,10 +18,9 @@ from airflow_provider.hands.servers import TokenOf
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.orphans import Orphan, orphans, watcher_of
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer, ConnectUrlError
+from airflow_provider.spark_connect.server import TOKEN_ENV, ConnectServer, ConnectUrlError
 from airflow_provider.topics.group_topics import GroupTopics
 
-TOKEN_ENV: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of one
 _MEANING: Final = "list the streams that run on Spark Connect servers and that no worker of the group watches"
 _MORE: Final = " Ends with status 1 if something is left that may run."
 

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import islice
 from statistics import median_low
 from typing import Any
@@ -21,9 +22,10 @@ from airflow_provider.cli.deserted import is_deserted
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
 from airflow_provider.cli.terminal import complain, printable, say
+from airflow_provider.group.kept_asked import KeptAsked
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
-from airflow_provider.kafka.settings import KafkaSettings, SettingsError
+from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.ledger.capacity import slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import all_left, present, what_was
@@ -47,7 +49,6 @@ _STYLES = {
     TaskState.STOPPED: "yellow",
     TaskState.PAUSED: "yellow",
 }
-_ASK_EVERY_S = 5.0
 _MOST_MOVES = 6
 _MOST_TASKS = 12
 
@@ -82,41 +83,22 @@ async def _watch(args: argparse.Namespace) -> None:
             nobody = await is_deserted(args.group, settings)
             console.print(render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=nobody))
         return
-    presence = _Presence()
+    deserted = KeptAsked(partial(is_deserted, args.group, settings))
     async with group_opened(settings, args.group) as topics:
         with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
 
             def show(*notes: str) -> None:
-                nobody = presence.deserted
-                page = render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=nobody)
+                page = render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=deserted.is_so)
                 live.update(Group(*(_text(note, style="yellow") for note in notes), page), refresh=True)
 
             await read_on(topics, lambda: show(reading_in_words(topics)))
             changed = asyncio.Event()
             topics.subscribe(changed.set)
-            asking = asyncio.ensure_future(presence.keep_asking(args.group, settings))
-            try:
+            with deserted.going_on():
                 while True:
                     changed.clear()
                     show()
                     await _a_second_or(changed)
-            finally:
-                asking.cancel()
-
-
-class _Presence:
-    """Whether anybody is in the group, as its coordinator said last."""
-
-    def __init__(self) -> None:
-        self.deserted = False
-
-    async def keep_asking(self, group: str, settings: KafkaSettings) -> None:
-        while True:
-            try:
-                self.deserted = await is_deserted(group, settings)
-            except (TransportError, TimeoutError, asyncio.TimeoutError):
-                self.deserted = False
-            await asyncio.sleep(_ASK_EVERY_S)
 
 
 async def _a_second_or(changed: asyncio.Event) -> None:

@@ -33,6 +33,7 @@ from airflow_provider.learners.model import LearnedRule
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.records import WorkerPhase
+from airflow_provider.spark_connect.server import TOKEN_ENV
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.worker.ending import WORK_IS_OVER, Outcome
 from airflow_provider.worker.equipment import (
@@ -48,7 +49,6 @@ from airflow_provider.worker.settings import Until
 
 _SESSION_MS: Final = {GroupProtocolName.CLASSIC: 30_000, GroupProtocolName.CONNECT: DEFAULT_SESSION_MS}
 """A broker takes about 10 s to restart. In Connect's session of 10 s all tasks would have stopped by then."""
-TOKEN_ENV: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of one
 """As PySpark names it."""
 
 

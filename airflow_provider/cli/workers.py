@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
@@ -17,10 +17,10 @@ from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.presence import may_be_asked
+from airflow_provider.ledger.shown_tasks import with_tasks
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, TaskState, WorkerPhase
+from airflow_provider.records import ControlAction, ControlRecord, WorkerPhase
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicTimeoutError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.process_identity import still_runs
@@ -92,24 +92,13 @@ def _process_of(worker: WorkerId, status: StatusSnapshot) -> str:
     return said.process if said is not None and said.state is not WorkerPhase.DEFERRED else ""
 
 
-def _with_tasks(workers: Sequence[WorkerId], topics: GroupTopics) -> Iterator[str]:
-    """Each with what it runs, which keeps one that drains: a stream for ever."""
-    for worker in workers:
-        running = [
-            topics.jobs.label(task)
-            for task, last in sorted(topics.status.tasks.items())
-            if last.worker == worker and last.state is TaskState.RUNNING
-        ]
-        yield f"{worker}, which runs {in_short(running)}" if running else worker
-
-
 async def _wait(args: argparse.Namespace, topics: GroupTopics, processes: Mapping[WorkerId, str]) -> int:
     """Until they have left, and their processes have ended as far as that can be seen from here."""
     asked, until = frozenset(processes), time.monotonic() + args.wait
     try:
         await topics.wait_for(lambda _jobs, status: not asked & may_be_asked(status), timeout_s=args.wait)
     except TopicTimeoutError:
-        left = "; ".join(_with_tasks(sorted(asked & may_be_asked(topics.status)), topics))
+        left = "; ".join(with_tasks(sorted(asked & may_be_asked(topics.status)), topics.jobs, topics.status))
         return _refuse(args, f"after {args.wait:g} s these have not left: {left}", 1)
     while running := sorted(worker for worker, process in processes.items() if still_runs(process)):
         if time.monotonic() >= until:

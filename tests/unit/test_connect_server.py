@@ -57,7 +57,7 @@ def test_a_url_names_a_server_and_the_server_its_url(url: str, server: ConnectSe
         ("sc://host/;session_id=1", "chosen for each task"),
         (
             f"sc://host/;token={SECRET}",
-            "spark_connect, or into SPARK_CONNECT_AUTHENTICATE_TOKEN",
+            "spark_connect, or, for cospark, into the environment: SPARK_CONNECT_AUTHENTICATE_TOKEN",
         ),
         (f"sc://me:{SECRET}@host", "no user and password"),
     ],
