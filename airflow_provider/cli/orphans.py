@@ -8,22 +8,19 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from airflow_provider.cli import declarative_groups
 from airflow_provider.cli.connection import add_connection_arguments
+from airflow_provider.cli.deserted import is_deserted
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, read_on
 from airflow_provider.cli.terminal import complain, say
-from airflow_provider.group.shared import shared_transport
 from airflow_provider.hands import orphans as ending
 from airflow_provider.hands.servers import TokenOf
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.orphans import Orphan, orphans, watcher_of
-from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer, ConnectUrlError
+from airflow_provider.spark_connect.server import TOKEN_ENV, ConnectServer, ConnectUrlError
 from airflow_provider.topics.group_topics import GroupTopics
 
-TOKEN_ENV: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of one
 _MEANING: Final = "list the streams that run on Spark Connect servers and that no worker of the group watches"
 _MORE: Final = " Ends with status 1 if something is left that may run."
 
@@ -54,7 +51,7 @@ async def run(args: argparse.Namespace, settings: KafkaSettings) -> int:
     """0: nothing is left; 1: something is."""
     async with group_opened(settings, args.group) as topics:
         await read_on(topics)
-        deserted = await _is_deserted(args.group, settings)
+        deserted = await is_deserted(args.group, settings)
         found = list(orphans(topics.jobs, topics.status, deserted=deserted))
         if args.forget:
             return await _forget(args.forget, found, topics)
@@ -90,16 +87,6 @@ async def _forget(named: str, found: Sequence[Orphan], topics: GroupTopics) -> i
         await ending.forget(Orphan(status=last, label=named, why=""), topics)
     say(f"{named}: taken for ended")
     return 0
-
-
-async def _is_deserted(group: str, settings: KafkaSettings) -> bool:
-    """Whether the coordinator says that nobody is in the group."""
-    async with shared_transport(settings) as transport:
-        (description,) = await transport.describe([group])
-    if description.members or description.error not in (KafkaErrorCode.NONE, KafkaErrorCode.GROUP_ID_NOT_FOUND):
-        return False
-    declared = await declarative_groups.read(settings, group)
-    return declared is None or not declarative_groups.description_of(declared).members
 
 
 def _token_for(server: ConnectServer | None) -> TokenOf:

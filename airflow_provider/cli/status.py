@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import islice
 from statistics import median_low
 from typing import Any
@@ -18,15 +19,17 @@ from rich.text import Text
 
 from airflow_provider.assignors.model import Move, one_by_one
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
+from airflow_provider.cli.deserted import is_deserted
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
 from airflow_provider.cli.terminal import complain, printable, say
+from airflow_provider.group.kept_asked import KeptAsked
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.ledger.capacity import slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import all_left, what_was
+from airflow_provider.ledger.presence import all_left, present, what_was
 from airflow_provider.ledger.progress import configured, converged, job_progress, why_idle
 from airflow_provider.ledger.shown_tasks import kept_waiting_by, shown_status
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -78,22 +81,25 @@ async def _watch(args: argparse.Namespace) -> None:
             if args.json:
                 say(*json.dumps(as_json(args.group, topics.jobs, topics.status), indent=2).split("\n"))
                 return
-            console.print(render(args.group, topics.jobs, topics.status, wall_ms=wall_ms()))
+            nobody = await is_deserted(args.group, settings)
+            console.print(render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=nobody))
         return
+    deserted = KeptAsked(partial(is_deserted, args.group, settings))
     async with group_opened(settings, args.group) as topics:
         with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
 
             def show(*notes: str) -> None:
-                page = render(args.group, topics.jobs, topics.status, wall_ms=wall_ms())
+                page = render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=deserted.is_so)
                 live.update(Group(*(_text(note, style="yellow") for note in notes), page), refresh=True)
 
             await read_on(topics, lambda: show(reading_in_words(topics)))
             changed = asyncio.Event()
             topics.subscribe(changed.set)
-            while True:
-                changed.clear()
-                show()
-                await _a_second_or(changed)
+            with deserted.going_on():
+                while True:
+                    changed.clear()
+                    show()
+                    await _a_second_or(changed)
 
 
 async def _a_second_or(changed: asyncio.Event) -> None:
@@ -112,27 +118,32 @@ def as_json(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[str,
     }
 
 
-def render(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> RenderableType:
-    """The group as a page: its epoch, its workers with their tasks, its jobs, what moved last."""
+def render(
+    group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, deserted: bool = False
+) -> RenderableType:
+    """The group as a page: its epoch, its workers with their tasks, its jobs, what moved last.
+
+    :param deserted: whether the coordinator says that nobody is in it
+    """
     shortage = slot_shortage(jobs, status)
     warnings = [] if shortage is None else [_text(f"  {shortage.in_words()}", style="yellow")]
     return Group(
-        _headline(group, status, wall_ms),
+        _headline(group, status, wall_ms, deserted),
         *_idle(group, jobs, status),
         *warnings,
-        _workers(jobs, status, wall_ms),
+        _workers(jobs, status, wall_ms, present(status) if deserted else frozenset()),
         _jobs(jobs, status),
         *_given_up(jobs, status),
         *_moves(jobs, status),
     )
 
 
-def _headline(group: str, status: StatusSnapshot, wall_ms: int) -> Text:
+def _headline(group: str, status: StatusSnapshot, wall_ms: int, deserted: bool) -> Text:
     record = status.group
     if record is None:
         return _text(f"{group}: no rebalance has been completed yet", style="bold")
     calm = "converged" if converged(record, status.workers) else "rebalancing"
-    if all_left(status):
+    if deserted or all_left(status):
         return _text(f"{group}: {what_was(status)} ({record.because})", style="bold")
     if record.deadline_ms > wall_ms:
         left = f"{(record.deadline_ms - wall_ms) / 1000:.0f} s more"
@@ -145,13 +156,13 @@ def _idle(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
     return [] if reason is None else [_text(f"group {group} {reason}", style="yellow")]
 
 
-def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int) -> Table:
+def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int, lost: frozenset[WorkerId]) -> Table:
     unfinished = configured(jobs, status.tasks)
     table = Table("worker", "state", "epoch", "tasks", expand=True)
     learning = learners(status)
     of_owner, of_learner = by_owner(learning), by_learner(learning)
     for name in known_workers(status):
-        state = worker_in_words(name, status)
+        state = "lost" if name in lost else worker_in_words(name, status)
         if state is not None:
             worker = status.workers.get(name)
             epoch = str(worker.epoch) if worker else ""

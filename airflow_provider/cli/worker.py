@@ -21,6 +21,7 @@ from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
+from airflow_provider.common.masters import usable_master
 from airflow_provider.common.metering import witness_of
 from airflow_provider.common.worker_values import WorkerSpec
 from airflow_provider.coordinator.settings import DEFAULT_SESSION_MS
@@ -32,7 +33,7 @@ from airflow_provider.learners.model import LearnedRule
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.records import WorkerPhase
-from airflow_provider.spark_connect.server import ConnectServer, ConnectUrlError, is_connect
+from airflow_provider.spark_connect.server import TOKEN_ENV
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.worker.ending import WORK_IS_OVER, Outcome
 from airflow_provider.worker.equipment import (
@@ -48,7 +49,6 @@ from airflow_provider.worker.settings import Until
 
 _SESSION_MS: Final = {GroupProtocolName.CLASSIC: 30_000, GroupProtocolName.CONNECT: DEFAULT_SESSION_MS}
 """A broker takes about 10 s to restart. In Connect's session of 10 s all tasks would have stopped by then."""
-TOKEN_ENV: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of one
 """As PySpark names it."""
 
 
@@ -274,10 +274,10 @@ def _equipment(args: argparse.Namespace) -> Equipment:
 
 
 def _spark_master(master: str) -> str:
-    """:raises ValueError: if it is a Spark Connect server that can't be used"""
+    """:raises ValueError: if that can't be used"""
     try:
-        return ConnectServer.parse(master).url if is_connect(master) else master
-    except ConnectUrlError as wrong:
+        return usable_master(master)
+    except ValueError as wrong:
         raise ValueError(f"--spark-master: {wrong}") from None
 
 

@@ -17,6 +17,7 @@ from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.ledger.presence import may_be_asked
+from airflow_provider.ledger.shown_tasks import with_tasks
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, WorkerPhase
@@ -97,7 +98,7 @@ async def _wait(args: argparse.Namespace, topics: GroupTopics, processes: Mappin
     try:
         await topics.wait_for(lambda _jobs, status: not asked & may_be_asked(status), timeout_s=args.wait)
     except TopicTimeoutError:
-        left = ", ".join(sorted(asked & may_be_asked(topics.status)))
+        left = "; ".join(with_tasks(sorted(asked & may_be_asked(topics.status)), topics.jobs, topics.status))
         return _refuse(args, f"after {args.wait:g} s these have not left: {left}", 1)
     while running := sorted(worker for worker, process in processes.items() if still_runs(process)):
         if time.monotonic() >= until:

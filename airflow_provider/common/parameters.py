@@ -12,11 +12,11 @@ from enum import Enum
 from typing import Any, Final, TypeVar
 
 from airflow_provider.assignors.policy import Policy, PolicyError, PolicyName, check_protocol, make_policy
+from airflow_provider.common.masters import usable_master
 from airflow_provider.learners.model import Limits, LimitsError
 from airflow_provider.ledger.scaling import Goal, ScaleError, all_but, count, share
 from airflow_provider.protocol.model import PLANNER_INDEX, ConnectProtocol
 from airflow_provider.records.checks import JobError, check_job_name
-from airflow_provider.spark_connect.server import ConnectServer, ConnectUrlError, is_connect
 
 TimeSpan = timedelta | float
 """A timedelta, or seconds."""
@@ -93,11 +93,9 @@ def spark_master(value: object) -> str:
     :raises ValueError: for anything else, without what may be secret in it
     """
     master = text("spark_master", value)
-    if not is_connect(master):
-        return master
     try:
-        return ConnectServer.parse(master).url
-    except ConnectUrlError as wrong:
+        return usable_master(master)
+    except ValueError as wrong:
         raise ValueError(f"spark_master: {wrong}") from None
 
 

@@ -13,7 +13,7 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.shown_tasks import halted_as, shown_state
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import Statuses, status_of, tasks_of, where_all_are
-from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId, labelled, planner_of
+from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId, labelled, planner_of
 from airflow_provider.records import (
     Halt,
     HaltRecord,
@@ -87,6 +87,7 @@ class JobProgress:
     :param planned: how many tasks its plan has, None before there is one
     :param counts: how many tasks are in each state; states without tasks are left out
     :param errors: why tasks (and the planner) failed last, of those that failed for good or wait for another attempt
+    :param earlier: those of them that have been started again since, or are to be
     :param names: what the plan calls them, as far as it does
     """
 
@@ -97,6 +98,7 @@ class JobProgress:
     planned: int | None
     counts: Mapping[TaskState, int]
     errors: Mapping[TaskId, TaskFailure]
+    earlier: Tasks = NO_TASKS
     names: Mapping[TaskId, str] = field(default_factory=dict)
 
     @property
@@ -107,7 +109,11 @@ class JobProgress:
     @property
     def errors_in_words(self) -> list[str]:
         """A line for each of the errors."""
-        return [f"{labelled(task, self.names.get(task, ''))}: {self.errors[task].line}" for task in sorted(self.errors)]
+        return [f"{self._whose(task)}: {self.errors[task].line}" for task in sorted(self.errors)]
+
+    def _whose(self, task: TaskId) -> str:
+        label = labelled(task, self.names.get(task, ""))
+        return f"{label}, an earlier attempt failed" if task in self.earlier else label
 
     @property
     def failures_in_words(self) -> str:
@@ -139,12 +145,15 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
     planner = status_of(planner_of(job), definition, definition.fingerprint, statuses)
     counts: Counter[TaskState] = Counter()
     errors = {} if planner is None or planner.error is None else {planner.task: planner.error}
+    earlier = {task for task in errors if planner is not None and planner.state is not TaskState.FAILED}
     halted = halted_as(job, jobs)
     for found in where_all_are(job, jobs, status):
         counts[found.state if found.halted else shown_state(found.state, halted)] += 1
         last = found.last
         if last and last.error and last.state is not TaskState.FINISHED:
             errors[found.task] = last.error
+            if last.state is not TaskState.FAILED:
+                earlier.add(found.task)
     one_job = JobsSnapshot(jobs={job: definition}, plans={job: plan} if plan else {})
     complete = next(_unfinished(one_job, statuses), None) is None
     failed = counts[TaskState.FAILED] > 0 or (planner is not None and planner.state is TaskState.FAILED)
@@ -156,6 +165,7 @@ def _job_progress(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobPr
         planned=len(plan.configs) if plan else None,
         counts={state: counts[state] for state in TaskState if counts[state]},
         errors=errors,
+        earlier=frozenset(earlier),
         names={task: name for task in errors if (name := jobs.name_of(task))},
     )
 

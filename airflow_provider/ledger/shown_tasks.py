@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
@@ -10,7 +10,8 @@ from typing import Final
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status, effective_statuses
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.in_short import in_short
+from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import Halt, TaskState, TaskStatus, WorkerPhase
 
@@ -66,3 +67,14 @@ def shown_statuses(
     for task, last in every:
         stands_still = last is not None and last.state in _STANDS_STILL and task not in singly
         yield task, replaced(last, state=halted) if last is not None and stands_still else last
+
+
+def with_tasks(workers: Iterable[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[str]:
+    """Each with what it runs, which keeps one that drains: a stream for ever."""
+    for worker in workers:
+        running = [
+            jobs.label(task)
+            for task, last in sorted(status.tasks.items())
+            if last.worker == worker and last.state is TaskState.RUNNING
+        ]
+        yield f"{worker}, which runs {in_short(running)}" if running else worker

@@ -12,6 +12,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, planner_of
 from airflow_provider.records import HaltRecord, JobDefinition, TaskState, TaskStatus
 from airflow_provider.records.times import time_in_words
+from airflow_provider.reports.group_words import whose
 from airflow_provider.reports.report import JobReport
 from airflow_provider.reports.task_runs import run_to_json
 
@@ -155,5 +156,6 @@ class JobDescription:
                 where = f" on {task.worker}{detached}, attempt {task.last.attempt}"
             waits = f", {task.waits_for}" if task.waits_for else ""
             error = task.last.error if task.last is not None and task.state is not TaskState.FINISHED else None
-            lines.append(f"  {label}: {task.state.value}{where}{waits}{f': {error.line}' if error else ''}")
+            failed = f"{whose(task.state.value)}: {error.line}" if error else ""
+            lines.append(f"  {label}: {task.state.value}{where}{waits}{failed}")
         return lines

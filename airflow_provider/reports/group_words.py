@@ -17,7 +17,7 @@ _MOST_LISTED: Final = 20
 """So many tasks are listed, of a worker and of the group; more are counted."""
 
 
-def _whose(state: str) -> str:
+def whose(state: str) -> str:
     """A task that was tried again keeps the error of the try before, whatever has become of it since."""
     return "" if state == TaskState.FAILED.value else ", an earlier one failed"
 
@@ -102,7 +102,7 @@ def _listed(tasks: Mapping[str, Any]) -> list[str]:
     return [
         f"  task {task}{_slots(run)}: {run['state']} at {run['worker']}{_server(run)}, attempt {run['attempt']}"
         + _when(run)
-        + (f"{_whose(run['state'])}: {TaskFailure(message=run['error']).line}" if run["error"] else "")
+        + (f"{whose(run['state'])}: {TaskFailure(message=run['error']).line}" if run["error"] else "")
         for task, run in tasks.items()
     ]
 

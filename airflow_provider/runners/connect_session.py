@@ -271,10 +271,10 @@ class ConnectSession:
             self._released = True
 
     def close(self) -> None:
-        unbind_session()
         session, self._session = self._session, None
         if session is None or self.spark is None:
             return
+        unbind_session(session)
         if self._goes_on or self._given_up:
             self.left_open = self._goes_on
             hang_up(session)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from airflow_provider.protocol.model import TaskId, Tasks
 from airflow_provider.runners.watches import MakeWatch, SettingsOf, Watch, Watches
-from airflow_provider.spark.failures import Mask, nothing_secret
+from airflow_provider.spark.failures import Mask, describe_query, nothing_secret, traceback_of_query
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     OnEvent,
@@ -272,7 +272,8 @@ class DetachedQueries:
             result = {"query_id": ended.handle.query_id, "last_batch": ended.last_batch}
             self._say(watched, TaskFinished(order=order, result=result))
         else:
-            self._say(watched, TaskFailed(order=order, error=self._mask(ended.error), traceback="", retryable=True))
+            error, trace = describe_query(ended.error, self._mask), traceback_of_query(ended.error, self._mask)
+            self._say(watched, TaskFailed(order=order, error=error, traceback=trace, retryable=True))
 
     def _number_of_lost(self) -> int:
         """What is lost together, was lost with one server. Numbers below zero: those above are the runner's."""

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from airflow_provider.spark.entry_point import EntryPointError
 from airflow_provider.spark.planning import PlanError
 from airflow_provider.spark.session_conf import SessionConfError
-from airflow_provider.spark.spark_errors import cause_in, without_java_frames, without_traces
+from airflow_provider.spark.spark_errors import cause_in, has_python, without_java_frames, without_traces
 
 Mask: TypeAlias = Callable[[str], str]
 """Gives a text without the secrets in it; called from any thread."""
@@ -56,9 +56,17 @@ def is_retryable(error: BaseException) -> bool:
 
 def describe(error: BaseException, mask: Mask = nothing_secret) -> str:
     """The error and the chain of its causes, a line or a few each. What of a path is no text is shown by its number."""
-    text = mask("\ncaused by ".join(_headline(link) for link in _chain(error)))
-    text = text.encode(errors="backslashreplace").decode()
-    return text if len(text) <= MAX_ERROR_CHARS else f"{text[:MAX_ERROR_CHARS]}..."
+    return _begin_of(mask("\ncaused by ".join(_headline(link) for link in _chain(error))))
+
+
+def describe_query(message: str, mask: Mask = nothing_secret) -> str:
+    """The same of a query that has failed on its server: nothing but this text has come from there."""
+    return _begin_of(mask(_cause_first(without_traces(message), message)))
+
+
+def traceback_of_query(message: str, mask: Mask = nothing_secret) -> str:
+    """What Python has said on the server, or on an executor; empty if none of it had a part."""
+    return _end_of(mask(without_java_frames(message))) if has_python(message) else ""
 
 
 def traceback_tail(error: BaseException, mask: Mask = nothing_secret) -> str:
@@ -67,7 +75,15 @@ def traceback_tail(error: BaseException, mask: Mask = nothing_secret) -> str:
     """
     shown = [link for link in _chain(error) if not isinstance(error, _OURS) or _in_job(link.__traceback__)]
     blocks = ["".join(traceback.format_tb(_from_job_on(link.__traceback__))) + _in_full(link) for link in shown]
-    text = mask("\n\n".join(reversed(blocks)))
+    return _end_of(mask("\n\n".join(reversed(blocks))))
+
+
+def _begin_of(text: str) -> str:
+    text = text.encode(errors="backslashreplace").decode()
+    return text if len(text) <= MAX_ERROR_CHARS else f"{text[:MAX_ERROR_CHARS]}..."
+
+
+def _end_of(text: str) -> str:
     return text if len(text) <= MAX_TRACEBACK_CHARS else f"...{text[-MAX_TRACEBACK_CHARS:]}"
 
 
@@ -81,12 +97,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _headline(error: BaseException) -> str:
-    """Type and message; before it what Spark's exceptions name as the cause far below, in a trace that is left out."""
     message = _message(error)
     text = without_traces(message)
-    head = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return _cause_first(f"{type(error).__name__}: {text}" if text else type(error).__name__, message)
+
+
+def _cause_first(head: str, message: str) -> str:
+    """Before it what Spark's exceptions name as the cause far below, in a trace that is left out."""
     cause = cause_in(message)
-    return head if not cause or cause in text.partition("\n")[0] else f"{cause}\nby way of {head}"
+    return head if not cause or cause in head.partition("\n")[0] else f"{cause}\nby way of {head}"
 
 
 def _in_full(error: BaseException) -> str:

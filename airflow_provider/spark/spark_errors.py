@@ -9,7 +9,8 @@ import re
 from typing import Final
 
 _PYTHON: Final = "Traceback (most recent call last):"
-_JAVA: Final = ("\n\tat ", "\nJVM stacktrace:", "\n\nDriver stacktrace:")
+_JAVA: Final = ("\n\tat ", "\nJVM stacktrace:", "\n\nDriver stacktrace:", "\n=== Streaming Query ===")
+"""Also what Spark appends of a streaming query: its offsets, and its whole plan."""
 _LOST_TASK: Final = re.compile(r"most recent failure: Lost task \S+ in stage \S+ \(TID \d+\) \([^)]*\): (.+)")
 _CAUSED_BY: Final = re.compile(r"^Caused by: (.+)", re.MULTILINE)
 
@@ -18,11 +19,16 @@ def cause_in(message: str) -> str:
     """The exception at the bottom: the last line of the last Python traceback, else of Java what failed the Spark task,
     else Java's last cause. Empty if the message has no trace.
     """
-    if _PYTHON in message:
+    if has_python(message):
         return _python_error(message.rpartition(_PYTHON)[2])
     lost = _LOST_TASK.findall(message)
     causes = _CAUSED_BY.findall(message)
     return str((causes or lost or [""])[-1]).strip()
+
+
+def has_python(message: str) -> bool:
+    """Whether Python has raised what it is about."""
+    return _PYTHON in message
 
 
 def without_traces(message: str) -> str:
@@ -43,7 +49,7 @@ def _python_error(rest: str) -> str:
     first = next((number for number, line in enumerate(lines) if line.strip() and not line.startswith(" ")), len(lines))
     kept: list[str] = []
     for line in lines[first:]:
-        if not line.strip() or line.startswith(("\tat ", " SQLSTATE: ")):
+        if not line.strip() or line.startswith(("\tat ", " SQLSTATE: ", "=== Streaming Query ===")):
             break
         kept.append(line.rstrip())
     return "\n".join(kept)

@@ -115,11 +115,9 @@ def bind_session(session: SparkSession) -> None:
     type(session)._active_session.session = session
 
 
-def unbind_session() -> None:
+def unbind_session(session: SparkSession) -> None:
     """The inverse of :func:`bind_session`, in the same thread."""
-    connect = sys.modules.get("pyspark.sql.connect.session")
-    if connect is not None:
-        connect.SparkSession._active_session.session = None
+    type(session)._active_session.session = None
 
 
 class RemoteMode:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
+TOKEN_ENV: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of one
 SCHEME: Final = "sc://"
 DEFAULT_PORT: Final = 15002
 DEFAULT_USER: Final = "cospark"
@@ -139,7 +140,7 @@ def _refusal(name: str) -> str:
     if name == "token":
         return (
             "a token does not belong into the URL of a Spark Connect server, which is shown and logged: put it into the"
-            " password of a connection of type spark_connect"
+            f" password of a connection of type spark_connect, or, for cospark, into the environment: {TOKEN_ENV}"
         )
     if name in _OURS:
         return f"{name} is chosen for each task; leave it out of the URL of the Spark Connect server"

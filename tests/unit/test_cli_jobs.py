@@ -238,7 +238,7 @@ def test_the_list_says_how_far_each_job_is_and_what_went_wrong(cli: Cli) -> None
     assert status == 0
     assert out.splitlines() == [
         "a: running: 1 unassigned, 1 pending, 1 running",
-        "  a:1: boom",
+        "  a:1, an earlier attempt failed: boom",
         "b (run monday): planning",
         "c: failed",
         "  c:planner: no such module",

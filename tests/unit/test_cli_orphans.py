@@ -28,6 +28,7 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.spark_connect.server import TOKEN_ENV
 
 W1 = WorkerId("w1")
 JOB = JobDefinition(name="a", entry_point="m:f", kind=TaskKind.STREAMING, max_tasks=200)
@@ -95,7 +96,7 @@ async def orphans(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(reading, "reach", reach)
     monkeypatch.setattr(reading, "GroupTopics", lambda _settings, _group: made.topics)
-    monkeypatch.setattr(command, "_is_deserted", is_deserted)
+    monkeypatch.setattr(command, "is_deserted", is_deserted)
     await made.topics.submit(JOB)
     await made.topics.publish_plan(PlanRecord.of(JOB, [{}] * 200, planned_by=W1, at_ms=0))
     return made
@@ -172,7 +173,7 @@ async def test_many_are_ended_over_few_connections(orphans: Orphans) -> None:
 
 async def test_no_server_gets_the_token_that_was_not_named(orphans: Orphans, monkeypatch: pytest.MonkeyPatch) -> None:
     """A handle stands in a topic: who writes there must not learn an administrator's token."""
-    monkeypatch.setenv(command.TOKEN_ENV, SECRET)
+    monkeypatch.setenv(TOKEN_ENV, SECRET)
     await orphans.runs()
     orphans.server.refusal = None
     await orphans("--end", "--server", "sc://spark.example:15002")
@@ -185,7 +186,7 @@ async def test_who_is_not_let_in_is_told_how_to_name_the_server(
 ) -> None:
     import grpc
 
-    monkeypatch.setenv(command.TOKEN_ENV, SECRET)
+    monkeypatch.setenv(TOKEN_ENV, SECRET)
     await orphans.runs()
     orphans.server.refusal = grpc.StatusCode.UNAUTHENTICATED, "no token"
     status, out, err = await orphans("--end")

@@ -14,8 +14,8 @@ from stand_ins import MemoryTopics
 from airflow_provider.cli import reading
 from airflow_provider.cli.main import main
 from airflow_provider.procfs import start_of
-from airflow_provider.protocol.model import Epoch, MemberId, WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, WorkerPhase, WorkerStatus
+from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase, WorkerStatus
 from airflow_provider.topics.errors import NoTopicError
 from airflow_provider.worker.process_identity import this_process
 
@@ -88,6 +88,19 @@ def test_it_waits_until_they_have_left_but_not_for_ever(cli: Cli, monkeypatch: p
 
     monkeypatch.setattr(cli.topics, "publish_control", publish_control)
     assert cli("stop", "g", "w1", "--wait", "20") == (0, "asked to stop: w1\n", "")
+
+
+def test_what_keeps_a_worker_is_named(cli: Cli) -> None:
+    """A stream keeps one that drains for ever."""
+
+    async def tell() -> None:
+        for index, state in enumerate((TaskState.RUNNING, TaskState.FINISHED)):
+            task = TaskId("clicks", index)
+            await cli.topics.publish_task(TaskStatus(task=task, state=state, epoch=Epoch(5), worker=W1))
+
+    asyncio.run(tell())
+    _, _, err = cli("drain", "g", "--all", "--wait", "0.05")
+    assert err == "cospark workers drain: after 0.05 s these have not left: w1, which runs clicks:0; w2\n"
 
 
 def test_who_stands_back_can_be_asked_and_is_waited_for(cli: Cli) -> None:

@@ -55,7 +55,10 @@ def test_a_url_names_a_server_and_the_server_its_url(url: str, server: ConnectSe
         ("sc://host/;x-header=1", "no parameter"),
         ("sc://host/;x-databricks-cluster-id=", "must be the id of a cluster"),
         ("sc://host/;session_id=1", "chosen for each task"),
-        (f"sc://host/;token={SECRET}", "password of a connection of type spark_connect"),
+        (
+            f"sc://host/;token={SECRET}",
+            "spark_connect, or, for cospark, into the environment: SPARK_CONNECT_AUTHENTICATE_TOKEN",
+        ),
         (f"sc://me:{SECRET}@host", "no user and password"),
     ],
 )

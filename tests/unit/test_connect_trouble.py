@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import time
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -157,6 +158,18 @@ def session_on(server: ConnectedServer) -> ConnectSession:
     )
     session.spark = server
     return session
+
+
+def test_who_has_used_no_session_ends_while_another_thread_still_imports_pyspark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A planner beside the first task."""
+    imported_in_part = ModuleType("pyspark.sql.connect.session")
+    monkeypatch.setitem(sys.modules, imported_in_part.__name__, imported_in_part)
+    server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
+    session = session_on(server)
+    session.close()
+    assert not session.left_open
 
 
 @pytest.mark.parametrize(

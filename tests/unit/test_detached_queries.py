@@ -47,6 +47,15 @@ async def test_what_has_begun_here_is_watched_without_a_word() -> None:
             TaskFinished(order=ORDER, result={"query_id": "q", "last_batch": 3}),
         ),
         (QueryEnded(STARTED, "boom", 3), TaskFailed(order=ORDER, error="boom", traceback="", retryable=True)),
+        (
+            QueryEnded(STARTED, "failed: Traceback (most recent call last):\n  File\nValueError: boom\n\tat x", 3),
+            TaskFailed(
+                order=ORDER,
+                error="ValueError: boom\nby way of failed:",
+                traceback="failed: Traceback (most recent call last):\n  File\nValueError: boom",
+                retryable=True,
+            ),
+        ),
     ],
 )
 async def test_what_has_ended_leaves_no_session(ended: QueryEnded, said: RunnerEvent) -> None:

@@ -377,6 +377,7 @@ class TestWorkerOperator:
             ({"spark_conf": {"a": None}}, "spark_conf"),
             ({"spark_master": ""}, "spark_master"),
             ({"spark_master": "sc://"}, "spark_master"),
+            ({"spark_master": "http://host:15002"}, "spark_master"),
             ({"spark_master": "sc://host/;token=abc"}, "spark_master"),
             ({"spark_conn_id": " "}, "spark_conn_id"),
             ({"spark_conn_id": "sc", "spark_master": "sc://host"}, "spark_conn_id"),

@@ -9,7 +9,7 @@ from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.records import TaskFailure, WorkerPhase, WorkerStatus, encode
 from airflow_provider.records.envelope import decode
 from airflow_provider.spark.entry_point import EntryPointError, load_job
-from airflow_provider.spark.failures import describe, traceback_tail
+from airflow_provider.spark.failures import describe, describe_query, traceback_of_query, traceback_tail
 from airflow_provider.spark.spark_errors import cause_in
 
 JAVA = (
@@ -92,6 +92,38 @@ def test_a_batchs_error_comes_first_too() -> None:
         f" Proxy. Return Message: {PYTHON.format(error='ValueError: bad row')}{JAVA}"
     )
     assert describe(RuntimeError(message)).startswith("ValueError: bad row\nby way of RuntimeError: [STREAM_FAILED]")
+
+
+QUERY = (
+    "=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\n"
+    "Current Committed Offsets: {RateStreamV2[rowsPerSecond=5]: 1}\nCurrent State: ACTIVE\n\nLogical Plan:\n~ Project"
+)
+QUERY_FAILED = "org.apache.spark.sql.streaming.StreamingQueryException: "
+
+
+def test_a_failed_query_of_which_a_server_tells_begins_with_the_cause_too() -> None:
+    python = f"[PYTHON_EXCEPTION] An exception was thrown from the Python worker: {PYTHON.format(error=MISSING)}"
+    message = f"{QUERY_FAILED}{python} SQLSTATE: 38000\n{QUERY}"
+    thrown = "[PYTHON_EXCEPTION] An exception was thrown from the Python worker:"
+    assert describe_query(message) == f"{MISSING}\nby way of {QUERY_FAILED}{thrown}"
+    told = traceback_of_query(message)
+    assert told.endswith(f"{MISSING}\n SQLSTATE: 38000")
+    assert "serializers.py" in told
+
+
+def test_nothing_secret_is_told_of_a_query() -> None:
+    message = f"{QUERY_FAILED}{PYTHON.format(error='ValueError: hunter2')}"
+    for tell in (describe_query, traceback_of_query):
+        told = tell(message, lambda text: text.replace("hunter2", "***"))
+        assert "***" in told
+        assert "hunter2" not in told
+
+
+def test_the_plan_of_a_query_is_left_out_of_its_error() -> None:
+    message = f"[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: bad row 13\n{QUERY}"
+    assert describe(RuntimeError(message)) == f"RuntimeError: {message.partition(chr(10))[0]}"
+    assert describe_query(f"{QUERY_FAILED}bad row 13\n{QUERY}") == f"{QUERY_FAILED}bad row 13"
+    assert traceback_of_query(f"{QUERY_FAILED}bad row 13\n{QUERY}") == ""
 
 
 def test_without_python_javas_root_cause_comes_first() -> None:
