@@ -49,7 +49,6 @@ from airflow_provider.worker.settings import Until
 
 _SESSION_MS: Final = {GroupProtocolName.CLASSIC: 30_000, GroupProtocolName.CONNECT: DEFAULT_SESSION_MS}
 """A broker takes about 10 s to restart. In Connect's session of 10 s all tasks would have stopped by then."""
-"""As PySpark names it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
