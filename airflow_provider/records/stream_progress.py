@@ -37,9 +37,9 @@ class StreamProgress:
     behind: Annotated[int, COUNT] | None = None
 
     def in_words(self) -> str:
-        words = [f"batch {self.batch}, {self.rows_per_second:g} rows/s"]
+        words = [f"batch {self.batch}, {_rate(self.rows_per_second)}"]
         if self.rows_per_second_in is not None:
-            words.append(f"{self.rows_per_second_in:g} rows/s come in")
+            words.append(f"{_rate(self.rows_per_second_in)} come in")
         if self.behind is not None:
             words.append(f"{self.behind:,} offsets behind" if self.behind else "not behind")
         return ", ".join(words)
@@ -62,3 +62,8 @@ class StreamProgress:
         :raises ValueError: for anything else, naming the field
         """
         return convert(data, cls)
+
+
+def _rate(rows_per_second: float) -> str:
+    """As exact as people want to know it."""
+    return f"{rows_per_second:,.0f} rows/s" if rows_per_second >= 100 else f"{rows_per_second:.3g} rows/s"

@@ -67,6 +67,14 @@ def test_a_release_that_knows_less_of_it_reads_the_record_all_the_same() -> None
     assert "work" not in written
 
 
+@pytest.mark.parametrize(
+    ("rate", "words"), [(0.0, "0"), (1.1333, "1.13"), (99.96, "100"), (1200.5, "1,200"), (2_345_678.0, "2,345,678")]
+)
+def test_a_rate_is_said_as_exactly_as_anybody_wants_to_know_it(rate: float, words: str) -> None:
+    told = StreamProgress(batch=7, rows_per_second=rate, at_ms=30, rows_per_second_in=rate)
+    assert told.in_words() == f"batch 7, {words} rows/s, {words} rows/s come in"
+
+
 @pytest.mark.parametrize("wrong", [{"stages": -1}, {"tasks": "many"}, {"rows_read": 2**70}])
 def test_what_is_no_count_is_refused(wrong: dict[str, Any]) -> None:
     right = SparkWork(stages=1, stages_done=0, tasks=1, tasks_done=0, rows_read=0, rows_written=0, at_ms=0)
