@@ -128,7 +128,7 @@ class BridgeTalk:
         self.say()
 
     def read(self, record: ClassicRecord) -> None:
-        """The record of a classic round. Until the bridge is in the group, a round may have given away what it claims."""
+        """The record of a classic round. Until the bridge is in, such a round may have given away what it claims."""
         last, self._last = self._last, record
         if self._claims and (BRIDGE not in record.members or (last is not None and record.epoch > last.epoch + 1)):
             self._lose()
