@@ -86,6 +86,7 @@ def test_what_keeps_it_from_joining_is_one_line(
     assert capsys.readouterr().err == f"cospark worker: {failure}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [

@@ -52,6 +52,7 @@ async def test_each_hears_in_his_own_context_although_one_looks_for_all(server: 
     assert heard == {("first", "first"), ("second", "second")}
 
 
+@pytest.mark.slow
 async def test_progress_is_not_asked_for_with_each_look(server: FakeConnect) -> None:
     async with Hearing(server, tell_every_s=3600) as hearing:
         hearing.watch.watch(server.handle(FakeQuery(batch=1)))
@@ -105,6 +106,7 @@ async def test_a_session_that_the_server_never_had_is_lost_and_not_made(server: 
         assert server.sessions == {}
 
 
+@pytest.mark.slow
 async def test_a_restart_between_two_looks_loses_all_and_makes_few_sessions(server: FakeConnect) -> None:
     handles = [server.handle(FakeQuery()) for _ in range(60)]
     async with Hearing(server) as hearing:
@@ -141,6 +143,7 @@ async def test_a_query_without_ids_cannot_be_watched(server: FakeConnect) -> Non
             hearing.watch.watch(server.handle())
 
 
+@pytest.mark.slow
 async def test_only_so_many_calls_are_made_at_once(server: FakeConnect) -> None:
     server.speaks.clear()
     async with Hearing(server) as hearing:
@@ -152,6 +155,7 @@ async def test_only_so_many_calls_are_made_at_once(server: FakeConnect) -> None:
         assert server.at_once == looks.AT_ONCE
 
 
+@pytest.mark.slow
 async def test_more_queries_than_calls_allow_are_looked_at_less_often(
     server: FakeConnect, monkeypatch: pytest.MonkeyPatch
 ) -> None:

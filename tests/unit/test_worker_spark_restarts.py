@@ -114,6 +114,7 @@ async def test_a_task_that_was_to_stop_as_spark_ended_has_stopped() -> None:
         assert worker.told(A0).spark_deaths == 0
 
 
+@pytest.mark.slow
 async def test_a_stream_on_trial_lets_the_next_one_begin_when_it_has_stood_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_restarts, "_FIRST_WAIT_MS", 20)
     monkeypatch.setattr(spark_restarts, "_LOOK_AGAIN_MS", 20)
