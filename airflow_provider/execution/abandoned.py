@@ -11,8 +11,10 @@ def end_what_nobody_has(x: Execution) -> None:
     """What is not to run any more, and whose worker is away: it may have been removed, or stopped, meanwhile. Done by
     who had it last, and by the leader.
 
-    Looked for when the jobs topic or the round has changed: in between nobody loses anything.
+    Looked for when the jobs topic or the round has changed: in between nobody loses anything. And as a process begins:
+    the one before may have ended while it was at it.
     """
+    x.looked_for_abandoned = True
     me, group = x.settings.worker, x.status.group
     leads = group is not None and group.leader == me
     there = present(x.status)

@@ -278,6 +278,9 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
     match event:
         case AttemptEvent():
             return (event.task,)
+        case TasksGiven() if not x.looked_for_abandoned:
+            abandoned.end_what_nobody_has(x)
+            return sorted(event.tasks)
         case TasksGiven() | TasksRevoked():
             return sorted(event.tasks)
         case TopicsRead():

@@ -20,7 +20,7 @@ from airflow_provider.execution.events import (
     StreamBegan,
     TasksRevoked,
 )
-from airflow_provider.execution.state import LAST_WORDS_MS, Place
+from airflow_provider.execution.state import LAST_WORDS_MS, Execution, Place
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import Point, StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, WorkerId
@@ -350,6 +350,15 @@ def test_what_was_removed_while_its_worker_was_away_is_ended_by_the_leader() -> 
     assert words(script.read(JobsSnapshot())) == []
     lead(script, ME)
     assert words(script.read(JobsSnapshot())) == ["end a:0, abandoned"]
+
+
+def test_what_the_process_before_was_ending_is_ended_by_this_one() -> None:
+    before = of_group(runs_elsewhere(Script(**STREAMING), A0, worker=ME), ME)
+    before.read(JobsSnapshot())
+    begins = Script()
+    begins.execution = Execution(begins.execution.settings, JobsSnapshot(), before.status, now_ms=begins.now)
+    assert words(begins.give()) == ["end a:0, abandoned"]
+    assert words(begins.give()) == [], "once: it is tried until it has ended"
 
 
 def test_what_its_worker_ends_by_itself_is_left_to_it() -> None:
