@@ -16,10 +16,8 @@ from airflow_provider.execution.events import (
     TopicsRead,
 )
 from airflow_provider.execution.state import LAST_WORDS_MS, Execution
-from airflow_provider.ledger.presence import is_same_process, stay
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
-from airflow_provider.records import WorkerPhase
 from airflow_provider.runs.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
 
 _MOST_SAID: Final = 100
@@ -89,19 +87,12 @@ def on_revoked_taking_over(x: Execution, task: TaskId, _event: TasksRevoked) -> 
 
 
 def look_who_stays(x: Execution, task: TaskId) -> None:
-    """Where nobody would go on with it, it is ended.
-
-    Of two who leave at the same time each first says so, and then looks: so at least one sees that the other leaves,
-    too. Who sees nobody that stays also ends what others have let go of.
-    """
-    me, said = x.settings.worker, x.status.workers.get(x.settings.worker)
-    if said is None or said.state is not WorkerPhase.STOPPING or not is_same_process(said.process, x.settings.process):
-        return
-    if stay(x.status, wall_ms=x.wall) - {me}:
+    """Where nobody would go on with it, it is ended."""
+    stays = abandoned.somebody_stays(x)
+    if stays:
         x.let_go(task)
-        return
-    x.stop(task, RunState.STOPPING, "nobody stays in the group")
-    abandoned.end_all(x)
+    elif stays is False:
+        x.stop(task, RunState.STOPPING, "nobody stays in the group")
 
 
 def on_nobody_said_who_stays(x: Execution, task: TaskId, _event: TimerFired) -> None:

@@ -25,6 +25,8 @@ _CALM_MS: Final = 600_000
 """After so long without a death the next one is waited for as the first one was."""
 _FORGIVEN_MS: Final = 3_600_000
 """A stream runs for weeks, and its host may run out of memory each month: what was so long ago counts no more."""
+_FORGIVEN_ON_SERVER_MS: Final = 600_000
+"""A server has the streams of many workers, and people restart it: three times in an hour must not fail all of them."""
 _LOOK_AGAIN_MS: Final = 1_000
 
 
@@ -55,7 +57,8 @@ class SparkRestarts:
         on_trial = self._on_trial_at[event.spark]
         if run.started_at_ms is None or (on_trial and run.task not in on_trial):
             return replaced(run, error=event.failure)
-        forgiven = run.kind is TaskKind.STREAMING and wall_ms - run.started_at_ms >= _FORGIVEN_MS
+        forgiven_ms = _FORGIVEN_ON_SERVER_MS if run.detached else _FORGIVEN_MS
+        forgiven = run.kind is TaskKind.STREAMING and wall_ms - run.started_at_ms >= forgiven_ms
         deaths = 1 if forgiven else run.spark_deaths + 1
         run = replaced(run, spark_deaths=deaths, error=self._failure(deaths, event))
         self.admit(run)

@@ -103,6 +103,8 @@ class Execution:
     :ivar learners: the tasks that it learns
     :ivar idle_since_ms: where there is nothing to do: when the last task went, or when the worker joined since
     :ivar keeps_failed: whether what fails for good keeps its place here
+    :ivar looked_for_abandoned: whether this process has looked for what lives on and nobody has
+    :ivar leaves_for_good: whether this worker leaves, never comes back, and has still to see whether anybody stays
     :ivar unable: why no task can be started here, though perhaps elsewhere; mostly nothing
     :ivar stopped_running: how many tasks, planners apart, were running here when they were revoked
     """
@@ -113,6 +115,8 @@ class Execution:
         self.status = status
         self.slots = settings.slots
         self.closed = False
+        self.looked_for_abandoned = False
+        self.leaves_for_good = False
         self.unable = ""
         self.keeps_failed = True
         self.stopped_running = 0

@@ -123,6 +123,8 @@ class NothingNeeded:
 
     async def release(self) -> None: ...
 
+    async def end_what_lives_on(self, topics: GroupTopics) -> None: ...
+
 
 class InTriggerer:
     """A place where nothing is run (:class:`~airflow_provider.worker.holding.Place`). It looks for no process that has

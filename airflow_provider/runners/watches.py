@@ -100,12 +100,11 @@ class Watches:
             if settings == known.settings:
                 return
             log.info("Spark Connect server %s is asked with what its connection says now", handle.server)
-            watched = known.watch.watched
-            self._hears_again(handle.server)
-            await known.watch.close()
             other = self._make(handle.server, settings)
-            for each in watched:
+            for each in known.watch.watched:
                 other.watch.watch(each)
+            self._hears_again(handle.server)
+            await known.watch.close()  # at the end: who is told to go meanwhile has left nothing unwatched
 
     def let_go(self, handle: QueryHandle) -> None:
         known = self._open.get(handle.server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
@@ -74,6 +75,22 @@ class Questions:
         :raises UnansweredError: if it does not say
         """
         await self._ask("ReleaseExecute", self._caller.forget_nothing(session_id), ANSWER_S)
+
+    async def require_spark(self) -> None:
+        """Make sure that the server's Spark goes on. One that is told to end answers for a while, and its queries fail
+        by whatever they miss first; but it begins no session any more.
+
+        :raises SessionUnknownError: if it does not go on
+        :raises UnansweredError: if the server does not say
+        """
+        session_id = str(uuid.uuid4())
+        try:
+            await self.interrupt(session_id, ANSWER_S)
+        except UnansweredError as refused:
+            if refused.trouble is not Trouble.FULL:
+                raise
+        else:
+            await self.release(session_id, ANSWER_S)
 
     async def is_active(self, session_id: str, query: RunningQuery) -> bool:
         """Whether it runs.

@@ -193,7 +193,9 @@ class Looks:
             await ask.require_session(session)
         if not await ask.is_active(session, query):
             error = await ask.error(session, query)
-            if error is None and await ask.is_being_ended(session):
+            if error is not None:
+                await ask.require_spark()
+            elif await ask.is_being_ended(session):
                 return QueryStopped(watched.handle)
             last = await ask.last_progress(session, query)
             return QueryEnded(watched.handle, error, None if last is None else last.batch)

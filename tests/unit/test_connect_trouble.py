@@ -61,6 +61,7 @@ class RefusedError(Exception):
         (RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED] The handle"), Trouble.ENDED),
         (RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CLOSED] The handle"), Trouble.CLOSED),
         (Exception("Cannot call methods on a stopped SparkContext."), Trouble.ENDED),
+        (Exception('the return value of "org.apache.spark.SparkContext.dagScheduler()" is null'), Trouble.ENDED),
         (ValueError("a job's own"), Trouble.OTHER),
     ],
 )

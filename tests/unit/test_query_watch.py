@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar
 
+import grpc
 import pytest
 from fake_connect import FakeConnect, FakeQuery
 from query_watch_bench import LOOK_EVERY_S, Hearing, looked
@@ -78,6 +79,31 @@ async def test_an_end_is_told_once_with_the_last_batch_and_it_is_not_asked_for_a
 
 async def test_a_failed_query_tells_why(server: FakeConnect) -> None:
     handle = server.handle(FakeQuery(active=False, error="no such column"))
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(handle)
+        assert await hearing.hears(QueryEnded) == [QueryEnded(handle, "no such column", None)]
+
+
+async def test_what_fails_as_its_server_is_told_to_end_is_lost_with_it(server: FakeConnect) -> None:
+    """Such a server answers for a while, and its queries fail by whatever they miss first."""
+    query = FakeQuery()
+    handle = server.handle(query)
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(handle)
+        await looked(server)
+        server.begins_none = (grpc.StatusCode.INTERNAL, "assertion failed")
+        query.active, query.error = False, '"SparkContext.dagScheduler()" is null'
+        await looked(server)
+        assert not hearing.of(QueryEnded)
+        server.begins_none = None
+        server.forget()
+        await hearing.hears(QueryLost)
+        assert not hearing.of(QueryEnded)
+
+
+async def test_what_fails_on_a_server_that_is_full_has_failed(server: FakeConnect) -> None:
+    handle = server.handle(FakeQuery(active=False, error="no such column"))
+    server.begins_none = (grpc.StatusCode.RESOURCE_EXHAUSTED, "no more sessions")
     async with Hearing(server) as hearing:
         hearing.watch.watch(handle)
         assert await hearing.hears(QueryEnded) == [QueryEnded(handle, "no such column", None)]

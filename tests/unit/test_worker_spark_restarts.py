@@ -205,6 +205,15 @@ def test_a_streams_old_deaths_are_forgiven_and_a_batchs_are_not() -> None:
         assert after.spark_deaths == deaths
 
 
+def test_a_server_may_be_restarted_three_times_in_an_hour() -> None:
+    run, restarts = replace(running(0, 0, started_at_ms=0), kind=TaskKind.STREAMING, detached=True), SparkRestarts(3)
+    for spark in range(6):
+        wall_ms = (spark + 1) * HOUR_MS // 6
+        run = restarts.lost(table(run), death_of(run, -spark, now_ms=wall_ms, wall_ms=wall_ms))
+        assert not restarts.condemns(run)
+        run = replace(run, started_at_ms=wall_ms)
+
+
 def test_each_death_is_followed_by_a_longer_pause_and_a_calm_time_by_a_short_one() -> None:
     restarts, runs = SparkRestarts(99), table(running(0, 0, started_at_ms=0))
     pauses, now = [], 0

@@ -7,6 +7,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,18 +17,27 @@ from stand_ins import HandRunner
 from waiting import eventually
 from worker_life import A0, A1, ME, MEMBER, Life, living
 
-from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.cli.status import render
 from airflow_provider.hands import in_process
 from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.hands.in_process import SparkOfProcess
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.presence import stands_back
-from airflow_provider.protocol.model import Epoch, WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import (
+    ControlAction,
+    ControlRecord,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
 from airflow_provider.runners import local
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker import standing_back
-from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.ending import STOPPED, Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.standing_back import SteadyWorker
@@ -42,6 +52,7 @@ class SlowMeans:
         self.meanwhile: Callable[[], None] = lambda: None
         self.tries = 0
         self.released = False
+        self.ended: list[TaskStatus] = []
 
     async def start(self) -> str:
         self.tries += 1
@@ -50,6 +61,9 @@ class SlowMeans:
 
     async def release(self) -> None:
         self.released = True
+
+    async def end_what_lives_on(self, topics: GroupTopics) -> None:
+        self.ended += topics.status.living()
 
 
 class SteadyLife(Life):
@@ -271,3 +285,27 @@ async def test_what_goes_on_without_its_process_is_not_ended_for_a_break(
         await eventually(lambda: life.phase is WorkerPhase.STABLE, "it is back")
         life.steady.leave("the test says so")
         assert for_good == [life.worker.hands]
+
+
+BY_ITSELF = TaskStatus(
+    task=A0, state=TaskState.RUNNING, epoch=Epoch(1), worker=ME, kind=TaskKind.STREAMING, handle={"session_id": "s"}
+)
+COMES = WorkerStatus(worker=WorkerId("w2"), state=WorkerPhase.JOINING, epoch=Epoch(1), slots=2)
+
+
+@pytest.mark.parametrize(
+    ("absence", "comes", "ended"),
+    [(STOPPED, False, [A0]), (STOPPED, True, []), (Absence(left=LeaveReason.RESTARTING), False, [])],
+    ids=["nobody stays", "another one comes", "it comes back"],
+)
+async def test_who_stands_back_and_leaves_as_the_last_one_leaves_nothing_running(
+    standing: Any, absence: Absence, comes: bool, ended: list[TaskId]
+) -> None:
+    async with standing(wait_s=60) as life:
+        await eventually(lambda: stands_back(life.topics.status) == {ME: "no master"})
+        await life.topics.publish_task(replace(BY_ITSELF, epoch=life.topics.status.workers[ME].epoch))
+        if comes:
+            await life.topics.publish_worker(replace(COMES, at_ms=wall_ms()))
+        life.steady.leave("the test says so", absence)
+        assert (await life.outcome()).ending is Ending.LEFT
+        assert [each.task for each in life.means.ended] == ended
