@@ -145,6 +145,27 @@ async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("reason", "handle", "words"),
+    [
+        (MoveReason.LEAVING, {"server": "sc://spark:15002/;user_id=x"}, "leaves w1, and keeps running: w1 is leaving"),
+        (MoveReason.LEAVING, None, "stops on w1: w1 is leaving"),
+        (MoveReason.DELETED, {"server": "sc://spark:15002"}, "stops on w1: it is not configured any more"),
+    ],
+    ids=["it outlives its worker", "it doesn't", "it is to run no more"],
+)
+async def test_what_goes_on_without_its_worker_is_not_said_to_stop(
+    caplog: pytest.LogCaptureFixture, reason: MoveReason, handle: object, words: str
+) -> None:
+    topics = MemoryTopics()
+    await topics.publish_task(replace(FAILED, state=TaskState.RUNNING, error=None, failures=0, handle=handle))
+    leaves = Move(tasks=frozenset({A0}), source=W1, target=None, reason=reason)
+    await topics.publish_group(replace(GROUP, moves=(leaves,)))
+    with caplog.at_level(logging.INFO, "airflow_provider.worker.narrator"):
+        Narrator(topics, W1, Epoch(0)).tell()
+    assert f"  a:0 {words}" in caplog.messages
+
+
 async def test_a_runner_knows_it() -> None:
     async with bench() as worker:
         await worker.submit(tasks=1, config={"name": "orders"})
