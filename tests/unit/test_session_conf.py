@@ -14,7 +14,7 @@ from airflow_provider.execution import commands
 from airflow_provider.hands.orders import order_of
 from airflow_provider.records import JobDefinition, JobError
 from airflow_provider.spark.failures import is_retryable
-from airflow_provider.spark.session_conf import SessionConfError, set_conf
+from airflow_provider.spark.session_conf import SessionConfError, SettingRefusedError, set_conf, set_worker_conf
 
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100)
 CONF = {"spark.sql.shuffle.partitions": "16"}
@@ -77,12 +77,23 @@ def test_a_task_has_its_jobs_settings_from_its_next_start_on() -> None:
     assert order_of(started.run, root=None, group_id="g").session_conf == CONF
 
 
-def test_what_spark_refuses_is_named_and_not_tried_again() -> None:
+def refusing_session() -> Any:
     def refuse(_name: str, _value: str) -> None:
         raise AnalysisException("[CANNOT_MODIFY_CONFIG] Cannot modify it.\nSee also elsewhere")
 
-    session: Any = SimpleNamespace(conf=SimpleNamespace(set=refuse))
-    said = r"session_conf: Spark refuses 'spark\.a' for a session: \[CANNOT_MODIFY_CONFIG\] Cannot modify it\.$"
-    with pytest.raises(SessionConfError, match=said) as refused:
-        set_conf(session, {"spark.a": "1"})
+    return SimpleNamespace(conf=SimpleNamespace(set=refuse))
+
+
+SAID = r"Spark refuses 'spark\.a' for a session: \[CANNOT_MODIFY_CONFIG\] Cannot modify it\.$"
+
+
+def test_what_spark_refuses_is_named_and_not_tried_again() -> None:
+    with pytest.raises(SessionConfError, match=rf"^the job's session_conf: {SAID}") as refused:
+        set_conf(refusing_session(), {"spark.a": "1"})
     assert not is_retryable(refused.value)
+
+
+def test_what_a_server_refuses_of_a_worker_is_named_and_another_worker_may_do_better() -> None:
+    with pytest.raises(SettingRefusedError, match=rf"^the worker's spark_conf: {SAID}") as refused:
+        set_worker_conf(refusing_session(), {"spark.a": "1"})
+    assert is_retryable(refused.value)
