@@ -27,7 +27,6 @@ from airflow_provider.records import (
     WorkerStatus,
 )
 
-
 _MOST_ERRORS: Final = 20
 """Where one table is missing, all of two thousand may be."""
 
