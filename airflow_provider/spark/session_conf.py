@@ -32,4 +32,4 @@ def _set(session: Any, conf: Mapping[str, str], whose: str, refusal: type[Settin
             session.conf.set(name, value)
         except (AnalysisException, IllegalArgumentException) as refused:
             why = str(refused).strip().partition("\n")[0]
-            raise refusal(f"{whose}: Spark refuses {name!r} for a session: {why}") from refused
+            raise refusal(f"{whose}: Spark refuses {name!r} for a session: {why}") from None
