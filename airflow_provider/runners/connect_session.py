@@ -18,7 +18,7 @@ from airflow_provider.driver.query_progress import (
 )
 from airflow_provider.driver.shipping import explain_missing
 from airflow_provider.spark.job import FencedError, TaskGuard
-from airflow_provider.spark.session_conf import set_conf, set_worker_conf
+from airflow_provider.spark.session_conf import set_conf
 from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, release, settle, unbind_session
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.handle import QueryHandle
@@ -107,7 +107,8 @@ class ConnectSession:
             if self._former is not None:
                 self._end_former(self._former)
             self._session = session = self._begin()
-            set_worker_conf(session, self._settings.conf)
+            for name, value in self._settings.conf.items():
+                session.conf.set(name, value)
             set_conf(session, self._conf)
             if self._handle is not None:
                 session.conf.set(_TAKES_OVER_CHECKPOINT, "false")

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from airflow_provider.spark.entry_point import EntryPointError
 from airflow_provider.spark.planning import PlanError
-from airflow_provider.spark.session_conf import SessionConfError, SettingRefusedError
+from airflow_provider.spark.session_conf import SessionConfError
 from airflow_provider.spark.spark_errors import cause_in, has_python, without_java_frames, without_traces
 
 Mask: TypeAlias = Callable[[str], str]
@@ -47,15 +47,13 @@ class UnboundedError(Exception):
 
 
 class ForgottenQueryError(Exception):
-    """A task of a streaming job did not return the query it has started, which would be stopped as if it had finished."""
+    """A task of a streaming job has not returned the query that it started: stopped, it would look finished."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}, and returned no query: have it return the query that it starts")
 
 
 _OURS: Final = (*_NOT_RETRYABLE, ResultError, UnboundedError, ForgottenQueryError)
-_PLAIN: Final = (*_OURS, SettingRefusedError)
-"""Their messages say what is wrong."""
 
 
 def is_retryable(error: BaseException) -> bool:
@@ -82,7 +80,7 @@ def traceback_tail(error: BaseException, mask: Mask = nothing_secret) -> str:
     """The end of the traceback, causes first as Python prints them, from the job's own code on. Empty for an error of
     ours in which no code of the job had a part: its message says what is wrong.
     """
-    shown = [link for link in _chain(error) if not isinstance(error, _PLAIN) or _in_job(link.__traceback__)]
+    shown = [link for link in _chain(error) if not isinstance(error, _OURS) or _in_job(link.__traceback__)]
     blocks = ["".join(traceback.format_tb(_from_job_on(link.__traceback__))) + _in_full(link) for link in shown]
     return _end_of(mask("\n\n".join(reversed(blocks))))
 

@@ -1,4 +1,4 @@
-"""The settings that workers and jobs have for the sessions of tasks."""
+"""The settings that a job has for the sessions of its tasks."""
 
 from __future__ import annotations
 
@@ -6,25 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class SettingRefusedError(Exception):
-    """Spark refuses a setting of the worker's, which another worker need not have."""
-
-
-class SessionConfError(SettingRefusedError):
-    """Spark refuses a setting of the job's: a fault of its definition, which a second try does not repair."""
-
-
-def set_worker_conf(session: Any, conf: Mapping[str, str]) -> None:
-    """:raises SettingRefusedError: naming the setting that Spark refuses"""
-    _set(session, conf, "the worker's spark_conf", SettingRefusedError)
+class SessionConfError(Exception):
+    """Spark refuses a setting: a fault of the job's definition, which a second try does not repair."""
 
 
 def set_conf(session: Any, conf: Mapping[str, str]) -> None:
     """:raises SessionConfError: naming the setting that Spark refuses"""
-    _set(session, conf, "the job's session_conf", SessionConfError)
-
-
-def _set(session: Any, conf: Mapping[str, str], whose: str, refusal: type[SettingRefusedError]) -> None:
     from pyspark.errors import AnalysisException, IllegalArgumentException
 
     for name, value in conf.items():
@@ -32,4 +19,4 @@ def _set(session: Any, conf: Mapping[str, str], whose: str, refusal: type[Settin
             session.conf.set(name, value)
         except (AnalysisException, IllegalArgumentException) as refused:
             why = str(refused).strip().partition("\n")[0]
-            raise refusal(f"{whose}: Spark refuses {name!r} for a session: {why}") from None
+            raise SessionConfError(f"the job's session_conf: Spark refuses {name!r} for a session: {why}") from None

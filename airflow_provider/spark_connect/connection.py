@@ -135,6 +135,7 @@ class ServerConnection:
             try:
                 version = ask_version(watch, _FIRST_ANSWER_S)
                 _check_version(self._settings, installed, version)
+                _check_conf(self._settings, watch)
             except BaseException:
                 hang_up(watch)
                 raise
@@ -163,6 +164,21 @@ def _check_version(settings: ConnectSettings, installed: str, version: str) -> N
             f"the Spark Connect server {settings.server} runs Spark {version}, and this worker has PySpark {installed}:"
             " install a PySpark of the server's version"
         )
+
+
+def _check_conf(settings: ConnectSettings, session: SparkSession) -> None:
+    """With what no session can be given, a worker would fail one task after the other, which others could run."""
+    from pyspark.errors import AnalysisException, IllegalArgumentException
+
+    for name, value in settings.conf.items():
+        try:
+            session.conf.set(name, value)
+        except (AnalysisException, IllegalArgumentException) as refused:
+            why = str(refused).strip().partition("\n")[0]
+            raise SparkStartError(
+                f"the worker's spark_conf: the Spark Connect server {settings.server} refuses {name!r} for a session:"
+                f" {why}"
+            ) from None
 
 
 def _refusal(settings: ConnectSettings, error: Exception) -> str:

@@ -13,8 +13,8 @@ from pyspark.errors import AnalysisException
 from airflow_provider.execution import commands
 from airflow_provider.hands.orders import order_of
 from airflow_provider.records import JobDefinition, JobError
-from airflow_provider.spark.failures import is_retryable
-from airflow_provider.spark.session_conf import SessionConfError, SettingRefusedError, set_conf, set_worker_conf
+from airflow_provider.spark.failures import describe, is_retryable
+from airflow_provider.spark.session_conf import SessionConfError, set_conf
 
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100)
 CONF = {"spark.sql.shuffle.partitions": "16"}
@@ -91,9 +91,4 @@ def test_what_spark_refuses_is_named_and_not_tried_again() -> None:
     with pytest.raises(SessionConfError, match=rf"^the job's session_conf: {SAID}") as refused:
         set_conf(refusing_session(), {"spark.a": "1"})
     assert not is_retryable(refused.value)
-
-
-def test_what_a_server_refuses_of_a_worker_is_named_and_another_worker_may_do_better() -> None:
-    with pytest.raises(SettingRefusedError, match=rf"^the worker's spark_conf: {SAID}") as refused:
-        set_worker_conf(refusing_session(), {"spark.a": "1"})
-    assert is_retryable(refused.value)
+    assert describe(refused.value) == f"SessionConfError: {refused.value}", "said once"
