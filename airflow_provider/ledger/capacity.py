@@ -18,15 +18,17 @@ class SlotShortage:
     :param unbounded: how many tasks of streaming jobs are to run; it is not known of any that it ends by itself
     :param wanted: how many slots they take together, where each can have what it wants
     :param slots: how many all workers have together
+    :param taken: how many those take that run, which may be more: what runs on a server is adopted beyond them
     """
 
     unbounded: int
     wanted: int
     slots: int
+    taken: int = 0
 
     @property
     def missing(self) -> int:
-        return self.wanted - self.slots
+        return self.wanted - max(self.slots, self.taken)
 
     def in_words(self) -> str:
         """For people: what it means, and what to do."""
@@ -53,10 +55,16 @@ def slot_shortage(jobs: JobsSnapshot, status: StatusSnapshot) -> SlotShortage | 
     said = [status.workers.get(worker) for worker in members]
     there = [worker.slots for worker in said if worker is not None and worker.state is not WorkerPhase.LEFT]
     slots, most = sum(there), max(there, default=0)
-    wanted = sum(min(jobs.slots_of(task), most) for task in unbounded) if jobs.has_large else len(unbounded)
+
+    def wanted_by(tasks: list[TaskId]) -> int:
+        return sum(min(jobs.slots_of(task), most) for task in tasks) if jobs.has_large else len(tasks)
+
+    wanted = wanted_by(unbounded)
     if None in said or not 0 < slots < wanted:
         return None
-    return SlotShortage(unbounded=len(unbounded), wanted=wanted, slots=slots)
+    taken = wanted_by([task for task in unbounded if task in status.tasks and status.tasks[task].server])
+    found = SlotShortage(unbounded=len(unbounded), wanted=wanted, slots=slots, taken=taken)
+    return found if found.missing > 0 else None
 
 
 def _unbounded_tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> list[TaskId]:

@@ -101,6 +101,21 @@ def test_of_what_is_paused_nothing_waits_for_a_slot() -> None:
     assert slot_shortage(both, SHORT) == SlotShortage(unbounded=3, wanted=3, slots=2)
 
 
+@pytest.mark.parametrize(("adopted", "missing"), [(3, None), (2, 1), (1, 1)])
+def test_what_runs_on_a_server_beyond_the_slots_does_not_wait(adopted: int, missing: int | None) -> None:
+    handle = {"server": "sc://spark:15002", "session_id": "s"}
+    running = [
+        TaskStatus(task=TaskId("s", index), state=TaskState.RUNNING, epoch=Epoch(1), worker=W1, handle=handle)
+        for index in range(adopted)
+    ]
+    status = status_of(worker(W1), worker(W2), tasks={last.task: last for last in running})
+    found = slot_shortage(jobs_of(STREAM), status)
+    assert (None if found is None else found.missing) == missing
+    one = status_of(worker(W1), tasks={last.task: last for last in running})
+    alone = slot_shortage(jobs_of(STREAM), replace(one, group=replace(GROUP, members={W1: MemberId("1")})))
+    assert (0 if alone is None else alone.missing) == 3 - adopted
+
+
 @pytest.mark.parametrize(("ended", "short"), [(0, False), (PLANNER_INDEX, True)], ids=["a stream", "the planner"])
 def test_where_one_stream_of_a_job_has_ended_the_others_will(ended: int, *, short: bool) -> None:
     finished = TaskStatus(task=TaskId("s", ended), state=TaskState.FINISHED, epoch=Epoch(1), worker=W1)
