@@ -191,11 +191,7 @@ def _in_words(error: KafkaErrorCode, settings: KafkaSettings) -> str:
 
 
 async def _read_topics(
-    settings: KafkaSettings,
-    group: str,
-    *,
-    timeout_s: float | None = None,
-    tell: Callable[[], None] | None = None,
+    settings: KafkaSettings, group: str, *, timeout_s: float | None = None, tell: Callable[[], None] | None = None
 ) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
     """What the topics say, and whether there are any; those of Java workers have none.
 

@@ -11,8 +11,8 @@ from typing import Final
 from airflow_provider.cli.terminal import complain
 from airflow_provider.group.shared import reach
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.topics.errors import TopicTimeoutError
 from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.topics.patience import read_patiently
 
 _PATIENCE_S: Final = 2.0
 
@@ -57,28 +57,15 @@ async def read_on(
     :raises TopicError: see :meth:`GroupTopics.catch_up`
     """
     tell = tell or (lambda: complain(f"group {topics.group}: {reading_in_words(topics)}"))
-    reading = asyncio.ensure_future(_insist(topics) if timeout_s is None else topics.catch_up(timeout_s=timeout_s))
+    reading = asyncio.ensure_future(
+        read_patiently(topics) if timeout_s is None else topics.catch_up(timeout_s=timeout_s)
+    )
     try:
         while not (await asyncio.wait({reading}, timeout=_PATIENCE_S))[0]:
             tell()
         await reading
     finally:
         reading.cancel()
-
-
-async def _insist(topics: GroupTopics) -> None:
-    """A large group on a busy machine takes longer than a broker that does not answer may."""
-    before: dict[str, int] = {}
-    while True:
-        try:
-            await topics.catch_up()
-        except TopicTimeoutError:
-            read = {topic: at for topic, (at, _) in topics.unread.items() if at}
-            if read == before:
-                raise
-            before = read
-        else:
-            return
 
 
 def reading_in_words(topics: GroupTopics) -> str:
