@@ -228,6 +228,7 @@ def _connect_settings(equipment: Equipment) -> ConnectSettings:
     return ConnectSettings(
         server=ConnectServer.parse(equipment.spark_master),
         token=equipment.spark_token,
+        conn_id=equipment.spark_conn_id,
         conf=dict(equipment.spark_conf),
     )
 

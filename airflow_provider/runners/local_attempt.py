@@ -30,6 +30,7 @@ class LocalAttempt:
     """One attempt.
 
     :param ended: is done when its last event has been heard
+    :ivar since: when it was to begin, a monotonic time
     :ivar begun: the job's code has been called, and that was reported
     :ivar counts: what its Spark jobs had done at the last progress report
     :ivar thread_ended: nothing of it is left to be cancelled
@@ -42,6 +43,7 @@ class LocalAttempt:
         self.guard = guard
         self.session = session
         self.ended = ended
+        self.since = time.monotonic()
         self.begun = False
         self.counts = JobCounts()
         self.thread_ended = threading.Event()

@@ -26,12 +26,27 @@ from airflow_provider.spark.job import Config
 TEMPORARY: Final = "temporary"
 """A root for trials: a folder among the temporary files of each worker's machine."""
 
+_FROM_EVERYWHERE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
+"""How what names the same folder in every process begins: an absolute path, or a URI with one."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 """What is written as ``~`` and hex digits: percent signs are read differently by the file systems below Spark."""
 
 
 class CheckpointError(ValueError):
     """A checkpoint that has no folder: a name that cannot be one, or no root."""
+
+
+def usable_root(given: str | None) -> str | None:
+    """What a worker may be given as its root; as it is. None: it has none.
+
+    :raises CheckpointError: if it would be another folder in each process
+    """
+    if given is not None and given != TEMPORARY and not _FROM_EVERYWHERE.match(given):
+        raise CheckpointError(
+            f"{given!r} is no absolute path and no URI: each worker, and a Spark Connect server, would look for it in"
+            f" the folder where it was started. Write it in full; for trials on one machine, {TEMPORARY!r}"
+        )
+    return given
 
 
 def checkpoint_root(given: str | None, task: TaskId, *, bounded: bool) -> str:

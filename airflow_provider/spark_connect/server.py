@@ -99,11 +99,13 @@ class ConnectSettings:
     """How to use a server.
 
     :param token: for the server, or for a proxy before it; empty: none
+    :param conn_id: the Airflow connection that has the token as its password; empty: none has
     :param conf: settings of each session
     """
 
     server: ConnectServer
     token: str = field(default="", repr=False)
+    conn_id: str = ""
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
