@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import glob
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -87,15 +89,22 @@ class Copying:
         """By what Spark says of the batches that have come to their end, where it writes the files itself."""
         commits = [file.read_text() for file in (self._output / "_spark_metadata").glob("[0-9]*")]
         named = {json.loads(line)["path"] for said in commits for line in said.splitlines() if line.startswith("{")}
-        parts = [Path(unquote(urlsplit(path).path)) for path in named] or list(self._output.rglob("part-*.json"))
+        parts = [Path(unquote(urlsplit(path).path)) for path in named] or self._parts()
         copied = sorted(json.loads(line)["id"] for part in parts for line in part.read_text().splitlines())
         assert copied == list(range(LINES * self._written))
 
     def _has(self, files: int) -> bool:
         """What was written by a batch that did not come to its end, only Spark tells from the rest."""
-        parts = self._output.rglob("part-*.json")
-        copied = {json.loads(line)["id"] for part in parts for line in part.read_text().splitlines()}
+        copied: set[int] = set()
+        for part in self._parts():
+            with contextlib.suppress(FileNotFoundError):  # Spark moves what it has written
+                copied.update(json.loads(line)["id"] for line in part.read_text().splitlines())
         return copied == set(range(LINES * files))
+
+    def _parts(self) -> list[Path]:
+        """Unlike :meth:`pathlib.Path.rglob` this goes on where a folder of Spark's vanishes meanwhile."""
+        found = glob.iglob(f"{self._output}/**/part-*.json", recursive=True)  # noqa: PTH207
+        return [Path(each) for each in found]
 
 
 class Life:

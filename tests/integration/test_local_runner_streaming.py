@@ -157,10 +157,12 @@ def leave_a_query_behind(spark: SparkSession, task: TaskContext) -> None:
     return
 
 
-async def test_a_query_that_a_task_leaves_behind_is_stopped(runner: LocalRunner, events: Events) -> None:
+async def test_a_query_that_a_task_leaves_behind_is_stopped_and_fails_it(runner: LocalRunner, events: Events) -> None:
     task = order("leave_a_query_behind")
     await runner.start(task)
-    assert await events.last(task.task) == TaskFinished(order=task, result=None)
+    last = await events.last(task.task)
+    assert isinstance(last, TaskFailed)
+    assert ("have it return the query that it starts" in last.error, last.retryable) == (True, False), last.error
     assert not SEEN["query"].isActive
 
 
