@@ -12,7 +12,7 @@ from airflow_provider.hands.servers import TokenOf
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.orphans import Orphan
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryNews
+from airflow_provider.spark_connect.watch_events import WatchEvent
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.topics.group_topics import GroupTopics
 
@@ -83,5 +83,5 @@ def _server_of(orphan: Orphan) -> ConnectServer | None:
         return None
 
 
-def _hear(_news: QueryNews) -> None:
+def _hear(_news: WatchEvent) -> None:
     """Nothing is watched."""

@@ -11,7 +11,7 @@ from airflow_provider.runners.watches import Watch
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryNews
+from airflow_provider.spark_connect.watch_events import WatchEvent
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
 TokenOf = Callable[[QueryHandle], Awaitable[str]]
@@ -47,7 +47,7 @@ class Servers:
         async def settings_of(handle: QueryHandle) -> ConnectSettings:
             return ConnectSettings(server=handle.server, token=await self.token_of(handle))
 
-        def make_watch(settings: ConnectSettings, hear: Callable[[QueryNews], None]) -> Watch:
+        def make_watch(settings: ConnectSettings, hear: Callable[[WatchEvent], None]) -> Watch:
             from airflow_provider.spark_connect.watching import QueryWatch  # gRPC stands behind it
 
             return QueryWatch(settings, f"cospark/{quote(worker)}", hear, tell_every_s=tell_every_s)

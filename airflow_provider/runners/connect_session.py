@@ -24,7 +24,7 @@ from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import ConnectSettings, following
 from airflow_provider.spark_connect.shipping import Parcels
-from airflow_provider.spark_connect.told_counts import ToldCounts
+from airflow_provider.spark_connect.reported_counts import ReportedCounts
 from airflow_provider.spark_connect.trouble import (
     SessionRefusedError,
     Trouble,
@@ -93,7 +93,7 @@ class ConnectSession:
         self._released = False
         self._given_up = False
         self._shared: list[DataFrame] = []
-        self._counts = ToldCounts()
+        self._counts = ReportedCounts()
         self._awaits_query = False
         self._handle = detaches
         self._goes_on = False

@@ -27,7 +27,7 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import OfQuery, QueryEnded, QueryLost, QueryNews, QueryStopped, QueryTold
+from airflow_provider.spark_connect.watch_events import QueryEvent, QueryEnded, QueryLost, WatchEvent, QueryStopped, QueryProgressed
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
 log = logging.getLogger(__name__)
@@ -246,13 +246,13 @@ class DetachedQueries:
 
     # ---- news
 
-    def _hear(self, news: OfQuery) -> None:
+    def _hear(self, news: QueryEvent) -> None:
         task = self._sessions.get(news.handle.session_id)
         if task is None:
             return
         watched = self._tasks[task]
         order = watched.order
-        if isinstance(news, QueryTold):
+        if isinstance(news, QueryProgressed):
             self._on_event(TaskProgressed(order=order, progress=news.progress))
         elif isinstance(news, QueryLost):
             self._say(watched, SparkLost(order=order, spark=self._number_of_lost(), error=self._mask(news.why)))
@@ -335,7 +335,7 @@ def nothing_detached(on_event: OnEvent) -> DetachedQueries:
     async def no_way(handle: QueryHandle) -> ConnectSettings:
         raise LookupError(f"this worker knows no way to {handle.server}")
 
-    def no_watch(settings: ConnectSettings, _hear: Callable[[QueryNews], None]) -> Watch:
+    def no_watch(settings: ConnectSettings, _hear: Callable[[WatchEvent], None]) -> Watch:
         raise LookupError(f"this worker knows no way to {settings.server}")
 
     return DetachedQueries(on_event, own=None, settings_of=no_way, make_watch=no_watch)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import OfQuery, QueryNews, ServerBack, ServerSilent
+from airflow_provider.spark_connect.watch_events import QueryEvent, WatchEvent, ServerBack, ServerSilent
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class Watch(Protocol):
     async def close(self) -> None: ...
 
 
-MakeWatch = Callable[[ConnectSettings, Callable[[QueryNews], None]], Watch]
+MakeWatch = Callable[[ConnectSettings, Callable[[WatchEvent], None]], Watch]
 """Makes the one of a server; the news are of what is watched there."""
 SettingsOf = Callable[[QueryHandle], Awaitable[ConnectSettings]]
 """How to use the server of a handle. Raises what says, without a secret, why it can't be used."""
@@ -62,7 +62,7 @@ class Watches:
         self,
         settings_of: SettingsOf,
         make_watch: MakeWatch,
-        hear: Callable[[OfQuery], None],
+        hear: Callable[[QueryEvent], None],
         on_silence: Callable[[], None],
     ) -> None:
         self._settings_of = settings_of
@@ -125,15 +125,15 @@ class Watches:
         self._open.clear()
 
     def _make(self, server: ConnectServer, settings: ConnectSettings) -> _Open:
-        watch = self._make_watch(settings, functools.partial(self._on_news, server))
+        watch = self._make_watch(settings, functools.partial(self._on_event, server))
         known = self._open[server] = _Open(settings, watch, _now())
         return known
 
-    def _on_news(self, server: ConnectServer, news: QueryNews) -> None:
-        if isinstance(news, ServerBack):
+    def _on_event(self, server: ConnectServer, event: WatchEvent) -> None:
+        if isinstance(event, ServerBack):
             self._hears_again(server)
-        elif not isinstance(news, ServerSilent):
-            self._hear(news)
+        elif not isinstance(event, ServerSilent):
+            self._hear(event)
         elif server not in self._silent:
             self._silent[server] = asyncio.ensure_future(self._look_again_and_again(server))
             self._on_silence()

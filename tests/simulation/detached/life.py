@@ -21,7 +21,7 @@ from airflow_provider.runners.detached import DetachedQueries
 from airflow_provider.runs.runs import TaskRun
 from airflow_provider.spark.runner import RunnerEvent
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryNews
+from airflow_provider.spark_connect.watch_events import WatchEvent
 from airflow_provider.spark_connect.server import ConnectSettings
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class Life:
     async def _settings_of(self, handle: QueryHandle) -> ConnectSettings:
         return ConnectSettings(server=handle.server)
 
-    def _make_watch(self, settings: ConnectSettings, hear: Callable[[QueryNews], None]) -> WatchOfServer:
+    def _make_watch(self, settings: ConnectSettings, hear: Callable[[WatchEvent], None]) -> WatchOfServer:
         return WatchOfServer(self.world.server(settings.server), hear, self.world.chance)
 
     def _spawn(self, work: Any) -> None:
