@@ -52,7 +52,7 @@ def test_a_url_names_a_server_and_the_server_its_url(url: str, server: ConnectSe
         ("sc://host/path", "only a slash and parameters"),
         ("sc://host/;use_ssl=maybe", "must be true or false"),
         ("sc://host/;user_id=", "must be a name"),
-        ("sc://host/;x-header=1", "no parameter"),
+        ("sc://host/;x-header=1", "not a known parameter"),
         ("sc://host/;x-databricks-cluster-id=", "must be the id of a cluster"),
         ("sc://host/;session_id=1", "set for each task"),
         (
