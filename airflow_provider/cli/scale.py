@@ -42,7 +42,7 @@ _SETTLE_S: Final = 0.5
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Ask workers to leave as soon as others have learned their tasks; if the group learns no tasks, they leave when"
-        " their running tasks have finished, and others go on with their detached streams. Workers are asked in this"
+        " their running tasks have finished, and others adopt their detached streams. Workers are asked in this"
         f" order: {RULE}."
     )
     add_group_argument(parser)

@@ -23,7 +23,7 @@ from airflow_provider.cli.deserted import is_deserted
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
 from airflow_provider.cli.terminal import complain, printable, say
-from airflow_provider.group.kept_asked import KeptAsked
+from airflow_provider.group.polled import Polled
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import SettingsError
@@ -84,18 +84,18 @@ async def _watch(args: argparse.Namespace) -> None:
             nobody = await is_deserted(args.group, settings)
             console.print(render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=nobody))
         return
-    deserted = KeptAsked(partial(is_deserted, args.group, settings))
+    deserted = Polled(partial(is_deserted, args.group, settings))
     async with group_opened(settings, args.group) as topics:
         with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
 
             def show(*notes: str) -> None:
-                page = render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=deserted.is_so)
+                page = render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=deserted.answer)
                 live.update(Group(*(_text(note, style="yellow") for note in notes), page), refresh=True)
 
             await read_on(topics, lambda: show(reading_in_words(topics)))
             changed = asyncio.Event()
             topics.subscribe(changed.set)
-            with deserted.going_on():
+            with deserted.polling():
                 while True:
                     changed.clear()
                     show()

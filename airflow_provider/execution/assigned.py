@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider.execution import abandoned
-from airflow_provider.execution.commands import EndAbandoned, GiveUpWriting, Inform, StartAttempt
+from airflow_provider.execution import orphans
+from airflow_provider.execution.commands import EndOrphan, GiveUpWriting, Inform, StartAttempt
 from airflow_provider.execution.events import (
     EpochAdvanced,
     FailedLetGo,
@@ -101,7 +101,7 @@ def look_who_stays(x: Execution, task: TaskId) -> None:
         x.let_go(task)
         return
     x.stop(task, RunState.STOPPING, "nobody stays in the group")
-    abandoned.end_all(x)
+    orphans.end_all(x)
 
 
 def on_nobody_said_who_stays(x: Execution, task: TaskId, _event: TimerFired) -> None:
@@ -147,7 +147,7 @@ def _let_others_end(x: Execution, task: TaskId, event: TasksRevoked) -> None:
     last = x.status.tasks.get(task)
     _leave_behind(x, task, event)
     if task not in x.runs and last is not None and last.lives_on and x.jobs.work_of(task) is None:
-        x.do(EndAbandoned(status=last))
+        x.do(EndOrphan(status=last))
 
 
 def _revoke(x: Execution, task: TaskId) -> TaskRun:

@@ -57,7 +57,7 @@ def look_whether_it_may_begin(x: Execution, task: TaskId) -> None:
     if (last.worker, last.attempt, last.handle) != (x.settings.worker, run.attempt, run.handle):
         return
     if task in x.status.unended:
-        x.stop(task, RunState.RESTARTING, "what ran of it before may run on")
+        x.stop(task, RunState.RESTARTING, "its earlier query may still be running")
     else:
         x.keep(replaced(run, let_begin=True))
         x.do(LetBegin(task=task))
@@ -83,11 +83,11 @@ def on_stream_began_stopping(x: Execution, task: TaskId, event: StreamBegan) -> 
         x.stop(task, x.runs[task].state, "it was told to stop")
 
 
-# ---- what ran before
+# ---- earlier queries
 
 
 def on_adopted(x: Execution, task: TaskId, event: QueryAdopted) -> None:
-    """Only what is new is said: a process may take over what it has handed over before."""
+    """Write a record only if something has changed: a process may get back a task that it has handed over."""
     run = x.runs[task]
     goes_on = run.start(x.runs.share_of(run, slots=x.slots))
     claim = x.claims.of(run.work)
@@ -98,7 +98,7 @@ def on_adopted(x: Execution, task: TaskId, event: QueryAdopted) -> None:
     told = adopted.status(TaskState.RUNNING, x.settings.worker)
     if last is None or last.state is not TaskState.RUNNING or _who(last) != _who(told):
         x.write(adopted, TaskState.RUNNING)
-        x.do(Inform(message=f"task {run.label} runs on, and is watched from here"))
+        x.do(Inform(message=f"task {run.label} keeps running, and is watched from here"))
 
 
 def _who(status: TaskStatus) -> tuple[object, ...]:
@@ -113,15 +113,15 @@ def on_cleared(x: Execution, task: TaskId, _event: QueryCleared) -> None:
 
 def on_unreachable(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
     """Nothing is started on a guess."""
-    why = x.failure(f"it waits, as what ran of it before may run on: {event.why}")
+    why = x.failure(f"it waits, because its earlier query may still be running: {event.why}")
     run = x.runs[task]
-    x.write(replaced(run, error=why), TaskState.PENDING)  # no attempt has failed: it is said only as long as it is so
+    x.write(replaced(run, error=why), TaskState.PENDING)  # no attempt has failed, so the error is not kept in the run
     x.warn(f"task {run.label}: {why.message}")
 
 
 def on_not_ended(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
-    """It is told to stop, and nobody knows whether it has."""
-    x.warn(f"task {x.runs[task].label} is to stop, and may run on: {event.why}")
+    """The task was told to stop, and it is not known whether it has stopped."""
+    x.warn(f"task {x.runs[task].label} was told to stop, and may still be running: {event.why}")
 
 
 def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:

@@ -47,16 +47,17 @@ class Watch(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOver(Command):
-    """Look by its handle what has become of what ran before. Answered by :class:`~.events.QueryAdopted`, which is
-    followed by a last event, by :class:`~.events.QueryCleared`, or by :class:`~.events.QueryUnreachable` first.
+    """Find the earlier query of the task by its handle, to adopt it or to end it. Answered by
+    :class:`~.events.QueryAdopted`, which is followed by a last event, or by :class:`~.events.QueryCleared`; if the
+    server can't be reached, :class:`~.events.QueryUnreachable` comes first.
     """
 
     run: TaskRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndAbandoned(Command):
-    """End what this says to run: nobody is to, and nobody waits for it."""
+class EndOrphan(Command):
+    """End the query of this status, which no worker has. No task waits for it."""
 
     status: TaskStatus
 

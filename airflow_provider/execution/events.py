@@ -207,7 +207,7 @@ class StreamBegan(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAdopted(AttemptEvent):
-    """What ran of the task before it was given here runs on, and is watched from here."""
+    """What ran of the task before it was given here keeps running, and is watched from here."""
 
     handle: Any
 

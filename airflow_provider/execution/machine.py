@@ -53,7 +53,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from airflow_provider.execution import abandoned, assigned, attempts, certainly_gone, learning
+from airflow_provider.execution import assigned, attempts, declared_gone, learning, orphans
 from airflow_provider.execution.commands import Command
 from airflow_provider.execution.events import (
     AttemptBegan,
@@ -135,7 +135,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksGiven: to(late, _TAKING_OVER),
         TasksRevoked: to(assigned.on_revoked_taking_over, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _TAKING_OVER),
-        TopicsRead: to(certainly_gone.on_topics_taking_over, _TAKING_OVER, _STOPPING, _RESTARTING, _WAITING),
+        TopicsRead: to(declared_gone.on_topics_taking_over, _TAKING_OVER, _STOPPING, _RESTARTING, _WAITING),
         QueryAdopted: to(attempts.on_adopted, _STARTED),
         QueryCleared: to(attempts.on_cleared, _WAITING),
         QueryUnreachable: to(attempts.on_unreachable, _TAKING_OVER),
@@ -145,7 +145,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksGiven: to(late, _STARTED),
         TasksRevoked: to(assigned.on_revoked, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _STARTED),
-        TopicsRead: to(certainly_gone.on_topics_started, _STARTED, _STOPPING, _RESTARTING, _WAITING),
+        TopicsRead: to(declared_gone.on_topics_started, _STARTED, _STOPPING, _RESTARTING, _WAITING),
         TimerFired: to(attempts.on_time_over, _TIMED_OUT),
         AttemptBegan: to(attempts.on_began, _STARTED),
         HandleWritten: to(attempts.on_handle_written, _STARTED, _RESTARTING),
@@ -178,7 +178,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksGiven: to(assigned.on_given_back, _RESTARTING),
         TasksRevoked: to(assigned.on_revoked_stopping, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _STOPPING),
-        TopicsRead: to(certainly_gone.on_topics_stopping, _STOPPING, _GONE),
+        TopicsRead: to(declared_gone.on_topics_stopping, _STOPPING, _GONE),
         AttemptBegan: to(attempts.on_began, _STOPPING),
         StreamBegan: to(attempts.on_stream_began_stopping, _STOPPING),
         AttemptProgressed: to(late, _STOPPING),
@@ -196,7 +196,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksRevoked: to(assigned.on_revoked_timed_out, _STOPPING, _TIMED_OUT, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _TIMED_OUT),
         TopicsRead: to(
-            certainly_gone.on_topics_timed_out, _TIMED_OUT, _STOPPING, _RESTARTING, _WAITING, _CLOSING, _GONE
+            declared_gone.on_topics_timed_out, _TIMED_OUT, _STOPPING, _RESTARTING, _WAITING, _CLOSING, _GONE
         ),
         AttemptBegan: to(attempts.on_began, _TIMED_OUT),
         StreamBegan: to(attempts.on_stream_began_stopping, _TIMED_OUT),
@@ -215,7 +215,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksRevoked: to(assigned.on_revoked_restarting, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _RESTARTING),
         TopicsRead: to(
-            certainly_gone.on_topics_restarting, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE
+            declared_gone.on_topics_restarting, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE
         ),
         AttemptBegan: to(attempts.on_began, _RESTARTING),
         StreamBegan: to(attempts.on_stream_began_stopping, _RESTARTING),
@@ -316,7 +316,7 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
     changed, before = event.jobs is not x.jobs, x.status
     x.jobs, x.status = event.jobs, event.status
     if changed or x.status.group is not before.group:
-        abandoned.end_what_nobody_has(x)
+        orphans.end_orphans(x)
     if not changed:
         looking, told = x.runs.looking, x.runs.failed | x.runs.detached
         return sorted(looking | said_since(before, x.status, told)) if told or looking else ()

@@ -1,4 +1,4 @@
-"""Hands for a worker whose tasks run in its own process, and end with it."""
+"""Hands for a worker in a process that runs its tasks."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def hands_in_process(
 ) -> MakeHands:
     """What :class:`~airflow_provider.worker.worker.Worker` takes as ``make_hands``.
 
-    :param mask: takes secrets out of what is said of errors
-    :param hear: is told of each event of a task, too, when the worker has been
-    :param token_of: for other servers than the worker's own, on which its tasks may have run before
+    :param mask: removes secrets from error messages
+    :param hear: also called with each event of a task, after the worker
+    :param token_of: gives the tokens for other servers than the worker's own, on which its tasks may have run before
     """
     member = settings.member
     servers = servers_of(equipment, token_of)
@@ -109,10 +109,10 @@ def hands_in_process(
 
 
 class InThisProcess:
-    """A place whose tasks run here, and end with this process (:class:`~airflow_provider.worker.holding.Place`).
+    """A process that runs tasks (:class:`~airflow_provider.worker.holding.Place`).
 
-    :param mask: takes secrets out of what is said of errors
-    :param hear: is told of each event of a task, too
+    :param mask: removes secrets from error messages
+    :param hear: also called with each event of a task
     :param token_of: see :func:`hands_in_process`
     """
 
@@ -160,7 +160,7 @@ class SparkOfProcess:
         return ""
 
     async def release(self) -> None:
-        if self._started:  # else it may just be starting, and who leaves does not wait for that
+        if self._started:  # otherwise it may be starting, and a worker that leaves does not wait for that
             await release_spark(self, timeout_s=_CLOSE_WAIT_S)
 
 
@@ -187,9 +187,9 @@ class SparkOfServer:
 
 
 def servers_of(equipment: Equipment, token_of: TokenOf = no_token) -> Servers:
-    """What a worker with this equipment knows of servers.
+    """The servers that a worker with this equipment can use.
 
-    :param token_of: for others than its own
+    :param token_of: gives the tokens for other servers than its own
     """
     if equipment.runner == "noop" or not is_connect(equipment.spark_master):
         return Servers(own=None, token_of=token_of)

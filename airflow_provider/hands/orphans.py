@@ -1,4 +1,4 @@
-"""Ends what runs on servers and nobody of its group watches, on behalf of people."""
+"""Ends the detached queries of a group that no worker watches, on behalf of people."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _USER_AGENT: Final = "cospark/orphans"
 
 
 Ended = tuple[Orphan, str]
-"""With why it is not certain that it has ended; empty: it has."""
+"""An orphan, and why it has perhaps not ended; empty: it has ended."""
 
 
 async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, token_of: TokenOf) -> list[Ended]:
-    """Have their servers end them, and say so in the group: all servers at once, and of each a few queries.
+    """Have their servers end them, and write this to the group's topics: all servers at once, a few queries of each.
 
     :raises TopicError: if it can't be written
     """
@@ -38,7 +38,7 @@ async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, token_of: Toke
 
 
 async def forget(orphan: Orphan, topics: GroupTopics) -> None:
-    """Say in the group that nothing of it runs any more: somebody is sure of that.
+    """Write to the group's topics that a query has ended: the caller is sure of that.
 
     :raises TopicError: if it can't be written
     """
@@ -48,14 +48,14 @@ async def forget(orphan: Orphan, topics: GroupTopics) -> None:
 
 
 async def _end_there(orphans: Sequence[Orphan], topics: GroupTopics, token_of: TokenOf) -> list[Ended]:
-    """Where a server ends none of a few, it is not asked for the others: each would take as long."""
+    """If a server ends none of the first few, don't try the others: each would take as long."""
     ended: list[Ended] = []
     while len(ended) < len(orphans):
         some = orphans[len(ended) : len(ended) + _AT_ONCE]
         whys = await asyncio.gather(*(_end(orphan, topics, token_of) for orphan in some))
         ended += zip(some, whys, strict=True)
         if all(whys):
-            untried = f"not tried, as others there could not be ended: {whys[0]}"
+            untried = f"not tried, because others on this server could not be ended: {whys[0]}"
             return [*ended, *((orphan, untried) for orphan in orphans[len(ended) :])]
     return ended
 
@@ -84,4 +84,4 @@ def _server_of(orphan: Orphan) -> ConnectServer | None:
 
 
 def _hear(_news: WatchEvent) -> None:
-    """Nothing is watched."""
+    """No events come: nothing is watched."""

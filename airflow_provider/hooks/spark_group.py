@@ -310,7 +310,7 @@ class SparkGroupHook(BaseHook):
         by: str | None = None,
     ) -> ScaleDown:
         """Ask workers to leave when others have learned their tasks; their Airflow tasks then succeed. In a group that
-        learns no tasks, they leave when their running tasks have finished; others go on with their detached streams.
+        learns no tasks, they leave when their running tasks have finished; others adopt their detached streams.
         The workers with the least to move are asked first.
 
         Give one of these three:

@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
 from airflow_provider.common.asset_events import tell_assets
-from airflow_provider.common.leaving import RESUMED_TO_FAIL, leave_present_report, leave_report
+from airflow_provider.common.failure_reports import RESUMED_TO_FAIL, leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
     TimeSpan,

@@ -64,5 +64,5 @@ async def _end(calls: ServerCalls, session_id: str, deadline: float) -> None:
 def _not_stopped(handle: QueryHandle, error: Exception) -> QueryNotStoppedError:
     return QueryNotStoppedError(
         f"the Spark Connect server {handle.server} has not confirmed that the query in session {handle.session_id} is"
-        f" stopped ({error}): it may run on until its session is closed"
+        f" stopped ({error}): it may keep running until its session is closed"
     )

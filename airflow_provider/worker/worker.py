@@ -18,7 +18,7 @@ from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
 from airflow_provider.records import WorkerPhase
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.ending import DRAINED, STOPPED, Ending, Outcome
-from airflow_provider.worker.going import ASKED, Going
+from airflow_provider.worker.leave_request import ASKED, LeaveRequest
 from airflow_provider.worker.handed_over import HandedOver
 from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.journal import Journal
@@ -102,7 +102,7 @@ class Worker:
             write=self._record.say_how_far_it_learns,
             tell=self.member.learning_progressed,
         )
-        self._going = Going(self._record, self.hands, self.member, look_again=self._changed.set)
+        self._leave_request = LeaveRequest(self._record, self.hands, self.member, look_again=self._changed.set)
 
     async def run(self) -> Outcome:
         """Hold the membership until the work is done, or goes on elsewhere. Cancelling stops it without leaving."""
@@ -123,7 +123,7 @@ class Worker:
             if self._announcing is not None:
                 self._announcing.cancel()
             self.reasons.close()
-            self._going.close()
+            self._leave_request.close()
             self._learning.close()
             try:
                 await self.hands.close()
@@ -179,7 +179,7 @@ class Worker:
         self.hands.stop_learning(tasks)
 
     def may_leave(self) -> None:
-        self._going.may_leave()
+        self._leave_request.nothing_left()
 
     def assigned(self, epoch: Epoch) -> None:
         if not self._joined:
@@ -213,7 +213,7 @@ class Worker:
         predecessor = predecessor_of(last)
         if self._saved is not None:
             self.reasons.go_on_waiting(self._saved.idle_since_ms)
-            self._going.go_on(self._saved.asked_since_ms)
+            self._leave_request.resume(self._saved.asked_since_ms)
             if last is not None and is_same_process(last.process, self._saved.process):
                 predecessor = Predecessor.GONE  # it has handed over, and runs nothing
         else:
@@ -258,7 +258,7 @@ class Worker:
         wish = self.reasons.wish
         if self.hands.unable:
             self.leave("no task can be started here", ending=Ending.STOOD_BACK)
-        elif wish is not None and (absence := self._going.now(wish)) is not None:
+        elif wish is not None and (absence := self._leave_request.decide(wish)) is not None:
             self.leave(ASKED, absence)
         elif self.reasons.is_done:
             self.leave("the group is drained", DRAINED, ending=Ending.DRAINED)
@@ -295,7 +295,7 @@ class Worker:
                 began_at=self.reasons.began_at,
                 process=this_process(),
                 idle_since_ms=self.reasons.waits_since_ms,
-                asked_since_ms=self._going.asked_since_ms,
+                asked_since_ms=self._leave_request.asked_since_ms,
             )
             self._record.say_that_it_is_handed_over()
             return Outcome(ending=ending, epoch=epoch, saved=saved.to_json())

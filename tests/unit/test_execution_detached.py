@@ -8,7 +8,7 @@ from typing import Any
 from execution_script import A0, A1, ME, OTHER, PLANNER, Script, words, written
 from group_records import record_of
 
-from airflow_provider.execution.commands import EndAbandoned
+from airflow_provider.execution.commands import EndOrphan
 from airflow_provider.execution.events import (
     AttemptFinished,
     Closed,
@@ -92,7 +92,7 @@ def test_who_reads_of_another_begin_first_does_not_begin() -> None:
     said = script.execution.runs[A0].status(TaskState.RUNNING, ME)
     other = replace(said, worker=OTHER, epoch=Epoch(1), handle=HANDLE)
     script.status = replace(script.status, unended={A0: other})
-    assert words(script.say(said)) == ["stop a:0: what ran of it before may run on"]
+    assert words(script.say(said)) == ["stop a:0: its earlier query may still be running"]
     stopped = words(script.stopped(A0))
     assert stopped == ["give up a:0", "write a:0 stopped", "take over a:0 #2"]
 
@@ -219,7 +219,7 @@ def test_what_runs_on_is_gone_on_with() -> None:
     script = runs_elsewhere(Script(**STREAMING), A0)
     assert words(script.give(A0, epoch=2)) == ["take over a:0 #3"]
     adopted = script.feed(QueryAdopted, task=A0, handle=HANDLE)
-    assert words(adopted) == ["write a:0 running", "task a:0 runs on, and is watched from here"]
+    assert words(adopted) == ["write a:0 running", "task a:0 keeps running, and is watched from here"]
     told = written(adopted, TaskState.RUNNING)
     assert (told.attempt, told.worker, told.epoch, told.handle) == (3, ME, 2, HANDLE)
 
@@ -310,8 +310,8 @@ def test_the_last_one_that_leaves_ends_what_nobody_goes_on_with() -> None:
     says(script, OTHER, WorkerPhase.STOPPING)
     says(script, ME, WorkerPhase.STOPPING)
     done = script.read(script.jobs)
-    assert words(done) == ["stop a:0: nobody stays in the group", "end a:1, abandoned"]
-    assert any(isinstance(command, EndAbandoned) for command in done), "the other one had let go of it"
+    assert words(done) == ["stop a:0: nobody stays in the group", "end a:1, orphan"]
+    assert any(isinstance(command, EndOrphan) for command in done), "the other one had let go of it"
     assert words(script.stopped(A0)) == ["write a:0 stopped", "released a:0"]
 
 
@@ -349,7 +349,7 @@ def test_what_was_removed_while_its_worker_was_away_is_ended_by_the_leader() -> 
     lead(script, WorkerId("w3"))
     assert words(script.read(JobsSnapshot())) == []
     lead(script, ME)
-    assert words(script.read(JobsSnapshot())) == ["end a:0, abandoned"]
+    assert words(script.read(JobsSnapshot())) == ["end a:0, orphan"]
 
 
 def test_what_its_worker_ends_by_itself_is_left_to_it() -> None:

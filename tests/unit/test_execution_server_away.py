@@ -77,13 +77,13 @@ def test_what_is_revoked_as_it_stops_is_let_go_of(stopping: Any) -> None:
     script = watching()
     stopping(script)
     told = words(script.revoke(A0))
-    assert [word for word in told if "abandoned" not in word] == ["stop watching a:0", "released a:0"]
+    assert [word for word in told if "orphan" not in word] == ["stop watching a:0", "released a:0"]
 
 
 def test_what_is_let_go_of_and_nobody_is_to_have_is_ended_all_the_same() -> None:
     script = watching()
     script.read(JobsSnapshot())
-    assert "end a:0, abandoned" in words(script.revoke(A0))
+    assert "end a:0, orphan" in words(script.revoke(A0))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_is_not_known_to_have_stopped_says_so() -> None:
     script = watching()
     script.read(JobsSnapshot())
     told = script.feed(QueryUnreachable, task=A0, why="sc://h: nobody answers")
-    assert words(told) == ["task a:0 is to stop, and may run on: sc://h: nobody answers"]
+    assert words(told) == ["task a:0 was told to stop, and may still be running: sc://h: nobody answers"]
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -161,7 +161,7 @@ class Life:
             case commands.StopAttempts(tasks=tasks, reason=reason):
                 for task in self.queries.stop(tasks, reason):
                     self._attempts[task].stopping = True
-            case commands.EndAbandoned(status=status):
+            case commands.EndOrphan(status=status):
                 ended = replace(status, state=TaskState.STOPPED)
                 self.queries.end(status.handle, lambda: self._say(ended), still=lambda: True)
             case commands.WriteHandle(status=status, number=number):

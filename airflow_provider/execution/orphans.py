@@ -1,17 +1,17 @@
-"""What lives on without a process, and nobody has."""
+"""Detached queries that no worker has."""
 
 from __future__ import annotations
 
-from airflow_provider.execution.commands import EndAbandoned
+from airflow_provider.execution.commands import EndOrphan
 from airflow_provider.execution.state import Execution
 from airflow_provider.ledger.presence import present
 
 
-def end_what_nobody_has(x: Execution) -> None:
-    """What is not to run any more, and whose worker is away: it may have been removed, or stopped, meanwhile. Done by
-    who had it last, and by the leader.
+def end_orphans(x: Execution) -> None:
+    """End the queries that are no longer to run because their job was removed or stopped while their worker was away.
+    This is done by the worker that had them last, and by the leader.
 
-    Looked for when the jobs topic or the round has changed: in between nobody loses anything.
+    It is enough to look when the jobs topic or the round has changed.
     """
     me, group = x.settings.worker, x.status.group
     leads = group is not None and group.leader == me
@@ -19,11 +19,11 @@ def end_what_nobody_has(x: Execution) -> None:
     for last in x.status.living():
         mine = last.worker == me or (leads and last.worker not in there)
         if mine and last.task not in x.runs and x.jobs.work_of(last.task) is None:
-            x.do(EndAbandoned(status=last))
+            x.do(EndOrphan(status=last))
 
 
 def end_all(x: Execution) -> None:
-    """What others have let go of, because this worker was there still."""
+    """End all queries that other leaving workers have left to this one."""
     for last in x.status.living():
         if last.task not in x.runs:
-            x.do(EndAbandoned(status=last))
+            x.do(EndOrphan(status=last))
