@@ -220,7 +220,7 @@ def test_a_triggerer_that_wakes_when_another_has_its_triggers(
     airflow.resume(stalled)
     for group, worker in workers.items():
         wait_until(
-            lambda: "goes on elsewhere" in group.api.log(worker),  # noqa: B023
+            lambda: "continues elsewhere" in group.api.log(worker),  # noqa: B023
             timeout_s=60,
             what=lambda: group.api.log(worker),  # noqa: B023
         )
