@@ -71,7 +71,7 @@ def _is_over(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
 
 
 def _nobody(group: str, status: StatusSnapshot) -> SoFar | None:
-    """That nobody is in the group, as far as its topics say; None: somebody is."""
+    """That the group has no workers, as far as its topics say; None: somebody is."""
     if status.group is not None and not all_left(status):
         return None
     return SoFar(text=f"nobody is in group {group}, and the job waits for a worker to join: {what_was(status)}")

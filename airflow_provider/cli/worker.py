@@ -107,8 +107,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--detach",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="on a Spark Connect server streams go on without this process, and another worker goes on with them"
-        " (default: they do)",
+        help="on a Spark Connect server, streams keep running without this process, and another worker adopts them"
+        " (default: --detach)",
     )
     add_conf_option(parser, SPARK, "Spark; with Spark Connect, of each session")
     parser.add_argument(

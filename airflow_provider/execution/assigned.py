@@ -100,7 +100,7 @@ def look_who_stays(x: Execution, task: TaskId) -> None:
     if stay(x.status, wall_ms=x.wall) - {me}:
         x.let_go(task)
         return
-    x.stop(task, RunState.STOPPING, "nobody stays in the group")
+    x.stop(task, RunState.STOPPING, "no worker stays in the group")
     orphans.end_all(x)
 
 

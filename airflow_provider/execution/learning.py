@@ -74,7 +74,7 @@ def on_learning_stopped(x: Execution, task: TaskId, _event: LearningStopped) -> 
     """What was made ready for a task that has moved here is its attempt's."""
     if not x.learners.tasks[task].taken:
         _drop(x, task)
-        x.do(Inform(message=f"learns {x.jobs.label(task)} no more"))
+        x.do(Inform(message=f"no longer learns {x.jobs.label(task)}"))
 
 
 def on_given(x: Execution, task: TaskId, _event: TasksGiven) -> None:

@@ -133,7 +133,7 @@ class Driving(ABC, Generic[S]):
             return
         story = self.story()
         log.error(
-            "group %s, worker %s: the membership ends, for a fault of this program%s",
+            "group %s, worker %s: the membership ends because of a fault of this program%s",
             self._group_id,
             self._worker,
             f"; what happened last:\n{story}" if story else "",

@@ -196,14 +196,14 @@ def learned_for_nothing(jobs: JobsSnapshot, status: StatusSnapshot) -> str | Non
     record = last_round(status)
     if record is None or all(jobs.work_of(task) for tasks in record.learning.values() for task in tasks):
         return None
-    return "a task is learned that is not there any more"
+    return "a learned task no longer exists"
 
 
 def later_epoch(status: StatusSnapshot) -> str | None:
     """Why what the workers say would not be believed; None if it is. Only a round of a higher epoch helps."""
     if status.group is None or spoken_epoch(status) <= status.group.epoch:
         return None
-    return "somebody spoke in a later epoch than that of the last round"
+    return "a record is of a later epoch than the last round"
 
 
 def covered(record: ClassicRecord, released: AbstractSet[TaskId]) -> set[TaskId]:

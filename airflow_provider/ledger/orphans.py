@@ -58,5 +58,5 @@ def _why(last: TaskStatus, there: frozenset[WorkerId], jobs: JobsSnapshot, statu
     if last.task.job not in jobs.jobs:
         return "its job was removed"
     if jobs.work_of(last.task) is None:
-        return "it is stopped, or not planned any more"
-    return f"its worker {last.worker} is not in the group" if there else "nobody is in the group"
+        return "it is stopped, or no longer planned"
+    return f"its worker {last.worker} is not in the group" if there else "the group has no workers"

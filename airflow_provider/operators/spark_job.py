@@ -216,7 +216,7 @@ class SparkJobOperator(BaseOperator):
         if submission.changed:
             self.log.info("Job %s (run %s) was submitted to group %s", definition.name, definition.run_key, group)
         else:
-            self.log.info("Job %s (run %s) was known to group %s already", definition.name, definition.run_key, group)
+            self.log.info("Job %s (run %s) was already known to group %s", definition.name, definition.run_key, group)
         if submission.retried:
             self.log.info("%s", retried_in_words(definition.name, submission.retried))
         if not self.wait_for_completion:

@@ -378,10 +378,10 @@ class SparkWorkerOperator(BaseOperator):
         check_saved(event, "event of a WorkerTrigger")
         ending = Ending(event["ending"])
         if ending is Ending.HANDED_OVER:
-            self.log.info("Worker %s goes on in this process, from epoch %s", event["worker"], event["epoch"])
+            self.log.info("Worker %s continues in this process, from epoch %s", event["worker"], event["epoch"])
             return self._work(context, spec, story, tries, saved=event["saved"])
         if ending is Ending.FENCED and self._is_held_by_me(spec):
-            self.log.info("Worker %s was held in two triggerers; it joins anew", event["worker"])
+            self.log.info("Worker %s was held in two triggerers; it joins again as a new member", event["worker"])
             return self._work(context, spec, story, tries, saved=None)
         return self._end(spec, ending, event["error"], event["summary"])
 
@@ -417,11 +417,11 @@ class SparkWorkerOperator(BaseOperator):
                     f"worker {spec.member.worker}: it was held in two places; told to stop and still running: {stuck},"
                     " which ends with this process; its next try joins anew (does the job look at task.stopping?)"
                 )
-            self.log.info("Worker %s was held in two places; it joins anew", spec.member.worker)
+            self.log.info("Worker %s was held in two places; it joins again as a new member", spec.member.worker)
             return self._work(context, spec, result.story, tries, saved=None)
         if outcome.ending is Ending.HANDED_OVER:
             self.log.info(
-                "Worker %s has nothing that needs this process: its membership goes to the triggerer",
+                "Worker %s has nothing that needs this process: the triggerer takes over its membership",
                 spec.member.worker,
             )
             self.defer(

@@ -121,7 +121,7 @@ class WorkerRun:
             try:
                 state = await asyncio.wait_for(asyncio.to_thread(page.state), _ASK_WITHIN_S)
             except Exception as failed:  # noqa: BLE001  whatever Airflow's client raises, the worker has to leave
-                log.warning("Airflow does not say why it ends the task: %s", str(failed) or type(failed).__name__)
+                log.warning("Can't ask Airflow why it ends the task: %s", str(failed) or type(failed).__name__)
         self._reins.leave(reason, self._tries.ended_by_airflow(state))
 
     async def _work(self) -> RunResult:
@@ -142,7 +142,7 @@ class WorkerRun:
             async with held(holding, self._kafka, self._reins, narrated_epoch=narrated) as worker:
                 outcome = await worker.run(self._saved)
                 while outcome.came:
-                    log.info("There is work again: worker %s goes on in this process", self._spec.member.worker)
+                    log.info("There is work again: worker %s continues in this process", self._spec.member.worker)
                     outcome = await worker.run(outcome.saved)
                 status = worker.topics.status  # while they are open
         finally:

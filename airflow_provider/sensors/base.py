@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from airflow_provider.triggers.conditions import Answer, Condition
 
-_NOBODY: Final = "nobody has submitted a job, and no worker has started"
+_NOBODY: Final = "no job was submitted, and no worker has started"
 
 
 class SparkGroupSensor(BaseSensorOperator):

@@ -128,10 +128,10 @@ class TopicRenewedError(TopicError):
 
 
 class ReaderFaultError(TopicError):
-    """A topic is read no more, for a fault of this program: what was read of it grows old, and is not to be trusted."""
+    """A topic is no longer read because of a fault of this program: its view is out of date, and must not be used."""
 
     def __init__(self, topic: str, fault: str) -> None:
-        super().__init__(f"the topic {topic!r} is read no more, for a fault of this program: {fault}")
+        super().__init__(f"the topic {topic!r} is no longer read because of a fault of this program: {fault}")
         self.topic = topic
         self.fault = fault
 

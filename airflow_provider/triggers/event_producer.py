@@ -37,7 +37,7 @@ class EventProducer(SharedStreamProducer):
         if stored is not None:
             await self._stream.stored(stored)
         if stored != batch[-1].broker_payload:
-            raise RuntimeError(f"{self._stream}: what was told was not stored, and is told again")
+            raise RuntimeError(f"{self._stream}: Airflow did not store these events; they are sent again")
 
     async def aclose(self) -> None:
         await self._stream.aclose()

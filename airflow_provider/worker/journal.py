@@ -135,7 +135,7 @@ class Journal:
             self._complained = False
         elif isinstance(failed, TopicError) and not isinstance(failed, BrokerAwayError) and not self._complained:
             self._complained = True
-            log.warning("worker %s cannot write what it does: %s", self._worker, failed)
+            log.warning("worker %s can't write its records: %s", self._worker, failed)
         return failed
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:

@@ -98,7 +98,7 @@ def tell_of_rival(worker: WorkerStatus | None) -> None:
         )
     elif not seen:
         log.info(
-            "worker %s: a process on %s had that name and has not said that it left. If it lives, it is fenced now",
+            "worker %s: a process on %s had that name and has not said that it left. If it is alive, it is fenced now",
             worker.worker,
             worker.process.partition("/")[0] or "an unknown host",
         )

@@ -120,7 +120,7 @@ async def test_a_killed_worker_s_query_is_gone_on_with_and_ended_as_people_ask(
         await copying.goes_on()
         left = await eventually_orphans(group)
         assert "copy:0 on sc://127.0.0.1" in left
-        assert "nobody is in the group" in left
+        assert "the group has no workers" in left
         ended = await cospark(group, "jobs", "orphans", group.group_id, "--end")
         assert (ended.status, ended.out.strip().endswith(": ended")) == (0, True), ended
         await nothing_runs(server.url, again.handle)

@@ -229,7 +229,7 @@ def test_a_triggerer_that_wakes_when_another_has_its_triggers(
     assert idle.record == before[idle]
     assert now(busy, workers[busy]).state == "running"
     assert now(idle, workers[idle]).state == "deferred"
-    assert busy.api.log(workers[busy]).count("goes on in this process") == 1
+    assert busy.api.log(workers[busy]).count("continues in this process") == 1
 
     busy.submit("more", tasks=2, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
     idle.submit("more", tasks=2, entry_point="jobs:Endless", kind=TaskKind.STREAMING)

@@ -310,7 +310,7 @@ def test_the_last_one_that_leaves_ends_what_nobody_goes_on_with() -> None:
     says(script, OTHER, WorkerPhase.STOPPING)
     says(script, ME, WorkerPhase.STOPPING)
     done = script.read(script.jobs)
-    assert words(done) == ["stop a:0: nobody stays in the group", "end a:1, orphan"]
+    assert words(done) == ["stop a:0: no worker stays in the group", "end a:1, orphan"]
     assert any(isinstance(command, EndOrphan) for command in done), "the other one had let go of it"
     assert words(script.stopped(A0)) == ["write a:0 stopped", "released a:0"]
 
@@ -338,7 +338,7 @@ def test_a_snapshot_without_a_group_has_nobody_that_stays() -> None:
     script.detached(A0)
     leaves(script, A0)
     says(script, ME, WorkerPhase.STOPPING)
-    assert words(script.read(script.jobs)) == ["stop a:0: nobody stays in the group"]
+    assert words(script.read(script.jobs)) == ["stop a:0: no worker stays in the group"]
 
 
 # ---- what nobody has

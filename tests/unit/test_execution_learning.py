@@ -127,7 +127,7 @@ def test_only_the_end_of_a_warm_up_makes_it_whole_and_progress_never_goes_back()
 def test_what_is_not_to_be_learned_any_more_is_let_go_of_immediately(ready: bool) -> None:
     script = Script()
     script.ready(A0) if ready else script.learn(A0)
-    assert words(script.stop_learning(A0)) == ["stop warming up a:0", "learns a:0 no more"]
+    assert words(script.stop_learning(A0)) == ["stop warming up a:0", "no longer learns a:0"]
     assert words(script.stop_learning(A0)) == []
     assert words(script.feed(WarmUpReady, task=A0)) == [], "that comes late"
 
@@ -274,7 +274,7 @@ def test_a_warm_up_that_has_failed_three_times_is_not_tried_again_and_the_worker
     assert words(script.wait(3_600_000)) == []
     assert script.execution.learners.failed == {A0: "boom"}
     assert script.execution.learners.progress == {A0: 0.0}
-    assert words(script.stop_learning(A0)) == ["learns a:0 no more"]
+    assert words(script.stop_learning(A0)) == ["no longer learns a:0"]
     assert script.execution.learners.failed == {A0: "boom"}, "who asks why it stays where it is, is told"
     assert words(script.learn(A0)) == ["learns a:0", "warm up a:0 #1"]
     assert not script.execution.learners.failed

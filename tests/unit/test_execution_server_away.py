@@ -90,7 +90,7 @@ def test_what_is_let_go_of_and_nobody_is_to_have_is_ended_all_the_same() -> None
     ("others", "then"),
     [
         ([OTHER], ["stop watching a:0", "released a:0"]),
-        ([], ["stop a:0: nobody stays in the group"]),
+        ([], ["stop a:0: no worker stays in the group"]),
     ],
 )
 def test_who_leaves_for_good_leaves_what_it_has_told_to_stop_to_those_who_stay(

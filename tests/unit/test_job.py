@@ -75,7 +75,7 @@ def test_a_rehearsal_that_nobody_iterates_over_says_so_and_where(caplog: pytest.
     task = task_context()
     task.rehearse(ROWS)
     line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]  # CPython has frames
-    assert f"{__file__}:{line}: task.rehearse(...) has done nothing" in caplog.text
+    assert f"{__file__}:{line}: task.rehearse(...) did nothing" in caplog.text
     assert "`yield from task.rehearse(...)`" in caplog.text
 
 

@@ -219,7 +219,7 @@ def test_the_page_of_a_group_shows_them_at_who_learns_and_at_whose_they_are() ->
     assert "pending: job:1  ready: job:2 of nobody  warming: job:0 of w1 (42 %)" in learner
     assert "learned" not in page(group_snapshot(5))
     assert "stable, leaves soon" in page(taught(leaves_soon=True))
-    assert "stable, drains, as nobody learns its tasks" in page(taught(leaves_soon=True, slots=0))
+    assert "stable, drains, because the group learns no tasks" in page(taught(leaves_soon=True, slots=0))
 
 
 @pytest.fixture

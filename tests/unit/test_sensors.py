@@ -64,7 +64,7 @@ def test_its_log_tells_what_a_sensor_waits_for(topics: list[Any], capsys: pytest
     epochs(at_least=2, converged=True).poke(context())
     logged = capsys.readouterr().out
     for line in (
-        "Group g has no topics yet: nobody has submitted a job, and no worker has started",
+        "Group g has no topics yet: no job was submitted, and no worker has started",
         "Group g: waiting for job 'job' of run 'r1' to be finished: the group has that job of run 'other'",
         "Group g: waiting for job 'job' to be finished: 1 of 2 finished, 1 running (longest: job:1), 0 failed",
         "Group g: waiting for job 'another' of run 'r1' to be finished: the group has no such job",
