@@ -158,8 +158,8 @@ def on_no_spark(x: Execution, task: TaskId, event: NoSparkToWarmUp) -> None:
 
 def on_adopted(x: Execution, task: TaskId, _event: AttemptAdopts) -> None:
     learner = x.learners.tasks.pop(task)
-    how = "with what was made ready" if learner.state is LearnerState.READY else f"warmed up to {learner.progress:.0%}"
-    x.do(Inform(message=f"starts {x.jobs.label(task)} {how}"))
+    how = "fully warmed up" if learner.state is LearnerState.READY else f"warmed up to {learner.progress:.0%}"
+    x.do(Inform(message=f"starts {x.jobs.label(task)}, {how}"))
 
 
 def _keep(x: Execution, learner: LearnerTask) -> LearnerTask:
