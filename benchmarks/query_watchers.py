@@ -19,8 +19,8 @@ from typing import Any, Final
 from airflow_provider.spark_connect.client import open_session
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.polling import POLL_EVERY_S
-from airflow_provider.spark_connect.watch_events import QueryEnded, WatchEvent, QueryProgressed
 from airflow_provider.spark_connect.server import ConnectSettings
+from airflow_provider.spark_connect.watch_events import QueryEnded, QueryProgressed, WatchEvent
 from airflow_provider.spark_connect.watching import QueryWatch
 from benchmarks.gauges import Gauged, gauged, put_first
 

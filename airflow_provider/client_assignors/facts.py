@@ -75,12 +75,12 @@ def decode_facts(data: bytes, version: int) -> WorkerFacts:
         worker: _Worker = _STRUCTS[version].read(Reader(data))
     except MalformedMessageError:
         return NOTHING_SAID
-    if not 0 <= worker.leave_request < len(_LEAVING):
+    if not 0 <= worker.leaving < len(_LEAVING):
         return NOTHING_SAID
     return WorkerFacts(
         url=worker.url,
         slots=worker.slots,
         returns_ms=worker.returns_ms if worker.returns_ms >= 0 else None,
-        leaving=_LEAVING[worker.leave_request],
+        leaving=_LEAVING[worker.leaving],
         delay_over_ms=worker.delay_over_ms,
     )

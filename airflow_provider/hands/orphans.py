@@ -12,8 +12,8 @@ from airflow_provider.hands.servers import TokenOf
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.orphans import Orphan
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.watch_events import WatchEvent
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.watch_events import WatchEvent
 from airflow_provider.topics.group_topics import GroupTopics
 
 _ANSWER_S: Final = 30.0

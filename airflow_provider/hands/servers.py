@@ -11,8 +11,8 @@ from airflow_provider.runners.watches import Watch
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.watch_events import WatchEvent
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.watch_events import WatchEvent
 
 TokenOf = Callable[[QueryHandle], Awaitable[str]]
 """The token for the server of a handle; empty: none. The message of an exception says, without secrets, why it is not

@@ -22,9 +22,9 @@ from airflow_provider.spark.session_conf import set_conf
 from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, release, settle, unbind_session
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.reported_counts import ReportedCounts
 from airflow_provider.spark_connect.server import ConnectSettings, following
 from airflow_provider.spark_connect.shipping import Parcels
-from airflow_provider.spark_connect.reported_counts import ReportedCounts
 from airflow_provider.spark_connect.trouble import (
     SessionRefusedError,
     Trouble,

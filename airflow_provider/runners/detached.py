@@ -29,6 +29,7 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark_connect.watch_events import (
     QueryEnded,
     QueryEvent,
@@ -37,7 +38,6 @@ from airflow_provider.spark_connect.watch_events import (
     QueryStopped,
     WatchEvent,
 )
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
 log = logging.getLogger(__name__)
 
@@ -274,8 +274,7 @@ class DetachedQueries:
             self._step(watched, self._close_session(watched, event))
 
     async def _close_session(self, watched: _Watched, ended: QueryEnded) -> None:
-        """The query has ended by itself. If its session stayed open, the process that started it could continue in it.
-        """
+        """The query has ended by itself. If its session stayed open, the process that started it could still use it."""
         try:
             await self._stop_there(watched.handle)
         except Exception as failed:  # noqa: BLE001 - the next attempt ends the session before it begins

@@ -152,8 +152,7 @@ class LocalSession:
         return summary_of(query)
 
     def count(self) -> JobCounts | None:
-        """What its Spark jobs have done; callable from any thread. None: unknown, or a query reports its own progress.
-        """
+        """What its Spark jobs have done; callable from any thread. None: unknown, or reported by its query itself."""
         return None if self._counted is None or not self._says_how_far else self._counted.look()
 
     def count_at_the_end(self) -> JobCounts | None:

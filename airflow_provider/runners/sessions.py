@@ -51,8 +51,7 @@ class AttachedSession(TaskSession, Protocol):
         """
 
     def count(self) -> JobCounts | None:
-        """What its Spark jobs have done; callable from any thread. None: unknown, or a query reports its own progress.
-        """
+        """What its Spark jobs have done; callable from any thread. None: unknown, or reported by its query itself."""
 
     def count_at_the_end(self) -> JobCounts | None:
         """The same, after the task's code has returned."""

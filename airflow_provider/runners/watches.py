@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.watch_events import QueryEvent, WatchEvent, ServerBack, ServerSilent
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.watch_events import QueryEvent, ServerBack, ServerSilent, WatchEvent
 
 log = logging.getLogger(__name__)
 

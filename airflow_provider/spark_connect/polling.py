@@ -24,17 +24,17 @@ from airflow_provider.spark_connect.calls import (
 )
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.messages import RunningQuery
+from airflow_provider.spark_connect.silence import Silence
+from airflow_provider.spark_connect.trouble import Trouble
 from airflow_provider.spark_connect.watch_events import (
     QueryEnded,
     QueryLost,
-    WatchEvent,
-    QueryStopped,
     QueryProgressed,
+    QueryStopped,
     ServerBack,
     ServerSilent,
+    WatchEvent,
 )
-from airflow_provider.spark_connect.silence import Silence
-from airflow_provider.spark_connect.trouble import Trouble
 
 log = logging.getLogger(__name__)
 
@@ -218,9 +218,7 @@ class QueryPolling:
         if self._answers_for_others(error.trouble, asked_at):
             if not watched.complained:
                 watched.complained = True
-                log.warning(
-                    "Spark Connect server %s gives no status of query %s: %s", self._name, watched.query, error
-                )
+                log.warning("Spark Connect server %s gives no status of query %s: %s", self._name, watched.query, error)
             return
         self._round += 1
         if self._silence.failed(str(error), asked_at=asked_at, now=_now()):

@@ -50,8 +50,7 @@ class QueryLost:
 
 @dataclass(frozen=True, slots=True)
 class ServerSilent:
-    """The server has not answered about any query for a while. The queries may still be running, and are still watched.
-    """
+    """No call about a query was answered for a while. The queries may still be running, and stay watched."""
 
     why: str
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from airflow_provider.spark_connect.calls import NotThereError, ServerCalls
 from airflow_provider.spark_connect.ending import end_session
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.polling import Listener, Watched
 from airflow_provider.spark_connect.messages import Caller, RunningQuery
-from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, WatchEvent, QueryStopped
+from airflow_provider.spark_connect.polling import Listener, Watched
 from airflow_provider.spark_connect.server import ConnectSettings
 from airflow_provider.spark_connect.shared_server import SERVERS, SharedServer
+from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, QueryStopped, WatchEvent
 
 
 class QueryWatch:

@@ -32,19 +32,3 @@ def tokens_by(server: str, conn_id: str | None) -> TokenOf:
         return token_for(handle, await _ADDRESSES.about(handle.conn_id)) if handle.conn_id else ""
 
     return token_of
-
-
-async def _address_of(conn_id: str) -> SparkAddress:
-    """:raises SparkConnectionError: if the connection names no server that can be used"""
-    asked = _ASKED.setdefault(asyncio.get_running_loop(), {})
-    answer = asked.get(conn_id)
-    if answer is None:
-        answer = asked[conn_id] = asyncio.ensure_future(SparkConnectHook(conn_id).aget_address())
-
-        def forget(answer: asyncio.Future[SparkAddress]) -> None:
-            del asked[conn_id]
-            _ = answer.cancelled() or answer.exception()  # seen, also if nobody waits for it any more
-
-        answer.add_done_callback(forget)
-    # Shielded: a trigger that is cancelled meanwhile must not take the answer from the others.
-    return await asyncio.shield(answer)

@@ -206,7 +206,7 @@ class WorkerTrigger(BaseTrigger):
 
     async def _take_part(self, connection: Connection) -> TriggerEvent | None:
         """:returns: None if the membership is to continue with the connection's new settings, or was asked to leave
-            during a hand-over
+        during a hand-over
         """
         from airflow_provider.worker.holding import held
 

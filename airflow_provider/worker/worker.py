@@ -18,12 +18,12 @@ from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
 from airflow_provider.records import WorkerPhase
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.ending import DRAINED, STOPPED, Ending, Outcome
-from airflow_provider.worker.leave_request import ASKED, LeaveRequest
 from airflow_provider.worker.handed_over import HandedOver
 from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.learning_report import LearningReport
 from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.leave_request import ASKED, LeaveRequest
 from airflow_provider.worker.own_record import OwnRecord
 from airflow_provider.worker.process_identity import (
     end_what_outlived,

@@ -15,16 +15,16 @@ from waiting import eventually
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.spark_connect import calls
 from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark_connect.watch_events import (
     QueryEnded,
     QueryLost,
-    WatchEvent,
-    QueryStopped,
     QueryProgressed,
+    QueryStopped,
     ServerBack,
     ServerSilent,
+    WatchEvent,
 )
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark_connect.watching import QueryWatch
 from benchmarks.tiny_queries import TinyQueries
 

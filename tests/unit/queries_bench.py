@@ -11,8 +11,8 @@ from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.runners.detached import DetachedQueries
 from airflow_provider.spark.runner import RunnerEvent, TaskOrder
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.watch_events import WatchEvent
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.watch_events import WatchEvent
 
 MINE, OTHER = ConnectServer(host="mine"), ConnectServer(host="other")
 A0 = TaskId("a", 0)

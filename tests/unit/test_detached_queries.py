@@ -25,7 +25,14 @@ from airflow_provider.spark.runner import (
     TaskProgressed,
     TaskStopped,
 )
-from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, QueryStopped, QueryProgressed, ServerBack, ServerSilent
+from airflow_provider.spark_connect.watch_events import (
+    QueryEnded,
+    QueryLost,
+    QueryProgressed,
+    QueryStopped,
+    ServerBack,
+    ServerSilent,
+)
 
 
 async def test_what_has_begun_here_is_watched_without_a_word() -> None:

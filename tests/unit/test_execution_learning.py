@@ -388,7 +388,9 @@ def test_a_warm_up_under_which_the_process_ended_is_tried_once_more() -> None:
 def test_a_warm_up_under_which_the_process_ended_twice_gives_up_its_place() -> None:
     script = after(killed(1))
     said = words(script.learn(A0, A1))
-    assert "the warm-up of a:0 failed; it is not tried again here: the worker's process ended during the warm-up" in said
+    assert (
+        "the warm-up of a:0 failed; it is not tried again here: the worker's process ended during the warm-up" in said
+    )
     assert "warm up a:0 #1" not in said
     assert "warm up a:1 #1" in said
     assert script.learner(A0) is LearnerState.FAILED

@@ -155,7 +155,7 @@ def test_a_workers_log_says_what_is_learned_by_whom_and_why() -> None:
     [
         (Move(tasks=frozenset({T0}), source=W1, target=W2, reason=MoveReason.LEARNED), "moves from w1 to w2: it has"),
         (Move(tasks=frozenset({T0}), source=W1, target=None, reason=MoveReason.LEARNED), "stops on w1: another worker"),
-        (Move(tasks=frozenset({T0}), source=None, target=W1, reason=MoveReason.NOT_READY), "starts on w1: nobody who"),
+        (Move(tasks=frozenset({T0}), source=None, target=W1, reason=MoveReason.NOT_READY), "starts on w1: no learner"),
         (Move(tasks=frozenset({T0}), source=W1, target=None, reason=MoveReason.LEAVING), "stops on w1: w1 is leaving"),
     ],
 )

@@ -14,8 +14,8 @@ from waiting import eventually
 
 from airflow_provider.spark_connect import polling
 from airflow_provider.spark_connect.calls import UnansweredError
-from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, ServerBack, ServerSilent
 from airflow_provider.spark_connect.silence import SILENT_S, Silence
+from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, ServerBack, ServerSilent
 
 
 async def test_a_server_that_pauses_is_told_once_and_what_ran_there_is_watched_on(

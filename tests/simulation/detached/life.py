@@ -21,8 +21,8 @@ from airflow_provider.runners.detached import DetachedQueries
 from airflow_provider.runs.runs import TaskRun
 from airflow_provider.spark.runner import RunnerEvent
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.watch_events import WatchEvent
 from airflow_provider.spark_connect.server import ConnectSettings
+from airflow_provider.spark_connect.watch_events import WatchEvent
 
 if TYPE_CHECKING:
     from simulation.detached.world import World

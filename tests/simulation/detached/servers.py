@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, WatchEvent, QueryStopped
 from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, QueryStopped, WatchEvent
 
 
 class RefusedError(Exception):
