@@ -22,7 +22,7 @@ from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
 from airflow_provider.common.masters import usable_master
-from airflow_provider.common.metering import witness_of
+from airflow_provider.common.metering import observer_of
 from airflow_provider.common.worker_values import WorkerSpec
 from airflow_provider.coordinator.settings import DEFAULT_SESSION_MS
 from airflow_provider.group.shared import reach
@@ -43,8 +43,8 @@ from airflow_provider.worker.equipment import (
     NEVER_S,
     Equipment,
 )
+from airflow_provider.worker.exit_requests import ExitRequests
 from airflow_provider.worker.holding import Holding, held
-from airflow_provider.worker.reins import Reins
 from airflow_provider.worker.settings import Until
 
 _SESSION_MS: Final = {GroupProtocolName.CLASSIC: 30_000, GroupProtocolName.CONNECT: DEFAULT_SESSION_MS}
@@ -287,14 +287,14 @@ def _when_signalled(returns_ms: int) -> Absence:
 
 async def _work(kafka: KafkaSettings, spec: WorkerSpec, returns_ms: int, equipment: Equipment) -> Outcome:
     await reach(kafka)
-    reins = Reins()
+    exit_requests = ExitRequests()
     settings = spec.settings(WorkerPhase.STABLE, returns_ms)
     holding = Holding(
         protocol=spec.protocol(returns_ms),
         settings=settings,
         place=InThisProcess(equipment),
-        witness=witness_of(spec.member, destination()),
+        observer=observer_of(spec.member, destination()),
     )
-    async with held(holding, kafka, reins) as worker:
-        leave_when_signalled(functools.partial(reins.leave, absence=_when_signalled(returns_ms)))
+    async with held(holding, kafka, exit_requests) as worker:
+        leave_when_signalled(functools.partial(exit_requests.leave, absence=_when_signalled(returns_ms)))
         return await worker.run()

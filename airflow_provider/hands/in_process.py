@@ -26,7 +26,7 @@ from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process_identity import is_gone
 from airflow_provider.worker.settings import WorkerSettings
-from airflow_provider.worker.standing_back import Means
+from airflow_provider.worker.standing_back import SparkStarter
 from airflow_provider.worker.worker import MakeHands
 
 _CLOSE_WAIT_S: Final = 10.0
@@ -133,7 +133,7 @@ class InThisProcess:
     def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands:
         return hands_in_process(self._equipment, settings, topics, self._mask, self._hear, self._token_of)
 
-    def means(self, settings: WorkerSettings) -> Means:
+    def spark_starter(self, settings: WorkerSettings) -> SparkStarter:
         if is_connect(self._equipment.spark_master):
             return SparkOfServer(self._equipment, settings, self._mask)
         return SparkOfProcess(self._equipment, settings, self._mask)
@@ -141,7 +141,7 @@ class InThisProcess:
 
 class SparkOfProcess:
     """Starts this process's Spark for a worker that stands back until it does (a
-    :class:`~airflow_provider.worker.standing_back.Means`).
+    :class:`~airflow_provider.worker.standing_back.SparkStarter`).
 
     :param mask: takes secrets out of what is said of errors
     """
@@ -166,7 +166,7 @@ class SparkOfProcess:
 
 class SparkOfServer:
     """Reaches its Spark Connect server for a worker that stands back until it does (a
-    :class:`~airflow_provider.worker.standing_back.Means`).
+    :class:`~airflow_provider.worker.standing_back.SparkStarter`).
 
     :param mask: takes secrets out of what is said of errors
     """

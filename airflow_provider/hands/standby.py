@@ -115,8 +115,8 @@ class Standby:
         self._timer.cancel()
 
 
-class NothingNeeded:
-    """Needs no Spark (:class:`~airflow_provider.worker.standing_back.Means`)."""
+class NoSparkNeeded:
+    """Needs no Spark (:class:`~airflow_provider.worker.standing_back.SparkStarter`)."""
 
     async def start(self) -> str:
         return ""
@@ -155,5 +155,5 @@ class InTriggerer:
 
         return make
 
-    def means(self, settings: WorkerSettings) -> NothingNeeded:  # noqa: ARG002
-        return NothingNeeded()
+    def spark_starter(self, settings: WorkerSettings) -> NoSparkNeeded:  # noqa: ARG002
+        return NoSparkNeeded()

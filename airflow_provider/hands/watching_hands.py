@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from airflow_provider.execution.state import Place
 from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.hands.servers import Servers, TokenOf
-from airflow_provider.hands.standby import NothingNeeded
+from airflow_provider.hands.standby import NoSparkNeeded
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.runners.ready_at_once import ReadyAtOnce
 from airflow_provider.spark.checkpoints import TEMPORARY
@@ -106,5 +106,5 @@ class WatchesInTriggerer:
 
         return make
 
-    def means(self, settings: WorkerSettings) -> NothingNeeded:  # noqa: ARG002
-        return NothingNeeded()
+    def spark_starter(self, settings: WorkerSettings) -> NoSparkNeeded:  # noqa: ARG002
+        return NoSparkNeeded()

@@ -18,7 +18,7 @@ from airflow_provider.common.airflow_stats import of_process
 from airflow_provider.common.claims import Claim, claim_of, is_of
 from airflow_provider.common.linking import following_leader, link_of_trigger
 from airflow_provider.common.masking import masked
-from airflow_provider.common.metering import witness_of
+from airflow_provider.common.metering import observer_of
 from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, push_xcom, state_of
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
@@ -32,7 +32,7 @@ from airflow_provider.triggers.patience import patiently
 from airflow_provider.triggers.spark_tokens import tokens_by
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.worker.ending import KILLED, WORK_IS_OVER, Ending
-from airflow_provider.worker.reins import Reins
+from airflow_provider.worker.exit_requests import ExitRequests
 
 if TYPE_CHECKING:
     from airflow_provider.ledger.status_view import StatusSnapshot
@@ -134,7 +134,7 @@ class WorkerTrigger(BaseTrigger):
         self._link = link_of_trigger(self, link)
         self._story = self.story
         self._held: Mapping[str, Any] | None = None
-        self._reins = Reins()
+        self._exit_requests = ExitRequests()
         self._holding: asyncio.Task[TriggerEvent] | None = None
         self._killing: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -183,7 +183,7 @@ class WorkerTrigger(BaseTrigger):
             return
         if self._holding is not None and not self._holding.done():
             log.info("Worker %s leaves the group: %s", self.spec.member.worker, ENDED_BY_USER)
-            self._reins.leave(ENDED_BY_USER, KILLED)
+            self._exit_requests.leave(ENDED_BY_USER, KILLED)
             await asyncio.wait([self._holding])
 
     async def _end(self) -> None:
@@ -211,8 +211,8 @@ class WorkerTrigger(BaseTrigger):
         from airflow_provider.worker.holding import held
 
         settings, narrated = connection.settings, Epoch(self._story.last_epoch or 0)
-        async with held(self._how(), settings, self._reins, narrated_epoch=narrated) as worker:
-            forget = connection.when_other_than(settings, self._reins.hand_over)
+        async with held(self._how(), settings, self._exit_requests, narrated_epoch=narrated) as worker:
+            forget = connection.when_other_than(settings, self._exit_requests.hand_over)
             try:
                 outcome = await worker.run(self._held or await self._claimed(worker))
                 while outcome.ending is Ending.FENCED and await self._is_mine_all_the_same(worker.topics):
@@ -220,7 +220,7 @@ class WorkerTrigger(BaseTrigger):
             finally:
                 forget()
             self._story = self._story.in_epochs(worker.first_epoch, worker.epoch)
-            goes_on = connection.settings != settings or self._reins.leaving
+            goes_on = connection.settings != settings or self._exit_requests.leaving
             if outcome.ending is Ending.HANDED_OVER and goes_on:
                 self._held = outcome.saved
                 return None
@@ -247,7 +247,7 @@ class WorkerTrigger(BaseTrigger):
             settings=self.spec.settings(WorkerPhase.DEFERRED),
             place=self._place(),
             beside=beside,
-            witness=witness_of(self.spec.member, of_process(), Epoch(self._story.last_epoch or 0)),
+            observer=observer_of(self.spec.member, of_process(), Epoch(self._story.last_epoch or 0)),
         )
 
     def _place(self) -> Place:
@@ -282,7 +282,7 @@ class WorkerTrigger(BaseTrigger):
         sends nothing to the coordinator.
         """
         while is_of(self._last_said(topics), self.spec.member.url):
-            if self._reins.leaving:
+            if self._exit_requests.leaving:
                 return True
             log.info("Worker %s is held elsewhere, too; asking Airflow which copy is valid", self.spec.member.worker)
             await asyncio.sleep(_STALE_S)

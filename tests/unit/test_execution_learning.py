@@ -302,7 +302,7 @@ def test_a_task_whose_warm_up_has_failed_starts_without() -> None:
     script.feed(WarmUpFailed, task=A0, failure=BOOM)
     assert words(script.give(A0, A2)) == []
     done = script.feed(WarmUpFailed, task=A2, failure=BOOM)
-    assert words(done) == ["the warm-up of a:2 failed; it runs here without: boom"]
+    assert words(done) == ["the warm-up of a:2 failed; the task starts without it: boom"]
     assert words(script.finish(A1)) == ["insist on a:1 finished", "start a:0 #1"]
 
 
