@@ -357,8 +357,9 @@ class SparkGroupHook(BaseHook):
         return self.look(group, lambda jobs, status: JobReport.of(job, jobs, status))
 
     def orphans(self, group: str) -> list[Orphan]:
-        """What runs on Spark Connect servers and no worker of the group has, as far as the group's topics say: a worker
-        that was killed is in it until somebody has missed it. ``cospark jobs orphans`` asks the coordinator, too.
+        """The streams on Spark Connect servers that no worker of the group watches, according to the group's topics: a
+        worker that was killed counts until the group has noticed its loss. ``cospark jobs orphans`` asks the
+        coordinator, too.
 
         :raises TopicError: as :meth:`look`
         """
@@ -367,9 +368,10 @@ class SparkGroupHook(BaseHook):
         return self.look(group, lambda jobs, status: list(orphans(jobs, status, deserted=False))) or []
 
     def end_orphans(self, group: str) -> dict[str, str]:
-        """Have the servers end these, by the connections that their handles name.
+        """Have their servers end the streams that :meth:`orphans` lists. The tokens come from the connections in their
+        handles.
 
-        :returns: for each task why that is not certain; empty: it has ended
+        :returns: by task, why the stream has perhaps not ended; empty: it has ended
         :raises TopicError: if it can't be written
         """
         from airflow_provider.hands import orphans as ending
