@@ -1,4 +1,4 @@
-"""Whether a group has a slot for each task that never ends: one that has none waits for ever. Pure."""
+"""Whether a group has a slot for each task that never ends: a task without a slot would wait for ever. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from airflow_provider.records import TaskKind, WorkerPhase
 class SlotShortage:
     """Tasks without end want more slots than there are.
 
-    :param unbounded: how many tasks of streaming jobs are to run
-    :param wanted: how many slots they take together, where each can have what it wants
-    :param slots: how many all workers have together
+    :param unbounded: the number of tasks of streaming jobs
+    :param wanted: how many slots they want together
+    :param slots: how many slots all workers have together
     """
 
     unbounded: int
@@ -29,7 +29,7 @@ class SlotShortage:
         return self.wanted - self.slots
 
     def in_words(self) -> str:
-        """For people: what it means, and what to do."""
+        """What this means and what to do, for people."""
         slots = "1 slot" if self.slots == 1 else f"{self.slots} slots"
         tasks = "1 unbounded task" if self.unbounded == 1 else f"{self.unbounded} unbounded tasks"
         if self.wanted == self.unbounded:
@@ -44,7 +44,7 @@ class SlotShortage:
 
 
 def slot_shortage(jobs: JobsSnapshot, status: StatusSnapshot) -> SlotShortage | None:
-    """What is missing; None: nothing, or it isn't known, because there is a member that has not said what it has."""
+    """The missing slots; None: none are missing, or this is unknown because a member has not written its slots."""
     unbounded = _unbounded_tasks(jobs, status)
     if not unbounded:
         return None
@@ -59,7 +59,7 @@ def slot_shortage(jobs: JobsSnapshot, status: StatusSnapshot) -> SlotShortage | 
 
 
 def _unbounded_tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> list[TaskId]:
-    """Without those that have failed for good, or have ended all the same."""
+    """Tasks of streaming jobs, without those that have ended or failed for good."""
     streaming = {job for job, definition in jobs.jobs.items() if definition.kind is TaskKind.STREAMING}
     if not streaming:
         return []
