@@ -74,4 +74,4 @@ def _nobody(group: str, status: StatusSnapshot) -> SoFar | None:
     """That the group has no workers, as far as its topics say; None: somebody is."""
     if status.group is not None and not all_left(status):
         return None
-    return SoFar(text=f"nobody is in group {group}, and the job waits for a worker to join: {what_was(status)}")
+    return SoFar(text=f"group {group} has no workers, and the job waits for one to join: {what_was(status)}")

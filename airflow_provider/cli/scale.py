@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     goal.add_argument("--to", metavar="N%", help="percentage of the present workers that stay, rounded up")
     goal.add_argument("--workers", type=int, metavar="N", help="number of workers that stay")
     goal.add_argument("--without", nargs="+", metavar="WORKER", help="names of workers that leave")
-    parser.add_argument("--dry-run", action="store_true", help="show who would be asked, and ask nobody")
+    parser.add_argument("--dry-run", action="store_true", help="show which workers would be asked, without asking them")
     parser.add_argument(
         "--within",
         type=_seconds,

@@ -49,7 +49,9 @@ def add_actions(actions: Any) -> None:
         parser.add_argument("name", help="the job's name")
         parser.add_argument("--json", action="store_true", help="show the outcome as one JSON object")
         if name == "restart":
-            parser.add_argument("--only-failed", action="store_true", help="leave tasks alone that have not failed")
+            parser.add_argument(
+                "--only-failed", action="store_true", help="only try failed tasks again; leave running tasks alone"
+            )
             add_task_option(parser, TASK_OR_PLANNER, "all, and the planner")
         if name == "stop":
             add_task_option(parser, "the task of this index, until it is restarted", "the whole job")
@@ -81,7 +83,7 @@ def _add_alter_options(parser: argparse.ArgumentParser) -> None:
         "--if-version",
         type=int,
         metavar="N",
-        help="only if this is still the job's version, which describe shows: nobody has altered it meanwhile",
+        help="alter it only if the job still has this version, which describe shows",
     )
     add_conf_option(parser, SESSION, "each task's session, from its next start on")
     parser.add_argument(

@@ -134,10 +134,10 @@ async def assign(
         tasks=jobs.planned + len(command.members),
     )
     for worker in answer.unreadable:
-        log.warning("group %s: what worker %s says of itself cannot be read; it gets nothing", topics.group, worker)
+        log.warning("group %s: the metadata of worker %s can't be read, so it gets no tasks", topics.group, worker)
     for worker, offset in answer.unbelievable.items():
         log.warning(
-            "group %s: worker %s claims to have read the jobs topic up to %d, but it ends at %d; that is not believed",
+            "group %s: worker %s claims to have read the jobs topic up to %d, but it ends at %d; this is ignored",
             topics.group,
             worker,
             offset,

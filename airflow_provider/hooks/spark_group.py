@@ -180,7 +180,7 @@ class SparkGroupHook(BaseHook):
         task of a classic group, if the worker where it failed still has it.
 
         :param tasks: the indexes of some tasks, -1 for the planner; by default all, and the planner
-        :param only_failed: leave tasks alone that have not failed
+        :param only_failed: only try failed tasks again; leave running tasks alone
         :param by: as in :meth:`pause_job`
         :raises OperationError: if there is no such job, or no such task
         :raises TopicError: as :meth:`submit_job`

@@ -304,7 +304,7 @@ class SparkWorkerOperator(BaseOperator):
         if rebalance_ms < session_ms:
             raise ValueError(
                 f"rebalance_timeout: {self.rebalance_timeout!r} must be at least session_timeout"
-                f" ({self.session_timeout!r}): so long a worker that hears nothing believes in its tasks"
+                f" ({self.session_timeout!r}): a worker that hears nothing keeps its tasks for that long"
             )
         return MemberSettings(
             group_id=group,

@@ -118,7 +118,7 @@ def _message(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as wrong:  # noqa: BLE001  code of a job: whatever it does, its error is to be reported
-        return f"its message can't be told, for that failed with {type(wrong).__name__}"
+        return f"its message can't be shown, because that failed with {type(wrong).__name__}"
 
 
 def _from_job_on(frames: TracebackType | None) -> TracebackType | None:

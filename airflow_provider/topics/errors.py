@@ -44,9 +44,8 @@ class HalfDoneError(TopicError):
 
     def __init__(self, job: str, tasks: Iterable[TaskId], failed: TopicError) -> None:
         super().__init__(
-            f"job {job!r}: what was asked for is done only in part. That failed tasks are to be tried again"
-            f" ({in_short(sorted(tasks))}) may not be stored: retry the job's failed tasks when the broker is back."
-            f" {failed}"
+            f"job {job!r}: only a part of this was done. The next try of failed tasks ({in_short(sorted(tasks))}) may"
+            f" not be stored: retry the job's failed tasks when the broker is back. {failed}"
         )
         self.job = job
         self.tasks = tuple(tasks)

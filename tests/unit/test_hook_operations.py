@@ -168,7 +168,7 @@ def test_only_the_version_is_altered_that_was_looked_at(group: Group) -> None:
     looked = hook.describe_job("g", "etl")
     assert looked is not None
     assert hook.alter_job("g", "etl", {"table": "b"}, if_version=looked.version).changed
-    with pytest.raises(OperationError, match="'etl' is another by now"):
+    with pytest.raises(OperationError, match="'etl' has changed"):
         hook.alter_job("g", "etl", {"table": "c"}, if_version=looked.version)
     assert group.topics.jobs.jobs["etl"].config == {"table": "b"}
     assert hook.alter_job("g", "etl", session_conf={"spark.sql.shuffle.partitions": "8"}, retries=2).changed

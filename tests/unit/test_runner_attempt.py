@@ -281,7 +281,7 @@ def test_an_error_that_cannot_say_what_it_is_about_fails_the_task_like_any_other
     """Else the task would have no last event, and keep its slot for ever."""
     last = Attempt(order("fail_without_words")).last
     assert isinstance(last, TaskFailed)
-    assert last.error.startswith("SpeechlessError: its message can't be told, for that failed with AttributeError")
+    assert last.error.startswith("SpeechlessError: its message can't be shown, because that failed with AttributeError")
     assert last.error.endswith("caused by KeyError: 'customer'")
     assert "in fail_without_words" in last.traceback
 
@@ -294,7 +294,7 @@ def test_an_error_of_which_nothing_can_be_told_fails_the_task_all_the_same() -> 
     last = Attempt(order("fail"), session=Speechless()).last
     assert isinstance(last, TaskFailed)
     assert last.retryable
-    assert last.error == "ValueError; to tell more of it failed with ConnectionRefusedError"
+    assert last.error == "ValueError; its message can't be shown, because that failed with ConnectionRefusedError"
 
 
 def test_a_task_whose_spark_has_ended_has_not_failed() -> None:
