@@ -19,7 +19,7 @@ from airflow_provider.topics.group_topics import GroupTopics
 
 
 class JobGoneError(Exception):
-    """The job was removed while it was waited for."""
+    """The job was removed during the wait."""
 
 
 class LateJobError(Exception):

@@ -29,7 +29,7 @@ class Restart(NamedTuple):
 
     def in_words(self) -> str:
         """Why a task is stopped."""
-        return f"it is to start anew, says {self.by or 'somebody'}"
+        return f"a restart was requested by {self.by or 'somebody'}"
 
 
 class Wanted(NamedTuple):

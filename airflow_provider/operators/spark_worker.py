@@ -493,5 +493,5 @@ class SparkWorkerOperator(BaseOperator):
         try:
             groups = SparkGroupHook(self.kafka_conn_id).groups()
         except TopicError as failed:
-            return f"Which groups there are can't be said: {failed}"
+            return f"The groups can't be listed: {failed}"
         return f"Groups that connection {self.kafka_conn_id!r} sees: {names_in_words(groups)}"

@@ -178,7 +178,7 @@ class WorkerRequests:
             log.debug("the topics are looked for again: %s", wrong)
         else:
             if self._missing is not None:
-                log.info("coordinators can be asked again: the topic %r was made anew", self._missing)
+                log.info("coordinators can be asked again: the topic %r was created again", self._missing)
             self._missing = None
 
     def _find_again(self) -> None:

@@ -107,7 +107,7 @@ class AttachedRunner:
 
     async def start(self, order: TaskOrder) -> None:
         if self._closed:
-            raise RunnerClosedError(f"task {order.task} was to be started by a closed runner")
+            raise RunnerClosedError(f"task {order.task} can't be started: the runner is closed")
         if order.task in self._attempts:
             raise StillRunningError(f"task {order.task} is still running here; stop it first")
         warming = self._warming.pop(order.task, None)
@@ -118,7 +118,7 @@ class AttachedRunner:
 
     def warm(self, order: TaskOrder) -> None:
         if self._closed:
-            raise RunnerClosedError(f"task {order.task} was to be made ready by a closed runner")
+            raise RunnerClosedError(f"task {order.task} can't be warmed up: the runner is closed")
         self.stop_warming(order.task)
         loop = asyncio.get_running_loop()
         warming = self._warming[order.task] = Warming(order, self._sparks.session(order), loop.create_future())

@@ -131,7 +131,7 @@ class ConnectRunner(AttachedRunner):
 
     def warm(self, order: TaskOrder) -> None:
         if self._closed:
-            raise RunnerClosedError(f"task {order.task} was to be made ready by a closed runner")
+            raise RunnerClosedError(f"task {order.task} can't be warmed up: the runner is closed")
         self._ready.warm(order)
 
     def stop_warming(self, task: TaskId) -> None:

@@ -58,7 +58,7 @@ class NoopRunner:
 
     async def start(self, order: TaskOrder) -> None:
         if self._closed:
-            raise RunnerClosedError(f"task {order.task} was to be started by a closed runner")
+            raise RunnerClosedError(f"task {order.task} can't be started: the runner is closed")
         if order.task in self._orders:
             raise StillRunningError(f"task {order.task} is still running here; stop it first")
         self.stop_warming(order.task)
@@ -72,7 +72,7 @@ class NoopRunner:
 
     def warm(self, order: TaskOrder) -> None:
         if self._closed:
-            raise RunnerClosedError(f"task {order.task} was to be made ready by a closed runner")
+            raise RunnerClosedError(f"task {order.task} can't be warmed up: the runner is closed")
         self.stop_warming(order.task)
         call_later, seconds = asyncio.get_running_loop().call_later, _warm_up_of(order)
         half = WarmUpProgressed(order=order, progress=0.5)

@@ -116,10 +116,12 @@ class NoTopicError(TopicError):
 
 
 class TopicRenewedError(TopicError):
-    """A topic was deleted and made anew: what was read from it is not in it any more."""
+    """A topic was deleted and created again: what was read from it is not in it any more."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"the topic {topic!r} was deleted and made anew: it ends before what has been read from it")
+        super().__init__(
+            f"the topic {topic!r} was deleted and created again: it ends before what has been read from it"
+        )
         self.topic = topic
 
     def __reduce__(self) -> tuple[type[TopicRenewedError], tuple[str]]:

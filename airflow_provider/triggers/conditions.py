@@ -46,7 +46,7 @@ def problem_in_words(group: str, answer: Mapping[str, Any]) -> str:
     if report.get("state") != JobState.FAILED.value or "job" not in report:
         return told
     retry = shlex.join(["cospark", "jobs", "retry", group, report["job"]])
-    return f"{told}\nTo try what has failed once more: {retry}; then clear this task"
+    return f"{told}\nTo try the failed tasks again: {retry}; then clear this task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class JobCondition:
             (definition.tasks_basis, definition.run_key),
         ):
             return self._gone(
-                f"job {self.job!r} was submitted anew while it was waited for:"
+                f"job {self.job!r} was submitted again during the wait:"
                 f" by {definition.submitted_by or 'somebody'}, run {definition.run_key!r}"
             )
         if self._is_of_another_run(definition):
@@ -171,7 +171,7 @@ class JobCondition:
         """The group has no such job. If the waiting task submitted it, it was removed; otherwise it may still come."""
         if removal is None:
             gone = self.fingerprint is not None
-            return self._gone(f"job {self.job!r} was removed while it was waited for") if gone else None
+            return self._gone(f"job {self.job!r} was removed during the wait") if gone else None
         before = self.since_ms is None or removal.at_ms < self.since_ms
         if self.fingerprint is None and (before or self._is_of_another_run(removal)):
             return None

@@ -166,7 +166,7 @@ def test_what_was_to_start_anew_while_its_worker_was_away_is_ended_first() -> No
     left_behind(script, read_to=10)
     asked = Restart(by="me", offset=12)
     script.read(replace(script.jobs, offset=ConfigOffset(13), task_restarts={A0: asked}))
-    assert words(script.give(A0, epoch=2)) == ["take over a:0 #1", "stop a:0: it is to start anew, says me"]
+    assert words(script.give(A0, epoch=2)) == ["take over a:0 #1", "stop a:0: a restart was requested by me"]
     assert words(script.stopped(A0)) == ["write a:0 stopped", "start a:0 #2"]
     assert script.execution.runs[A0].failures == 0, "it has all its retries"
 

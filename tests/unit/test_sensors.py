@@ -157,7 +157,7 @@ def test_a_failed_job_fails_its_sensor_without_retries(topics: list[Any]) -> Non
         jobs().poke(context())
     assert str(failed.value).startswith("group 'g': job 'job' has failed:\n")
     *_, remedy = str(failed.value).split("\n")
-    command = remedy.removeprefix("To try what has failed once more: cospark ").partition(";")[0]
+    command = remedy.removeprefix("To try the failed tasks again: cospark ").partition(";")[0]
     parser = argparse.ArgumentParser()
     jobs_command.add_arguments(parser)
     asked = parser.parse_args(shlex.split(command.removeprefix("jobs ")))
