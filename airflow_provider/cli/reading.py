@@ -1,4 +1,4 @@
-"""Reads a group once, for a command that shows it, and says what is still being read where that takes long."""
+"""Reads a group once, for a command that shows it, and shows the progress if this takes long."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def reading_in_words(topics: GroupTopics) -> str:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Who looks once makes a hundred thousand objects and keeps them: to look for cycles in them is a quarter of the
-    time.
+    """Turn the garbage collector off: a single look creates a hundred thousand objects and keeps them, and searching
+    them for cycles takes a quarter of the time.
     """
     was = gc.isenabled()
     gc.disable()

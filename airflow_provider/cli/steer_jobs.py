@@ -62,7 +62,7 @@ def add_actions(actions: Any) -> None:
 
 
 def add_task_option(parser: argparse.ArgumentParser, which: str, otherwise: str) -> None:
-    """:param otherwise: what is meant without the option"""
+    """:param otherwise: the meaning without the option, for the help text"""
     parser.add_argument(
         "--task",
         type=int,
@@ -100,7 +100,7 @@ def _add_alter_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_allow_option(parser: argparse.ArgumentParser, meaning: str) -> None:
-    """Others may have submitted the job, so it is not imported without leave."""
+    """Others may have submitted the job, so it is only imported if this is allowed explicitly."""
     parser.add_argument(
         "--allow",
         action="append",
@@ -144,7 +144,7 @@ def _changed_conf(args: argparse.Namespace) -> dict[str, str | None]:
 
 
 def _check(operation: AlterJob, jobs: JobsSnapshot, allowed: Sequence[str]) -> None:
-    """Says so if it can't be checked here.
+    """Check the new config if the job can be imported here; otherwise say that it is not checked.
 
     :raises ValueError: if the job would have a config that it does not accept
     """

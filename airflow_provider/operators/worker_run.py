@@ -1,4 +1,4 @@
-"""A worker in the process of its task: membership, Spark, and the words for the task log."""
+"""A worker in the process of its task: membership, Spark, and the task log."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RunResult:
 
 
 class WorkerRun:
-    """Runs a worker until it is done, has to leave, or its membership had better go on in the triggerer.
+    """Runs a worker until it is done, has to leave, or hands its membership over to the triggerer.
 
     :param saved: the membership, as the triggerer left it; None to join anew
     :param tries: what becomes of the worker when this process ends

@@ -20,6 +20,6 @@ def test_a_server_is_known_by_one_url() -> None:
 
 @pytest.mark.parametrize("master", ["sc:/host:15002", "http://host/;token=abc", "host:7077", "sc//host"])
 def test_what_spark_would_refuse_later_is_refused_at_once_and_not_repeated(master: str) -> None:
-    with pytest.raises(ValueError, match="begins with local, spark://, k8s://, yarn, nor a Spark Connect") as refused:
+    with pytest.raises(ValueError, match="begins with local, spark://, k8s://, yarn, or a Spark Connect") as refused:
         usable_master(master)
     assert master not in str(refused.value)

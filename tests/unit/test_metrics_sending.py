@@ -17,11 +17,11 @@ from stand_ins import MemoryTopics
 from waiting import eventually
 from worker_life import GONE, ME, Life
 
-from airflow_provider.cli.metrics import may_be_on
 from airflow_provider.common import airflow_stats
 from airflow_provider.common.airflow_stats import METRICS, Destination, Names, Sender, names_wanted, of_process, of_task
 from airflow_provider.common.metering import Meter, observer_of
 from airflow_provider.common.outlet import Outlet
+from airflow_provider.common.stats_without_airflow import may_be_on
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.metrics import declared
