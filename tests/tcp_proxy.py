@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ssl
 import threading
 from collections.abc import Coroutine
 from types import TracebackType
@@ -23,10 +24,12 @@ class TcpProxy:
     """Hands bytes on, both ways, between clients of :attr:`port` and a server on this machine.
 
     :param target_port: the server's; may be set later, because Kafka brokers have to know the proxy's port first
+    :param tls: what clients speak with it; the server is spoken to in plain text, as by a proxy that stands before it
     """
 
-    def __init__(self, target_port: int = 0) -> None:
+    def __init__(self, target_port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.target_port = target_port
+        self._tls = tls
         self.port = 0
         self.connections = 0
         self._loop = asyncio.new_event_loop()
@@ -89,7 +92,7 @@ class TcpProxy:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_S)
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._accepted, _HOST, 0)
+        self._server = await asyncio.start_server(self._accepted, _HOST, 0, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:

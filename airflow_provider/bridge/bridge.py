@@ -22,6 +22,7 @@ from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.transport import GroupTransport
 from airflow_provider.ledger.progress import configured
 from airflow_provider.membership.events import UrlChanged
+from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.bridge import BRIDGE
@@ -56,7 +57,7 @@ class Bridge(GroupMember):
         claims = still_claimed(claims, last, settings.group_id, put, now_ms())
         state = MemberState(settings=settings, owned=claims)
         super().__init__(state, transport, topics, self, policy=policy or Deferred())
-        self._talk = BridgeTalk(settings.group_id, claims, self, put, now_ms)
+        self._talk = BridgeTalk(settings.group_id, claims, self, put, now_ms, last)
         self._over: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
 
     @property
@@ -89,6 +90,9 @@ class Bridge(GroupMember):
         self.feed(UrlChanged(now_ms=now_ms(), url=url))
 
     # ---- what its membership says
+
+    def _record_seen(self, record: ClassicRecord) -> None:
+        self._talk.read(record)
 
     def start_tasks(self, tasks: Tasks, epoch: Epoch) -> None:
         self._talk.start_tasks(tasks, epoch)

@@ -42,12 +42,19 @@ class BridgeTalk:
     :param claims: what the members of the declarative group may run as it begins
     :param put: takes what it says
     :param now_ms: the clock of leases
+    :param last: the record of the last classic round that is known as it begins
     :ivar asks: what it would let go of
     :ivar members: for how many declarative workers it stands
     """
 
     def __init__(
-        self, group_id: str, claims: Tasks, membership: BridgeMembership, put: PutWord, now_ms: Callable[[], int]
+        self,
+        group_id: str,
+        claims: Tasks,
+        membership: BridgeMembership,
+        put: PutWord,
+        now_ms: Callable[[], int],
+        last: ClassicRecord | None = None,
     ) -> None:
         self._group_id: Final = group_id
         self._membership: Final = membership
@@ -58,6 +65,8 @@ class BridgeTalk:
         self._finished: set[TaskId] = set()
         self._number = 0
         self._is_in = False
+        self._claims = claims
+        self._last = last
         self._said: BridgeSaid | None = None
         self.epoch = Epoch(0)
         self.members = self._counted = 1
@@ -106,14 +115,23 @@ class BridgeTalk:
         self._give_up(tasks)
         if reason.ends_lease and not (reason is StopReason.LEAVING and self._is_in):
             self._is_in, self._said = False, None
-            self._put(BridgeLost(now_ms=self._now_ms(), group_id=self._group_id))
+            self._lose()
         else:
             self.say()
 
     def assigned(self, epoch: Epoch) -> None:
+        if self._claims and self._last is not None and epoch > self._last.epoch + 1:
+            self._lose()  # no record tells what the rounds between have given away
+        self._claims = NO_TASKS
         self._is_in = True
         self.epoch = max(self.epoch, epoch)
         self.say()
+
+    def read(self, record: ClassicRecord) -> None:
+        """The record of a classic round. Until the bridge is in, such a round may have given away what it claims."""
+        last, self._last = self._last, record
+        if self._claims and (BRIDGE not in record.members or (last is not None and record.epoch > last.epoch + 1)):
+            self._lose()
 
     # ---- what it says
 
@@ -143,6 +161,10 @@ class BridgeTalk:
             lease_until_ms=lease_until_ms,
         )
         self._put(self._said)
+
+    def _lose(self) -> None:
+        self._claims = NO_TASKS
+        self._put(BridgeLost(now_ms=self._now_ms(), group_id=self._group_id))
 
     def _give_up(self, tasks: Tasks) -> None:
         self._given -= tasks

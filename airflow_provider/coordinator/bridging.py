@@ -15,7 +15,8 @@ written in lower epochs before, and what is given back is written in higher ones
 
 *Another coordinator* has the bridge join again under its name, which fences the one before, and say that it owns all
 that anybody here may run. Who has a task that its first round does not leave to the bridge is removed: others may have
-been given it while no coordinator was there.
+been given it while no coordinator was there. All who have tasks are, if the classic group had a round without a bridge,
+or may have had one: others may have had those tasks in between, in a higher epoch.
 """
 
 from __future__ import annotations

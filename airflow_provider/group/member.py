@@ -267,7 +267,11 @@ class GroupMember(Driving[MemberState]):
         record = last_round(self._topics.status)
         if record is not None and record is not self._record_read:
             self._record_read = record
+            self._record_seen(record)
             self.feed(RecordRead(now_ms=now_ms(), record=record, age_ms=max(0, wall_ms() - record.at_ms)))
+
+    def _record_seen(self, record: ClassicRecord) -> None:
+        """A newer round than before, of which the machine hears next."""
 
     def _want_rebalance(self, reason: str) -> None:
         self.feed(RebalanceWanted(now_ms=now_ms(), reason=reason))

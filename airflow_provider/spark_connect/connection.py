@@ -34,6 +34,10 @@ ANSWER_S: Final = 10.0
 _FIRST_ANSWER_S: Final = 60.0
 RELEASE_S: Final = 30.0
 
+_UNTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
+_AUTHORITIES_ENV: Final = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+"""Where gRPC, under all its users in a process, reads whom it trusts."""
+
 
 class ConnectedServer:
     """A server from its first answer until it ends or is restarted. Any thread may call it.
@@ -167,6 +171,11 @@ def _check_version(settings: ConnectSettings, installed: str, version: str) -> N
 
 def _refusal(settings: ConnectSettings, error: Exception) -> str:
     server, text, trouble = settings.server, text_of(error), trouble_of(error)
+    if _UNTRUSTED in text:
+        return (
+            f"the certificate of the Spark Connect server {server} is not trusted here ({text}): name a file with the"
+            f" authority that has signed it in {_AUTHORITIES_ENV}, in this process's environment"
+        )
     if trouble in (Trouble.AWAY, Trouble.SLOW):
         return f"no Spark Connect server answers at {server} ({text}); is it started, and does it speak TLS or not?"
     if trouble is Trouble.REFUSES:

@@ -229,7 +229,7 @@ def test_a_worker_whose_spark_does_not_start_leaves_its_tasks_to_others(
     """That it comes back when Spark starts: ``tests/unit/test_worker_standing_back.py``."""
     others = outside(group)
     others.start("a.outside")
-    run = group.start("spark_worker", master="no-such-master")
+    run = group.start("spark_worker", master="yarn")  # without a Hadoop configuration, which Spark asks for
     group.wait_for_members("a.outside", "spark_worker.worker")
     group.submit("endless", tasks=2, entry_point="cospark_system_jobs:Endless", kind=TaskKind.BATCH)
     group.wait_for(

@@ -50,10 +50,10 @@ class Membership:
 
 
 class Talk:
-    def __init__(self, claims: Tasks = NO_TASKS) -> None:
+    def __init__(self, claims: Tasks = NO_TASKS, last: ClassicRecord | None = None) -> None:
         self.membership = Membership()
         self.words: list[BridgeSaid | BridgeLost] = []
-        self.bridge = BridgeTalk("g", claims, self.membership, self.words.append, lambda: 5)
+        self.bridge = BridgeTalk("g", claims, self.membership, self.words.append, lambda: 5, last)
 
     def hear(
         self, free: str = "", *, asked: BridgeAsks | None = None, members: int = 1, wants_epoch: bool = False
@@ -173,10 +173,35 @@ def test_what_a_group_has_gone_on_without_its_bridge_with_is_not_claimed() -> No
     assert words == [BridgeLost(now_ms=5, group_id="g")]
 
 
-def a_round(*workers: WorkerId) -> ClassicRecord:
+@pytest.mark.parametrize(
+    ("rounds", "joins_in", "is_lost"),
+    [
+        ([(4, BRIDGE)], 4, False),
+        ([], 4, False),
+        ([(4, BRIDGE)], 5, False),
+        ([(4, "w"), (5, BRIDGE)], 5, True),
+        ([(5, BRIDGE)], 5, True),
+        ([], 5, True),
+    ],
+)
+def test_rounds_without_it_while_it_is_on_its_way_have_given_away_what_it_claims(
+    rounds: list[tuple[int, str]], joins_in: int, *, is_lost: bool
+) -> None:
+    """A round of which it has read no record may have, too."""
+    talk = Talk(tasks("a0"), last=a_round(BRIDGE, WorkerId("w")))
+    for epoch, worker in rounds:
+        talk.bridge.read(a_round(WorkerId(worker), epoch=epoch))
+    talk.bridge.assigned(Epoch(joins_in))
+    lost = [BridgeLost(now_ms=5, group_id="g")] if is_lost else []
+    assert talk.words == [*lost, talk.said]
+    talk.bridge.read(a_round(WorkerId("w"), epoch=joins_in + 1))
+    assert talk.words == [*lost, talk.said], "once it is in, its own lease tells"
+
+
+def a_round(*workers: WorkerId, epoch: int = 3) -> ClassicRecord:
     return ClassicRecord(
-        epoch=Epoch(3),
-        generation=GenerationId(3),
+        epoch=Epoch(epoch),
+        generation=GenerationId(epoch),
         leader=workers[0],
         leader_member=MemberId("m"),
         protocol=SubProtocol.SESSIONED,

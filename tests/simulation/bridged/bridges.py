@@ -9,12 +9,12 @@ from simulation.process import Process
 
 from airflow_provider.bridge.talk import BridgeTalk, still_claimed
 from airflow_provider.coordinator.events import BridgeAsks, BridgeLost, ToBridge
-from airflow_provider.membership.events import UrlChanged
+from airflow_provider.membership.events import RecordRead, UrlChanged
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import MemberState, Phase
 from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.holding import StopReason
-from airflow_provider.protocol.member_events import LeaveRequested, TasksFinished, TasksStopped
+from airflow_provider.protocol.member_events import Event, LeaveRequested, TasksFinished, TasksStopped
 from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
 from airflow_provider.shards.bridges import PutWord
 
@@ -66,10 +66,11 @@ class Bridge(Process):
         super().__init__(world, settings, name)
         self.clock = candidate.clock
         self.touched = True
-        claims = still_claimed(claims, world.record, "g", put, self.now)
+        last = world.record
+        claims = still_claimed(claims, last, "g", put, self.now)
         self.state = MemberState(settings=settings, owned=claims)
         self._put = put
-        self.talk = BridgeTalk("g", claims, self, put, lambda: self.now)
+        self.talk = BridgeTalk("g", claims, self, put, lambda: self.now, last)
         self.tasks = Hands(self, self.talk)  # type: ignore[assignment]
         world.owns(self, NO_TASKS, claims)
 
@@ -93,6 +94,11 @@ class Bridge(Process):
             self.feed(UrlChanged(now_ms=self.now, url=words))
         else:
             super().say(words)
+
+    def _step(self, event: Event) -> None:
+        if isinstance(event, RecordRead):
+            self.talk.read(event.record)
+        super()._step(event)
 
     def leave(self, reason: str) -> None:  # type: ignore[override]
         self.feed(LeaveRequested(now_ms=self.now, reason=reason))

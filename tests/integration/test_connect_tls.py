@@ -1,0 +1,96 @@
+"""A Spark Connect server that wants a token, behind a proxy that speaks TLS: a server itself speaks plain text only."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from certificates import Certificates, make_certificates
+from detached_bench import JOB, MODULE, Copying, Life
+from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet, cospark
+from tcp_proxy import TcpProxy
+from waiting import eventually
+
+from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.ledger.presence import present
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import TaskState
+from airflow_provider.spark_connect.client import require_client
+from airflow_provider.spark_connect.server import TOKEN_ENV, ConnectServer
+
+TOKEN = "opens-the-server"
+ROOTS = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+W1, W2 = map(WorkerId, ("w1", "w2"))
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def url(certificates: Certificates) -> Iterator[str]:
+    require_client()
+    with LocalConnectServer(token=TOKEN, start_timeout_s=DEADLINE_S) as server:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificates.broker, certificates.broker_key)
+        tls.set_alpn_protocols(["h2"])
+        with TcpProxy(ConnectServer.parse(server.url).port, tls) as proxy:
+            yield f"sc://{proxy.address}/;use_ssl=true"
+
+
+@pytest.fixture(autouse=True)
+def environment(broker: LocalBroker, certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"bootstrap.servers": broker.bootstrap_servers}
+    monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps({"conn_type": "kafka", "extra": extra}))
+    monkeypatch.setenv(TOKEN_ENV, TOKEN)
+    monkeypatch.setenv(ROOTS, str(certificates.authority))
+
+
+async def test_a_stream_is_started_watched_adopted_and_ended(fleet: MakeFleet, url: str, tmp_path: Path) -> None:
+    checkpoints = tmp_path / "checkpoints"
+    jobs = ("--allow", MODULE, "--checkpoint-root", str(checkpoints))
+    async with fleet("--spark-master", url, *jobs, *SHORT_SESSION, "--max-delay-ms", "0") as group:
+        copying, life = Copying(group, tmp_path), Life(group, W1, url, checkpoints)
+        await copying.submit()
+        group.start("w1")
+        began = await life.begun()
+        await copying.goes_on()
+        await life.said(lambda last: last.progress is not None, "who watches it tells how far it is")
+
+        group.start("w2")
+        await group.wait_for(lambda _, status: W2 in present(status), "another worker comes")
+        group.kill("w1")
+        adopted = await life.said(lambda last: last.worker == W2 and last.state is TaskState.RUNNING, "w2 goes on")
+        assert (adopted.handle, adopted.attempt) == (began.handle, began.attempt)
+        await copying.goes_on()
+
+        assert (await cospark(group, "jobs", "pause", group.group_id, JOB)).status == 0
+        await life.said(lambda last: last.state is TaskState.STOPPED, "it is paused")
+        assert not [name for name in ("w1", "w2") if TOKEN in group.log_of(name)]
+        assert all(TOKEN not in str(step) for step in await group.steps())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [(TOKEN_ENV, "guessed", "does not let this worker in"), (ROOTS, "stranger", "is not trusted here (failed")],
+    ids=["token", "certificate"],
+)
+async def test_who_is_not_let_in_is_told_why(
+    fleet: MakeFleet,
+    url: str,
+    certificates: Certificates,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    says: str,
+) -> None:
+    monkeypatch.setenv(name, str(getattr(certificates, value, value)))
+    async with fleet("--spark-master", url, "--allow", MODULE) as group:
+        await group.submit("any", tasks=1, entry_point=f"{MODULE}:Append")
+        group.start("w1")
+        await eventually(lambda: says in group.log_of("w1"), f"w1 says {says!r}", within_s=DEADLINE_S)
