@@ -48,8 +48,8 @@ thorough: install coverage  ## What takes too long for each run of CI: a broker,
 compat:  ## On each combination of Airflow, PySpark and Python in the README; goes on where it stopped (ONLY=3.10, AGAIN=1, LEAVE_OUT="3.13 constraints")
 	@$(PYTHON) scripts/run-compat $(if $(ONLY),--only $(ONLY)) $(if $(AGAIN),--again) $(if $(LEAVE_OUT),--leave-out $(LEAVE_OUT))
 
-unit: install  ## Fast tests: values in, values out
-	$(PYTEST) tests/unit
+unit: install  ## Fast tests: values in, values out (make test also runs the slow ones of them)
+	$(PYTEST) -m "not slow" tests/unit
 
 coverage: install  ## The unit tests again, watched line by line, which takes as long again: how much of the code do they reach
 	$(PYTEST) tests/unit --cov --cov-report=term

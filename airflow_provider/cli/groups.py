@@ -191,15 +191,11 @@ def _in_words(error: KafkaErrorCode, settings: KafkaSettings) -> str:
 
 
 async def _read_topics(
-    settings: KafkaSettings,
-    group: str,
-    *,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
-    tell: Callable[[], None] | None = None,
+    settings: KafkaSettings, group: str, *, timeout_s: float | None = None, tell: Callable[[], None] | None = None
 ) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
     """What the topics say, and whether there are any; those of Java workers have none.
 
-    :param tell: see :func:`read_on`
+    :param timeout_s, tell: see :func:`read_on`
     """
     topics = GroupTopics(settings, group)
     try:

@@ -237,7 +237,7 @@ def _lines(progress: JobProgress) -> list[str]:
     run = f" (run {progress.run_key})" if progress.run_key else ""
     return [
         f"{progress.job}{run}: {progress.state.value}" + (f": {counts}" if counts else ""),
-        *(f"  {line}" for line in progress.errors_in_words),
+        *(f"  {line}" for line in progress.errors_in_words()),
     ]
 
 

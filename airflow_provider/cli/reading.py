@@ -11,8 +11,8 @@ from typing import Final
 from airflow_provider.cli.terminal import complain
 from airflow_provider.group.shared import reach
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.topics.group_topics import GroupTopics
+from airflow_provider.topics.patience import read_patiently
 
 _PATIENCE_S: Final = 2.0
 
@@ -47,16 +47,19 @@ async def group_opened(settings: KafkaSettings, group: str) -> AsyncIterator[Gro
 
 
 async def read_on(
-    topics: GroupTopics, tell: Callable[[], None] | None = None, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    topics: GroupTopics, tell: Callable[[], None] | None = None, *, timeout_s: float | None = None
 ) -> None:
     """Read to the ends.
 
     :param tell: is called every other second as long as that takes; by default it says on standard error what is still
         being read
+    :param timeout_s: the longest time; by default as long as there is any progress
     :raises TopicError: see :meth:`GroupTopics.catch_up`
     """
     tell = tell or (lambda: complain(f"group {topics.group}: {reading_in_words(topics)}"))
-    reading = asyncio.ensure_future(topics.catch_up(timeout_s=timeout_s))
+    reading = asyncio.ensure_future(
+        read_patiently(topics) if timeout_s is None else topics.catch_up(timeout_s=timeout_s)
+    )
     try:
         while not (await asyncio.wait({reading}, timeout=_PATIENCE_S))[0]:
             tell()

@@ -52,6 +52,7 @@ _STYLES = {
 }
 _MOST_MOVES = 6
 _MOST_TASKS = 12
+_MOST_ERRORS = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -234,7 +235,7 @@ def _jobs(jobs: JobsSnapshot, status: StatusSnapshot) -> Table:
             progress.state.value,
             progress.counts_in_words,
             _took(name, times[name], jobs),
-            "; ".join(progress.errors_in_words),
+            "; ".join(progress.errors_in_words(most=_MOST_ERRORS)),
         )
         table.add_row(*map(_text, cells))
     return table

@@ -8,7 +8,8 @@ import functools
 import os
 import socket
 import sys
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.assignors.policy import LONGEST_DELAY_MS, PolicyError, check_protocol
@@ -33,6 +34,7 @@ from airflow_provider.learners.model import LearnedRule
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.records import WorkerPhase
+from airflow_provider.spark.checkpoints import usable_root
 from airflow_provider.spark_connect.server import TOKEN_ENV
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.worker.ending import WORK_IS_OVER, Outcome
@@ -47,6 +49,7 @@ from airflow_provider.worker.exit_requests import ExitRequests
 from airflow_provider.worker.holding import Holding, held
 from airflow_provider.worker.settings import Until
 
+_Given = TypeVar("_Given")
 _SESSION_MS: Final = {GroupProtocolName.CLASSIC: 30_000, GroupProtocolName.CONNECT: DEFAULT_SESSION_MS}
 """A broker takes about 10 s to restart. With Connect's session of 10 s, all tasks would have stopped by then."""
 
@@ -253,8 +256,6 @@ def _spec(args: argparse.Namespace) -> WorkerSpec:
 
 def _equipment(args: argparse.Namespace) -> Equipment:
     """:raises ValueError: naming the option that is wrong"""
-    if args.checkpoint_root == "":
-        raise ValueError("--checkpoint-root is empty: the checkpoints would be in folders of the root directory")
     if args.max_spark_deaths < 1:
         raise ValueError(f"--max-spark-deaths {args.max_spark_deaths}: must be at least 1")
     if not 1 <= args.progress_interval < NEVER_S:
@@ -262,8 +263,8 @@ def _equipment(args: argparse.Namespace) -> Equipment:
     return Equipment(
         runner=args.runner,
         allowed=tuple(args.allow),
-        checkpoint_root=args.checkpoint_root,
-        spark_master=_spark_master(args.spark_master),
+        checkpoint_root=_usable("--checkpoint-root", args.checkpoint_root, usable_root),
+        spark_master=_usable("--spark-master", args.spark_master, usable_master),
         spark_token=os.environ.get(TOKEN_ENV, ""),
         detach=args.detach,
         spark_conf=conf_of(SPARK, args.spark_conf),
@@ -272,12 +273,12 @@ def _equipment(args: argparse.Namespace) -> Equipment:
     )
 
 
-def _spark_master(master: str) -> str:
-    """:raises ValueError: if this master can't be used"""
+def _usable(option: str, given: _Given, check: Callable[[_Given], _Given]) -> _Given:
+    """:raises ValueError: naming the option, if this value can't be used"""
     try:
-        return usable_master(master)
+        return check(given)
     except ValueError as wrong:
-        raise ValueError(f"--spark-master: {wrong}") from None
+        raise ValueError(f"{option}: {wrong}") from None
 
 
 def _when_signalled(returns_ms: int) -> Absence:

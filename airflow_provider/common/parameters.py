@@ -17,6 +17,7 @@ from airflow_provider.learners.model import Limits, LimitsError
 from airflow_provider.ledger.scaling import Goal, ScaleError, all_but, count, share
 from airflow_provider.protocol.model import PLANNER_INDEX, ConnectProtocol
 from airflow_provider.records.checks import JobError, check_job_name
+from airflow_provider.spark.checkpoints import CheckpointError, usable_root
 
 TimeSpan = timedelta | float
 """A timedelta, or seconds."""
@@ -97,6 +98,17 @@ def spark_master(value: object) -> str:
         return usable_master(master)
     except ValueError as wrong:
         raise ValueError(f"spark_master: {wrong}") from None
+
+
+def checkpoint_root(value: object) -> str | None:
+    """Where streaming checkpoints are; None: nowhere.
+
+    :raises ValueError: for anything else
+    """
+    try:
+        return usable_root(text("checkpoint_root", value)) if value else None
+    except CheckpointError as wrong:
+        raise ValueError(f"checkpoint_root: {wrong}") from None
 
 
 def resolution_policy(

@@ -16,10 +16,8 @@ from airflow_provider.execution.events import (
     TopicsRead,
 )
 from airflow_provider.execution.state import LAST_WORDS_MS, Execution
-from airflow_provider.ledger.presence import is_same_process, stay
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
-from airflow_provider.records import WorkerPhase
 from airflow_provider.runs.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
 
 _MOST_SAID: Final = 100
@@ -89,19 +87,12 @@ def on_revoked_taking_over(x: Execution, task: TaskId, _event: TasksRevoked) -> 
 
 
 def end_unless_others_stay(x: Execution, task: TaskId) -> None:
-    """Leave a detached task to the workers that stay. If none stays, end it.
-
-    Of two workers that leave at the same time, each first writes so, and then looks. So at least one sees that the
-    other leaves, too. A worker that sees no other stay also ends the queries that others have left.
-    """
-    me, said = x.settings.worker, x.status.workers.get(x.settings.worker)
-    if said is None or said.state is not WorkerPhase.STOPPING or not is_same_process(said.process, x.settings.process):
-        return
-    if stay(x.status, wall_ms=x.wall) - {me}:
+    """Leave a detached task to the workers that stay. If none stays, end it."""
+    stay = orphans.others_stay(x)
+    if stay:
         x.let_go(task)
-        return
-    x.stop(task, RunState.STOPPING, "no worker stays in the group")
-    orphans.end_all(x)
+    elif stay is False:
+        x.stop(task, RunState.STOPPING, "no worker stays in the group")
 
 
 def on_leaving_timed_out(x: Execution, task: TaskId, _event: TimerFired) -> None:

@@ -84,6 +84,11 @@ class FailedLetGo(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeavesForGood(Event):
+    """The worker leaves its group and never comes back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Closed(Event):
     """The worker ends in this process: start nothing more."""
 

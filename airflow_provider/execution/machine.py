@@ -70,6 +70,7 @@ from airflow_provider.execution.events import (
     FailedLetGo,
     GroupJoined,
     HandleWritten,
+    LeavesForGood,
     PlanRefused,
     PlanWritten,
     QueryAdopted,
@@ -277,6 +278,9 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
     match event:
         case AttemptEvent():
             return (event.task,)
+        case TasksGiven() if not x.looked_for_orphans:
+            orphans.end_orphans(x)
+            return sorted(event.tasks)
         case TasksGiven() | TasksRevoked():
             return sorted(event.tasks)
         case TopicsRead():
@@ -290,13 +294,16 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
             return x.runs.overdue(now_ms=x.now)
         case GroupJoined():
             x.idle_since_ms = x.now
-        case Drained() | FailedLetGo() | Closed():
+        case Drained() | FailedLetGo() | LeavesForGood() | Closed():
             return _going(x, event)
     return ()
 
 
-def _going(x: Execution, event: Drained | FailedLetGo | Closed) -> Iterable[TaskId]:
+def _going(x: Execution, event: Drained | FailedLetGo | LeavesForGood | Closed) -> Iterable[TaskId]:
     """The worker is to leave, or this process to end."""
+    if isinstance(event, LeavesForGood):
+        x.leaves_for_good = True
+        return ()
     if isinstance(event, FailedLetGo):
         x.keeps_failed = False
         return sorted(x.runs.failed)
@@ -314,6 +321,7 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
     """
     changed, before = event.jobs is not x.jobs, x.status
     x.jobs, x.status = event.jobs, event.status
+    orphans.end_all_unless_others_stay(x)
     if changed or x.status.group is not before.group:
         orphans.end_orphans(x)
     if not changed:

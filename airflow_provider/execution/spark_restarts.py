@@ -25,6 +25,9 @@ _CALM_MS: Final = 600_000
 """After this time without an end of Spark, the wait after the next end is short again."""
 _FORGIVEN_MS: Final = 3_600_000
 """Earlier ends of Spark no longer count for a stream that has run for this long: it may run for months."""
+_FORGIVEN_ON_SERVER_MS: Final = 600_000
+"""The same for a stream on a server. A server runs the streams of many workers, and people restart it: three restarts
+in an hour must not fail all of them."""
 _LOOK_AGAIN_MS: Final = 1_000
 
 
@@ -55,7 +58,8 @@ class SparkRestarts:
         on_trial = self._on_trial_at[event.spark]
         if run.started_at_ms is None or (on_trial and run.task not in on_trial):
             return replaced(run, error=event.failure)
-        forgiven = run.kind is TaskKind.STREAMING and wall_ms - run.started_at_ms >= _FORGIVEN_MS
+        forgiven_ms = _FORGIVEN_ON_SERVER_MS if run.detached else _FORGIVEN_MS
+        forgiven = run.kind is TaskKind.STREAMING and wall_ms - run.started_at_ms >= forgiven_ms
         deaths = 1 if forgiven else run.spark_deaths + 1
         run = replaced(run, spark_deaths=deaths, error=self._failure(deaths, event))
         self.admit(run)

@@ -103,6 +103,8 @@ class Execution:
     :ivar learners: the tasks that it learns
     :ivar idle_since_ms: when the last task was released or detached, or the worker has joined
     :ivar keeps_failed: whether tasks that have failed for good stay here
+    :ivar looked_for_orphans: whether this process has looked for orphans
+    :ivar leaves_for_good: whether this worker leaves and never comes back, and has not yet seen whether others stay
     :ivar unable: why no task can be started in this process; usually empty
     :ivar stopped_running: how many tasks, without planners, were running here when they were revoked
     """
@@ -113,6 +115,8 @@ class Execution:
         self.status = status
         self.slots = settings.slots
         self.closed = False
+        self.looked_for_orphans = False
+        self.leaves_for_good = False
         self.unable = ""
         self.keeps_failed = True
         self.stopped_running = 0

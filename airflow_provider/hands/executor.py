@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import anyio
+
 from airflow_provider.execution import commands, events
 from airflow_provider.execution.machine import handle
 from airflow_provider.execution.state import Execution, ExecutionSettings, Place
@@ -20,6 +22,7 @@ from airflow_provider.hands.orders import heard, order_of, order_to_watch
 from airflow_provider.hands.steps import Steps
 from airflow_provider.hands.task_records import TaskRecords
 from airflow_provider.kafka.clock import now_ms, wall_ms
+from airflow_provider.ledger.presence import has_said_that_it_leaves
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
@@ -91,6 +94,7 @@ class TaskExecutor:
         self._runner = make_runner(lambda event: self._steps.guarded(lambda: self._on_event(event)))
         self._queries = make_queries(lambda event: self._steps.guarded(lambda: self._on_event(event)))
         self._for_good = False
+        self._read_of_workers = asyncio.Event()
         self._unsubscribes = [topics.subscribe(lambda: self._steps.guarded(self.refresh), About.ROUNDS)]
         self._records = TaskRecords(worker, topics, feed=self._feed, steps=self._steps)
         settings = ExecutionSettings(
@@ -202,8 +206,25 @@ class TaskExecutor:
         """From now on, changes of the workers' own records matter, too."""
         if not self._for_good:
             self._for_good = True
-            about_workers = self._topics.subscribe(lambda: self._steps.guarded(self.refresh), About.WORKERS)
+            self._feed(events.LeavesForGood(now_ms=now_ms(), wall_ms=wall_ms()))
+            about_workers = self._topics.subscribe(lambda: self._steps.guarded(self._workers_read), About.WORKERS)
             self._unsubscribes.append(about_workers)
+
+    def _workers_read(self) -> None:
+        self._read_of_workers.set()
+        self.refresh()
+
+    async def _see_who_stays(self) -> None:
+        """Other leaving workers may have left their queries to this one, because it was still there."""
+        with anyio.move_on_after(_LAST_WORDS_S):
+            while any(self._topics.status.living()) and not self._has_said_that_it_leaves:
+                self._read_of_workers.clear()
+                await self._read_of_workers.wait()
+        self.refresh()
+
+    @property
+    def _has_said_that_it_leaves(self) -> bool:
+        return has_said_that_it_leaves(self._topics.status, self._worker, this_process())
 
     def _read(self) -> None:
         jobs, status = self._topics.jobs, self._topics.status
@@ -345,6 +366,8 @@ class TaskExecutor:
         self._feed(events.AttemptStopped(now_ms=now_ms(), wall_ms=wall_ms(), task=task))
 
     async def close(self) -> None:
+        if self._for_good:
+            await self._see_who_stays()
         for unsubscribe in self._unsubscribes:
             unsubscribe()
         self._log_levels.restore()

@@ -9,6 +9,7 @@ from airflow_provider.driver.application import APPLICATION, LocalSparkSettings
 from airflow_provider.driver.errors import SparkStartError
 from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.hands.log_levels import LogLevels
+from airflow_provider.hands.orphans import end_what_lives_on
 from airflow_provider.hands.servers import Servers, TokenOf, no_token
 from airflow_provider.runners.connect import ConnectRunner, close_connection
 from airflow_provider.runners.local import LocalRunner, release_spark
@@ -135,8 +136,8 @@ class InThisProcess:
 
     def spark_starter(self, settings: WorkerSettings) -> SparkStarter:
         if is_connect(self._equipment.spark_master):
-            return SparkOfServer(self._equipment, settings, self._mask)
-        return SparkOfProcess(self._equipment, settings, self._mask)
+            return SparkOfServer(self._equipment, settings, self._mask, self._token_of)
+        return SparkOfProcess(self._equipment, settings, self._mask, self._token_of)
 
 
 class SparkOfProcess:
@@ -144,11 +145,19 @@ class SparkOfProcess:
     :class:`~airflow_provider.worker.standing_back.SparkStarter`).
 
     :param mask: takes secrets out of what is said of errors
+    :param token_of: see :func:`hands_in_process`
     """
 
-    def __init__(self, equipment: Equipment, settings: WorkerSettings, mask: Mask = nothing_secret) -> None:
+    def __init__(
+        self,
+        equipment: Equipment,
+        settings: WorkerSettings,
+        mask: Mask = nothing_secret,
+        token_of: TokenOf = no_token,
+    ) -> None:
         self._settings = _spark_settings(equipment, settings)
         self._mask = mask
+        self._token_of = servers_of(equipment, token_of).token_of
         self._started = False
 
     async def start(self) -> str:
@@ -163,17 +172,28 @@ class SparkOfProcess:
         if self._started:  # otherwise it may be starting, and a worker that leaves does not wait for that
             await release_spark(self, timeout_s=_CLOSE_WAIT_S)
 
+    async def end_what_lives_on(self, topics: GroupTopics) -> None:
+        await end_what_lives_on(topics, self._token_of)
+
 
 class SparkOfServer:
     """Reaches its Spark Connect server for a worker that stands back until it does (a
     :class:`~airflow_provider.worker.standing_back.SparkStarter`).
 
     :param mask: takes secrets out of what is said of errors
+    :param token_of: see :func:`hands_in_process`
     """
 
-    def __init__(self, equipment: Equipment, settings: WorkerSettings, mask: Mask = nothing_secret) -> None:
+    def __init__(
+        self,
+        equipment: Equipment,
+        settings: WorkerSettings,
+        mask: Mask = nothing_secret,
+        token_of: TokenOf = no_token,
+    ) -> None:
         self._connection = ServerConnection(_connect_settings(equipment), f"cospark/{settings.member.worker}")
         self._mask = mask
+        self._token_of = servers_of(equipment, token_of).token_of
 
     async def start(self) -> str:
         try:
@@ -184,6 +204,9 @@ class SparkOfServer:
 
     async def release(self) -> None:
         await close_connection(self._connection, timeout_s=_CLOSE_WAIT_S)
+
+    async def end_what_lives_on(self, topics: GroupTopics) -> None:
+        await end_what_lives_on(topics, self._token_of)
 
 
 def servers_of(equipment: Equipment, token_of: TokenOf = no_token) -> Servers:
@@ -205,6 +228,7 @@ def _connect_settings(equipment: Equipment) -> ConnectSettings:
     return ConnectSettings(
         server=ConnectServer.parse(equipment.spark_master),
         token=equipment.spark_token,
+        conn_id=equipment.spark_conn_id,
         conf=dict(equipment.spark_conf),
     )
 

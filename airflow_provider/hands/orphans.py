@@ -1,8 +1,9 @@
-"""Ends the detached queries of a group that no worker watches, on behalf of people."""
+"""Ends the detached queries of a group that no worker watches: on behalf of people, and when the last worker leaves."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -15,6 +16,8 @@ from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark_connect.watch_events import WatchEvent
 from airflow_provider.topics.group_topics import GroupTopics
+
+log = logging.getLogger(__name__)
 
 _ANSWER_S: Final = 30.0
 _AT_ONCE: Final = 16
@@ -35,6 +38,20 @@ async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, token_of: Toke
         of_servers[_server_of(orphan)].append(orphan)
     ended = await asyncio.gather(*(_end_there(each, topics, token_of) for each in of_servers.values()))
     return list(chain.from_iterable(ended))
+
+
+async def end_what_lives_on(topics: GroupTopics, token_of: TokenOf) -> None:
+    """End all queries that live on in a group that has no workers. Those that may still be running are logged.
+
+    :raises TopicError: if it can't be written
+    """
+    living = [
+        Orphan(status=last, label=topics.jobs.label(last.task), why="no worker stays in the group")
+        for last in topics.status.living()
+    ]
+    for orphan, why in await end_all(living, topics, token_of):
+        if why:
+            log.warning("%s may still be running, and no worker is in the group: %s", orphan.label, why)
 
 
 async def forget(orphan: Orphan, topics: GroupTopics) -> None:

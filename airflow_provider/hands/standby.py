@@ -123,6 +123,8 @@ class NoSparkNeeded:
 
     async def release(self) -> None: ...
 
+    async def end_what_lives_on(self, topics: GroupTopics) -> None: ...
+
 
 class InTriggerer:
     """A triggerer that runs nothing (:class:`~airflow_provider.worker.holding.Place`). It does not check whether

@@ -76,7 +76,8 @@ class SparkConnectHook(BaseHook):
 
         try:
             address = self.get_address()
-            settings = ConnectSettings(server=ConnectServer.parse(address.master), token=address.token)
+            server = ConnectServer.parse(address.master)
+            settings = ConnectSettings(server=server, token=address.token, conn_id=self.spark_conn_id)
             connection = ServerConnection(settings, "cospark/test")
             try:
                 connection.server()

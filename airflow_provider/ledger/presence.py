@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.leading.causes import names_in_short
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import WorkerPhase
+from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.records.times import time_in_words
 
 _JOINS_WITHIN_MS: Final = 60_000
@@ -22,18 +23,31 @@ def present(status: StatusSnapshot) -> frozenset[WorkerId]:
 
 
 def stay(status: StatusSnapshot, *, wall_ms: int) -> frozenset[WorkerId]:
-    """The workers that stay: members that do not leave, and workers that are joining.
+    """The workers that stay: members that do not leave, and workers that are joining or may still come back.
 
     :param wall_ms: now, milliseconds since 1970
     """
     records = status.workers
     there = (name for name in present(status) if name not in records or records[name].state is not WorkerPhase.STOPPING)
-    join = (
-        name
-        for name, said in records.items()
-        if said.state is WorkerPhase.JOINING and abs(wall_ms - said.at_ms) <= _JOINS_WITHIN_MS
-    )
-    return frozenset(there).union(join)
+    come = (name for name, said in records.items() if abs(wall_ms - said.at_ms) < _comes_within_ms(said))
+    return frozenset(there).union(come)
+
+
+def _comes_within_ms(said: WorkerStatus) -> int:
+    """How long a worker that has written this is expected to come; 0: it is not expected."""
+    if said.state is WorkerPhase.JOINING:
+        return _JOINS_WITHIN_MS
+    if said.left is LeaveReason.RESTARTING:
+        return _JOINS_WITHIN_MS if said.returns_ms is None else said.returns_ms
+    return 0
+
+
+def has_said_that_it_leaves(status: StatusSnapshot, worker: WorkerId, process: str) -> bool:
+    """Whether the topic says that this process of the worker leaves or has left, so that others can read it."""
+    said = status.workers.get(worker)
+    if said is None or not is_same_process(said.process, process):
+        return False
+    return said.state in (WorkerPhase.STOPPING, WorkerPhase.LEFT)
 
 
 def is_same_process(one: str, other: str) -> bool:

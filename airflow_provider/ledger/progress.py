@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
+from typing import Final
 
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -25,6 +26,9 @@ from airflow_provider.records import (
     TaskStatus,
     WorkerStatus,
 )
+
+_MOST_ERRORS: Final = 20
+"""If one table is missing, two thousand tasks may fail with the same error."""
 
 
 def configured(jobs: JobsSnapshot, statuses: Statuses) -> Tasks:
@@ -106,10 +110,12 @@ class JobProgress:
         """As in "1 pending, 4 running"."""
         return ", ".join(f"{count} {state.value}" for state, count in self.counts.items())
 
-    @property
-    def errors_in_words(self) -> list[str]:
-        """A line for each of the errors."""
-        return [f"{self._whose(task)}: {self.errors[task].line}" for task in sorted(self.errors)]
+    def errors_in_words(self, *, most: int = _MOST_ERRORS) -> list[str]:
+        """A line for each of the first errors, the final ones before others, and one for how many more there are."""
+        tasks = sorted(self.errors, key=lambda task: (task in self.earlier, task))
+        lines = [f"{self._whose(task)}: {self.errors[task].line}" for task in tasks[:most]]
+        more = len(tasks) - most
+        return [*lines, f"and {more} more {'error' if more == 1 else 'errors'}"] if more > 0 else lines
 
     def _whose(self, task: TaskId) -> str:
         label = labelled(task, self.names.get(task, ""))
@@ -117,8 +123,8 @@ class JobProgress:
 
     @property
     def failures_in_words(self) -> str:
-        """Why it failed: a line for each task."""
-        return "\n".join(self.errors_in_words) or "no task has left an error"
+        """Why it failed: a line for each of the first tasks."""
+        return "\n".join(self.errors_in_words()) or "no task has left an error"
 
     @property
     def running_everywhere(self) -> bool:

@@ -18,6 +18,7 @@ from airflow_provider.common.linking import FollowedLink
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
     TimeSpan,
+    checkpoint_root,
     choice,
     group_name,
     is_template,
@@ -252,7 +253,7 @@ class SparkWorkerOperator(BaseOperator):
             (spark_master, self.spark_master),
             (lambda value: text("spark_conn_id", value), self.spark_conn_id or SparkConnectHook.default_conn_name),
             (lambda value: text_mapping("spark_conf", value), self.spark_conf),
-            (lambda value: text("checkpoint_root", value), self.checkpoint_root or "default"),
+            (checkpoint_root, self.checkpoint_root),
         ):
             if not is_template(value):
                 check(value)
@@ -344,7 +345,7 @@ class SparkWorkerOperator(BaseOperator):
         return Equipment(
             runner=self.runner,
             allowed=prefixes("allowed_entry_points", self.allowed_entry_points),
-            checkpoint_root=None if not self.checkpoint_root else text("checkpoint_root", self.checkpoint_root),
+            checkpoint_root=checkpoint_root(self.checkpoint_root),
             spark_master=spark.master,
             spark_token=spark.token,
             spark_conn_id=self.spark_conn_id or "",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, TypeAlias
 
-from airflow_provider.assignors.model import Move, one_by_one
+from airflow_provider.assignors.model import Move, MoveReason, one_by_one
 from airflow_provider.assignors.move_reasons import why
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.memo import Memo
@@ -15,6 +15,7 @@ from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import TaskId, WorkerId
 
 Label: TypeAlias = Callable[[TaskId], str]
+Outlives: TypeAlias = Callable[[TaskId], bool]
 
 _MOST_MOVES: Final = 20
 _MOST_NAMES: Final = 20
@@ -24,10 +25,18 @@ _MEMBERS: Final[Memo[GroupRecord, str]] = Memo()
 """Each of a thousand members says who they are."""
 
 
-def epoch_in_words(record: GroupRecord, me: WorkerId, label: Label = str) -> Iterator[str]:
+def ends_with_its_worker(task: TaskId) -> bool:  # noqa: ARG001
+    """An :data:`Outlives` for tasks that are all attached."""
+    return False
+
+
+def epoch_in_words(
+    record: GroupRecord, me: WorkerId, label: Label = str, outlives: Outlives = ends_with_its_worker
+) -> Iterator[str]:
     """What a rebalance means: for the group, for each task that moves, and for the worker ``me``.
 
     :param label: what a task is called
+    :param outlives: whether a task keeps running without its worker, so that it does not stop when it moves
     """
     led = "led by this worker" if record.leader == me else f"led by {record.leader}"
     workers = "worker" if len(record.members) == 1 else "workers"
@@ -38,7 +47,7 @@ def epoch_in_words(record: GroupRecord, me: WorkerId, label: Label = str) -> Ite
         f" {members}{f' ({_cut(record.because)})' if record.because else ''}"
     )
     for task, move in islice(one_by_one(record.moves), _MOST_MOVES):
-        yield f"  {move_in_words(task, move, label)}"
+        yield f"  {move_in_words(task, move, label, outlives)}"
     moved = sum(len(move.tasks) for move in record.moves)
     if moved > _MOST_MOVES:
         yield f"  ... and {moved - _MOST_MOVES} moves more"
@@ -67,9 +76,11 @@ def _lessons(record: GroupRecord, label: Label) -> Iterator[str]:
         yield f"  ... and {new - _MOST_MOVES} more are learned"
 
 
-def move_in_words(task: TaskId, move: Move, label: Label = str) -> str:
+def move_in_words(task: TaskId, move: Move, label: Label = str, outlives: Outlives = ends_with_its_worker) -> str:
     """One task's change of place, and why."""
     it = label(task)
+    if move.target is None and move.reason is not MoveReason.DELETED and outlives(task):
+        return f"{it} leaves {move.source}, and keeps running: {why(move)}"
     if move.target is None:
         return f"{it} stops on {move.source}: {why(move)}"
     if move.source is None or move.source == move.target:

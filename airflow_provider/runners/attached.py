@@ -6,6 +6,7 @@ import asyncio
 import functools
 import itertools
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -272,7 +273,9 @@ class AttachedRunner:
         self._waited = waits
 
     def _look_who_awaits_spark(self) -> None:
-        awaited = any(map(_awaits_spark, self._attempts.values()))
+        """An attempt that has just been started gets its session in a moment, so it does not count as waiting yet."""
+        before = time.monotonic() - LOOK_S
+        awaited = any(_awaits_spark(attempt) and attempt.since <= before for attempt in self._attempts.values())
         if awaited is not self._awaits_spark:
             self._awaits_spark = awaited
             self._on_condition()

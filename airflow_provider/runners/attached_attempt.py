@@ -30,6 +30,7 @@ class AttachedAttempt:
     """One attempt.
 
     :param ended: done when its last event has been handled
+    :ivar since: when it was started, in monotonic time
     :ivar begun: whether the start of the job's code was reported
     :ivar counts: what its Spark jobs had done at the last progress report
     :ivar thread_ended: set when nothing is left to be cancelled
@@ -42,6 +43,7 @@ class AttachedAttempt:
         self.guard = guard
         self.session = session
         self.ended = ended
+        self.since = time.monotonic()
         self.begun = False
         self.counts = JobCounts()
         self.thread_ended = threading.Event()

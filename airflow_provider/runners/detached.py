@@ -124,9 +124,7 @@ class DetachedQueries:
             self._drop_step(task)
             self._watches.let_go(watched.handle)
             self._step(watched, self._stop(watched, reason))
-            stop = self._steps[task]
-            self._stops.add(stop)
-            stop.add_done_callback(self._stops.discard)
+            self._stops_until_closed(self._steps[task])
         return tasks - here
 
     def end(self, handle: Any, then: Callable[[], None], *, still: Callable[[], bool]) -> None:
@@ -151,7 +149,7 @@ class DetachedQueries:
         ends = {*self._ending.values(), *self._stops}
         if ends:
             await asyncio.wait(ends, timeout=timeout_s)
-        steps = [*self._steps.values(), *self._ending.values()]
+        steps = {*self._steps.values(), *self._ending.values(), *self._stops}
         for step in steps:
             step.cancel()
         await asyncio.gather(*steps, return_exceptions=True)
@@ -270,22 +268,31 @@ class DetachedQueries:
             self._say(watched, SparkLost(order=order, spark=self._number_of_lost(), error=self._mask(event.why)))
         elif isinstance(event, QueryStopped):
             self._step(watched, self._leave_for_good(watched))
+        elif event.error is None:
+            self._finish(watched, event)
         else:
-            self._step(watched, self._close_session(watched, event))
+            self._step(watched, self._fail(watched, event.error))
 
-    async def _close_session(self, watched: _Watched, ended: QueryEnded) -> None:
+    def _finish(self, watched: _Watched, ended: QueryEnded) -> None:
+        """Report first, then close the session: if the task were released in between, its next worker would find a
+        closed session, and take the query for lost.
+        """
+        result = {"query_id": ended.handle.query_id, "last_batch": ended.last_batch}
+        self._say(watched, TaskFinished(order=watched.order, result=result))
+        self._stops_until_closed(asyncio.ensure_future(self._close_session(watched)))
+
+    async def _fail(self, watched: _Watched, why: str) -> None:
+        """Close the session first, then report: the next attempt may start on another server."""
+        await self._close_session(watched)
+        error, trace = describe_query(why, self._mask), traceback_of_query(why, self._mask)
+        self._say(watched, TaskFailed(order=watched.order, error=error, traceback=trace, retryable=True))
+
+    async def _close_session(self, watched: _Watched) -> None:
         """The query has ended by itself. If its session stayed open, the process that started it could still use it."""
         try:
             await self._stop_there(watched.handle)
         except Exception as failed:  # noqa: BLE001 - the next attempt ends the session before it begins
             log.info("Could not close the session of %s now: %s", watched.order.label, self._why(failed))
-        order = watched.order
-        if ended.error is None:
-            result = {"query_id": ended.handle.query_id, "last_batch": ended.last_batch}
-            self._say(watched, TaskFinished(order=order, result=result))
-        else:
-            error, trace = describe_query(ended.error, self._mask), traceback_of_query(ended.error, self._mask)
-            self._say(watched, TaskFailed(order=order, error=error, traceback=trace, retryable=True))
 
     def _number_of_lost(self) -> int:
         """Queries that are lost at the same time count as lost with one Spark. Its number is negative: positive numbers
@@ -332,6 +339,10 @@ class DetachedQueries:
                 log.error("A fault of this program while watching %s", watched.order.label, exc_info=step.exception())
 
         step.add_done_callback(done)
+
+    def _stops_until_closed(self, stop: asyncio.Task[None]) -> None:
+        self._stops.add(stop)
+        stop.add_done_callback(self._stops.discard)
 
     def _drop_step(self, task: TaskId) -> None:
         step = self._steps.pop(task, None)

@@ -100,12 +100,11 @@ class Watches:
             if settings == known.settings:
                 return
             log.info("The connection of Spark Connect server %s has changed: using its new settings", handle.server)
-            watched = known.watch.watched
-            self._hears_again(handle.server)
-            await known.watch.close()
             other = self._make(handle.server, settings)
-            for each in watched:
+            for each in known.watch.watched:
                 other.watch.watch(each)
+            self._hears_again(handle.server)
+            await known.watch.close()  # last: if this is cancelled, the new watch already has all queries
 
     def let_go(self, handle: QueryHandle) -> None:
         known = self._open.get(handle.server)

@@ -11,6 +11,7 @@ from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.records.json_value import NotJsonError, to_small_json_value
 from airflow_provider.spark.entry_point import load_job
 from airflow_provider.spark.failures import (
+    ForgottenQueryError,
     Mask,
     ResultError,
     UnboundedError,
@@ -70,8 +71,8 @@ class TaskSession(Protocol):
         """The id of the streaming query that ``value`` is; None if it is something else."""
 
     def left_running(self, value: object) -> str | None:
-        """Which queries would outlast the attempt, in words: ``value``, what ``run`` has returned, if it has no end by
-        itself, and whatever else runs in the session; None if there are none.
+        """Which queries would outlast the attempt if it waited for none, in words: ``value``, which ``run`` has
+        returned, if it does not end by itself, and whatever else runs in the session; None if there are none.
         """
 
     def await_query(self, query: Any, tell: Callable[[QueryProgress], None]) -> Any:
@@ -220,6 +221,9 @@ def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, valu
             return None
         emit(QueryStarted(order=order, query_id=query_id))
         return session.await_query(value, lambda progress: emit(TaskProgressed(order=order, progress=progress)))
+    left = None if guard.stopping else session.left_running(value)
+    if left is not None:
+        raise ForgottenQueryError(left)
     try:
         return to_small_json_value(value, MAX_RESULT_BYTES)
     except NotJsonError as error:

@@ -26,12 +26,27 @@ from airflow_provider.spark.job import Config
 TEMPORARY: Final = "temporary"
 """A root for trials: a folder among the temporary files of each worker's machine."""
 
+_FROM_EVERYWHERE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
+"""The prefix of names that mean the same folder in every process: absolute paths, and URIs with one."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 """What is written as ``~`` and hex digits: percent signs are read differently by the file systems below Spark."""
 
 
 class CheckpointError(ValueError):
     """A checkpoint that has no folder: a name that cannot be one, or no root."""
+
+
+def usable_root(given: str | None) -> str | None:
+    """Check a worker's root, and return it unchanged. None: it has none.
+
+    :raises CheckpointError: if each process would look for it in another folder
+    """
+    if given is not None and given != TEMPORARY and not _FROM_EVERYWHERE.match(given):
+        raise CheckpointError(
+            f"{given!r} is neither an absolute path nor a URI: each worker, and a Spark Connect server, would look for"
+            f" it in the folder where it was started. Use an absolute path; for trials on one machine, {TEMPORARY!r}"
+        )
+    return given
 
 
 def checkpoint_root(given: str | None, task: TaskId, *, bounded: bool) -> str:

@@ -23,7 +23,7 @@ Mask: TypeAlias = Callable[[str], str]
 MAX_ERROR_CHARS: Final = 2_000
 MAX_TRACEBACK_CHARS: Final = 8_000
 
-_HERE: Final = str(Path(__file__).parent)
+_HERE: Final = tuple(str(Path(__file__).parents[1] / room) for room in ("spark", "runners"))
 _NOT_RETRYABLE: Final = (EntryPointError, PlanError, SessionConfError)
 
 
@@ -46,7 +46,14 @@ class UnboundedError(Exception):
         )
 
 
-_OURS: Final = (*_NOT_RETRYABLE, ResultError, UnboundedError)
+class ForgottenQueryError(Exception):
+    """A task of a streaming job has not returned the query that it started. Once stopped, it would look finished."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}, and has returned no query: let run() return the query that it starts")
+
+
+_OURS: Final = (*_NOT_RETRYABLE, ResultError, UnboundedError, ForgottenQueryError)
 
 
 def is_retryable(error: BaseException) -> bool:

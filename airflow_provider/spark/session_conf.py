@@ -19,4 +19,4 @@ def set_conf(session: Any, conf: Mapping[str, str]) -> None:
             session.conf.set(name, value)
         except (AnalysisException, IllegalArgumentException) as refused:
             why = str(refused).strip().partition("\n")[0]
-            raise SessionConfError(f"the job's session_conf: Spark refuses {name!r} for a session: {why}") from refused
+            raise SessionConfError(f"the job's session_conf: Spark refuses {name!r} for a session: {why}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
@@ -74,6 +75,22 @@ class ServerCalls:
         :raises UnansweredError: if there is no usable answer
         """
         await self._ask("ReleaseExecute", self._caller.forget_nothing(session_id), ANSWER_S)
+
+    async def require_spark(self) -> None:
+        """Check that the server's Spark keeps running, by creating a session. A server that is shutting down answers
+        for a while, and its queries fail in any way, but it creates no more sessions.
+
+        :raises SessionUnknownError: if it does not keep running
+        :raises UnansweredError: if there is no usable answer
+        """
+        session_id = str(uuid.uuid4())
+        try:
+            await self.interrupt(session_id, ANSWER_S)
+        except UnansweredError as refused:
+            if refused.trouble is not Trouble.FULL:
+                raise
+        else:
+            await self.release(session_id, ANSWER_S)
 
     async def is_active(self, session_id: str, query: RunningQuery) -> bool:
         """Whether the query is running.

@@ -18,7 +18,7 @@ from airflow_provider.spark_connect.client import (
     release,
     require_client,
 )
-from airflow_provider.spark_connect.server import ConnectSettings
+from airflow_provider.spark_connect.server import TOKEN_ENV, ConnectSettings
 from airflow_provider.spark_connect.trouble import Trouble, text_of, trouble_of
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ class ServerConnection:
             try:
                 version = ask_version(watch, _FIRST_ANSWER_S)
                 _check_version(self._settings, installed, version)
+                _check_conf(self._settings, watch)
             except BaseException:
                 hang_up(watch)
                 raise
@@ -169,6 +170,21 @@ def _check_version(settings: ConnectSettings, installed: str, version: str) -> N
         )
 
 
+def _check_conf(settings: ConnectSettings, session: SparkSession) -> None:
+    """If the server refused a setting of each session, this worker would fail all its tasks, which others could run."""
+    from pyspark.errors import AnalysisException, IllegalArgumentException
+
+    for name, value in settings.conf.items():
+        try:
+            session.conf.set(name, value)
+        except (AnalysisException, IllegalArgumentException) as refused:
+            why = str(refused).strip().partition("\n")[0]
+            raise SparkStartError(
+                f"the worker's spark_conf: the Spark Connect server {settings.server} refuses {name!r} for a session:"
+                f" {why}"
+            ) from None
+
+
 def _refusal(settings: ConnectSettings, error: Exception) -> str:
     server, text, trouble = settings.server, text_of(error), trouble_of(error)
     if _UNTRUSTED in text:
@@ -179,10 +195,19 @@ def _refusal(settings: ConnectSettings, error: Exception) -> str:
     if trouble in (Trouble.AWAY, Trouble.SLOW):
         return f"no Spark Connect server answers at {server} ({text}); is it started, and does it speak TLS or not?"
     if trouble is Trouble.REFUSES:
-        return (
-            f"the Spark Connect server {server} does not let this worker in ({text}): check the connection's password,"
-            " which is its token"
-        )
+        return f"the Spark Connect server {server} does not let this worker in ({text}): {_check_token(settings)}"
     if trouble is Trouble.FULL:
         return f"the Spark Connect server {server} takes no more sessions at present ({text})"
     return f"what answers at {server} can't be used as a Spark Connect server: {text or type(error).__name__}"
+
+
+def _check_token(settings: ConnectSettings) -> str:
+    """What to check, depending on where the worker gets its token from."""
+    if settings.conn_id:
+        return f"check the password of the connection {settings.conn_id!r}, which is the token"
+    if settings.token:
+        return f"check the token in the environment variable {TOKEN_ENV}"
+    return (
+        "this worker has no token: it takes one from the password of a connection (spark_conn_id), and cospark from the"
+        f" environment variable {TOKEN_ENV}"
+    )

@@ -193,7 +193,9 @@ class QueryPolling:
             await calls.require_session(session)
         if not await calls.is_active(session, query):
             error = await calls.error(session, query)
-            if error is None and await calls.is_being_ended(session):
+            if error is not None:
+                await calls.require_spark()
+            elif await calls.is_being_ended(session):
                 return QueryStopped(watched.handle)
             last = await calls.last_progress(session, query)
             return QueryEnded(watched.handle, error, None if last is None else last.batch)

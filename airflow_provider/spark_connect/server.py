@@ -99,11 +99,13 @@ class ConnectSettings:
     """How to use a server.
 
     :param token: for the server, or for a proxy in front of it; empty: none
+    :param conn_id: the Airflow connection whose password is the token; empty: none
     :param conf: settings of each session
     """
 
     server: ConnectServer
     token: str = field(default="", repr=False)
+    conn_id: str = ""
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import sys
-import tempfile
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_provider.driver.scratch import ScratchFolder
 from airflow_provider.driver.shipping import packed
 from airflow_provider.driver.sources import sources_of
 
@@ -24,7 +22,7 @@ class Parcels:
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         """PySpark invalidates Python's import caches then, which two threads can't do at once (KeyError)."""
-        self._folder: Path | None = None
+        self._folder: ScratchFolder | None = None
         self._archives: dict[str, Path | None] = {}
 
     def send(self, session: SparkSession, module: str) -> None:
@@ -38,18 +36,18 @@ class Parcels:
                 sys.path = [entry for entry in sys.path if entry not in archives]
 
     def close(self) -> None:
-        with self._lock, contextlib.suppress(OSError):
+        with self._lock:
             self._archives.clear()
             folder, self._folder = self._folder, None
             if folder is not None:
-                shutil.rmtree(folder)
+                folder.remove()
 
     def _of(self, module: str) -> list[Path]:
         with self._lock:
             if self._folder is None:
-                self._folder = Path(tempfile.mkdtemp(prefix="cospark-parcels-"))
+                self._folder = ScratchFolder()
             sources = list(sources_of(module))
             for source in sources:
                 if source.name not in self._archives:
-                    self._archives[source.name] = packed(source, self._folder)
+                    self._archives[source.name] = packed(source, self._folder.path)
             return [archive for source in sources if (archive := self._archives[source.name]) is not None]

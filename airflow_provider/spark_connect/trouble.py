@@ -35,6 +35,7 @@ _WORDS: Final = (
     ("INVALID_HANDLE.SESSION_CHANGED", Trouble.ENDED),
     ("on a stopped SparkContext", Trouble.ENDED),
     ("SparkContext was shut down", Trouble.ENDED),
+    ('SparkContext.dagScheduler()" is null', Trouble.ENDED),
     ("INVALID_HANDLE.SESSION_CLOSED", Trouble.CLOSED),
     ("INVALID_HANDLE.SESSION_NOT_FOUND", Trouble.CLOSED),
     ("[NO_ACTIVE_SESSION]", Trouble.CLOSED),

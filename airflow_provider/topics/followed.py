@@ -279,7 +279,7 @@ class FollowedTopics:
             doing = f"waiting for {waiting_for} of group {self.group!r}"
             if outage.away:
                 raise BrokerAwayError(outage.servers, doing, outage.reason) from None
-            raise TopicTimeoutError(f"{doing}: not within {timeout_s:g} s") from None
+            raise TopicTimeoutError(f"{doing}: not within {timeout_s:.3g} s") from None
         finally:
             stop()
 

@@ -10,6 +10,7 @@ from airflow_provider.broker.own_process import HOST
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.cli.conf_option import SPARK, add_conf_option, conf_of
 from airflow_provider.cli.terminal import complain
+from airflow_provider.common.masters import own_master
 from airflow_provider.driver.standalone import unreachable
 from airflow_provider.trials.foreground import serve
 
@@ -25,6 +26,11 @@ def run(args: argparse.Namespace) -> int:
         conf = conf_of(SPARK, args.spark_conf)
     except ValueError as wrong:
         complain(f"cospark spark-connect: {wrong}")
+        return 2
+    try:
+        own_master(args.master)
+    except ValueError as wrong:
+        complain(f"cospark spark-connect: --master: {wrong}")
         return 2
     refusals = unreachable(args.master)  # Spark itself would report this a minute later, in the server's log
     if refusals:

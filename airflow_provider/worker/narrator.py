@@ -12,7 +12,7 @@ from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
 from airflow_provider.ledger.status_view import StatusSnapshot, steps_since
 from airflow_provider.ledger.topic_view import About
-from airflow_provider.protocol.model import Epoch, WorkerId
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import TaskState, TaskStatus
 from airflow_provider.reports.narration import epoch_in_words
 
@@ -77,7 +77,12 @@ class Narrator:
         if status.group is not None and self._is_news(status.group):
             self._epoch = status.group.epoch
             self.first_epoch = self.first_epoch or self._epoch
-            for line in epoch_in_words(status.group, self._worker, self._topics.jobs.label):
+
+            def outlives(task: TaskId) -> bool:
+                last = status.tasks.get(task)
+                return last is not None and bool(last.server)
+
+            for line in epoch_in_words(status.group, self._worker, self._topics.jobs.label, outlives):
                 log.info("%s", line)
             self._warn_of_slots(status)
         steps = steps_since(self._seen, status).get(self._worker, ())

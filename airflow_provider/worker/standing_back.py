@@ -18,7 +18,7 @@ import anyio
 from airflow_provider.assignors.model import Absence
 from airflow_provider.group.membership import Membership
 from airflow_provider.kafka.clock import wall_ms
-from airflow_provider.ledger.presence import is_same_process
+from airflow_provider.ledger.presence import is_same_process, stay
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.model import NO_TASKS, Epoch
 from airflow_provider.records import ControlRecord, WorkerPhase
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 _FIRST_WAIT_S: Final = 5.0
 _LONGEST_WAIT_S: Final = 60.0
 _LAST_WORD_S: Final = 5.0
+_END_WITHIN_S: Final = 30.0
+"""The longest wait for a server that does not answer: Airflow kills a process that takes a minute to end."""
 
 MakeWorker = Callable[[Mapping[str, Any] | None], Worker]
 """Makes a worker that joins as a new member, or that continues with a saved membership."""
@@ -51,6 +53,9 @@ class SparkStarter(Protocol):
 
     async def release(self) -> None:
         """Release it, if it was started."""
+
+    async def end_what_lives_on(self, topics: GroupTopics) -> None:
+        """No worker is there to adopt detached queries: have their servers end them. This may take long."""
 
 
 class SteadyWorker:
@@ -75,7 +80,7 @@ class SteadyWorker:
         self._starter = starter
         self._worker = make(saved)
         self._stopped_before = 0
-        self._told_to_leave = False
+        self._told_to_leave = self._comes_back = False
         self._changed: asyncio.Event | None = None
 
     @property
@@ -107,7 +112,7 @@ class SteadyWorker:
 
     def leave(self, reason: str, absence: Absence = STOPPED) -> None:
         """As :meth:`Worker.leave <airflow_provider.worker.worker.Worker.leave>`."""
-        self._told_to_leave = True
+        self._told_to_leave, self._comes_back = True, absence.at_most_ms != 0
         self._worker.leave(reason, absence)
         if self._changed is not None:
             self._changed.set()
@@ -141,6 +146,7 @@ class SteadyWorker:
                 self._worker.reasons.go_on_waiting(reasons.waits_since_ms)
             else:
                 await self._say_that_it_ends(reasons.wish)
+                await self._leave_nothing_behind()
             return end
         finally:
             unsubscribe()
@@ -166,6 +172,14 @@ class SteadyWorker:
         if wish is not None:
             with contextlib.suppress(TopicError):
                 await self._topics.clear_control(wish)
+
+    async def _leave_nothing_behind(self) -> None:
+        """End the detached queries that no worker will adopt, as a worker does that leaves from within its group."""
+        others = stay(self._topics.status, wall_ms=wall_ms()) - {self._settings.member.worker}
+        if self._comes_back or others or not any(self._topics.status.living()):
+            return
+        with contextlib.suppress(TopicError), anyio.move_on_after(_END_WITHIN_S):
+            await self._starter.end_what_lives_on(self._topics)
 
     def _end(self, reasons: ReasonsToEnd, epoch: Epoch) -> Outcome | None:
         if self._told_to_leave or reasons.wish is not None:

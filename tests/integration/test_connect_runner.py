@@ -350,15 +350,16 @@ async def test_a_task_has_the_settings_of_its_job_and_runs_in_the_pool_that_it_n
     assert "Spark refuses 'spark.sql.shuffle.partitions' for a session" in failed.error
 
 
-async def test_a_setting_that_a_session_cannot_have_is_named(
+async def test_with_a_setting_that_no_session_can_have_a_worker_runs_nothing(
     make_runner: Callable[..., ConnectRunner], events: Events, server: LocalConnectServer
 ) -> None:
     runner = make_runner(settings=settings_of(server, **{"spark.executor.memory": "2g"}))
     task = order("count")
     await runner.start(task)
-    failed = await events.last(task.task)
-    assert isinstance(failed, TaskFailed)
-    assert "spark.executor.memory" in failed.error
+    absent = await events.last(task.task)
+    assert isinstance(absent, SparkAbsent)
+    assert "the worker's spark_conf: " in absent.error
+    assert "refuses 'spark.executor.memory' for a session: [CANNOT_MODIFY" in absent.error
 
 
 async def test_nobody_at_the_port_is_said_at_once(make_runner: Callable[..., ConnectRunner], events: Events) -> None:

@@ -136,6 +136,6 @@ async def test_two_streams_of_a_process_that_begin_at_once_both_send_what_their_
     monkeypatch.setattr(sys, "path_importer_cache", Finders())
     await asyncio.gather(*map(opened, sessions))
     monkeypatch.undo()
-    assert not [entry for entry in sys.path if "cospark-parcels" in entry], "they go with the worker"
+    assert not [entry for entry in sys.path if "cospark-spark-" in entry], "they go with the worker"
     assert all([await takes_calls(session) for session in sessions])
     await close(*sessions)

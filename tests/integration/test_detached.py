@@ -16,9 +16,10 @@ from server_queries import active_queries, nothing_runs
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.presence import present
 from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import TaskState, WorkerPhase
+from airflow_provider.records import ControlAction, ControlRecord, TaskState, WorkerPhase
 from airflow_provider.spark_connect.client import require_client
 from airflow_provider.spark_connect.server import ConnectServer
 from airflow_provider.worker.ending import Ending
@@ -88,6 +89,28 @@ async def test_a_query_goes_on_in_the_triggerer_and_with_the_next_worker(
         stopped = await life.said(lambda last: last.state is TaskState.STOPPED, "nobody stays, so it is stopped")
         assert stopped.attempt == began.attempt
         await nothing_runs(server.url, began.handle)
+
+
+async def test_of_two_that_leave_the_last_one_ends_what_the_first_has_let_go_of(
+    fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
+) -> None:
+    async with fleet(*options_of(server, tmp_path)) as group:
+        copying, life = Copying(group, tmp_path), Life(group, W1, server.url, tmp_path / "checkpoints")
+        await copying.submit()
+        group.start("w1")
+        began = await life.begun()
+        group.start("w2")
+        await group.wait_for(lambda _, status: W2 in present(status), "another worker comes, and has nothing to run")
+        await asked_to_stop(group, W1)
+        await group.wait_for(lambda _, said: said.workers[W1].state is not WorkerPhase.STABLE, "the first one leaves")
+        await asked_to_stop(group, W2)
+        assert await group.ended("w1", "w2") == [0, 0]
+        await nothing_runs(server.url, began.handle)
+
+
+async def asked_to_stop(group: Fleet, worker: WorkerId) -> None:
+    """As ``cospark workers stop`` does it, in less time."""
+    await group.topics.publish_control(ControlRecord(worker=worker, action=ControlAction.STOP, at_ms=wall_ms()))
 
 
 async def test_a_killed_worker_s_query_is_gone_on_with_and_ended_as_people_ask(

@@ -13,6 +13,7 @@ from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.hands.log_levels import LogLevels
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId, planner_of
 from airflow_provider.records import JobDefinition, PlanRecord, TaskState, TaskStatus
+from airflow_provider.runners.detached import MakeQueries, nothing_detached
 from airflow_provider.runs.runs import RunState
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent, Runner
@@ -38,6 +39,7 @@ class Bench:
         lease_ms: int = 60_000,
         checkpoint_root: str | None = "/checkpoints",
         log_levels: LogLevels | None = None,
+        make_queries: MakeQueries = nothing_detached,
     ) -> None:
         self.topics = topics
         self.stopped: list[Tasks] = []
@@ -58,6 +60,7 @@ class Bench:
             lease_ms=lease_ms,
             mask=mask,
             log_levels=log_levels,
+            make_queries=make_queries,
         )
         topics.subscribe(self.executor.refresh)
 

@@ -60,6 +60,7 @@ class FakeConnect(SparkConnectServiceServicer):
     :ivar refusal: with which every call is refused
     :ivar speaks: whether it answers; cleared, all calls wait
     :ivar token: which it wants; empty: none
+    :ivar begins_none: with which it refuses to begin a session, while it answers in those that there are
     :ivar forgets_to_close: whether it says that it has released a session and has not
     :ivar at_once: how many calls there were at most at one time
     :ivar peers: from which connections it was asked
@@ -77,6 +78,7 @@ class FakeConnect(SparkConnectServiceServicer):
         self.speaks = asyncio.Event()
         self.speaks.set()
         self.token = ""
+        self.begins_none: tuple[grpc.StatusCode, str] | None = None
         self.forgets_to_close = False
         self.at_once = 0
         self.peers: set[str] = set()
@@ -186,6 +188,8 @@ class FakeConnect(SparkConnectServiceServicer):
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "Invalid authentication token")
         if request.session_id in self.closed:
             await context.abort(grpc.StatusCode.INTERNAL, "[INVALID_HANDLE.SESSION_CLOSED] Session was closed.")
+        if self.begins_none is not None and request.session_id not in self.sessions:
+            await context.abort(*self.begins_none)
         return self.sessions.setdefault(request.session_id, [])
 
     def _running(self, queries: list[FakeQuery]) -> ExecutePlanResponse:

@@ -82,6 +82,7 @@ QUESTIONS: dict[str, Callable[[TopicAdmin], Awaitable[object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ask", QUESTIONS.values(), ids=QUESTIONS.keys())
 async def test_a_wrong_password_is_told_at_once(
     ask: Callable[[TopicAdmin], Awaitable[object]], refused: dict[str, str]
@@ -94,6 +95,7 @@ async def test_a_wrong_password_is_told_at_once(
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_button_in_airflow_tells_of_a_wrong_password_at_once(
     refused: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,6 +116,7 @@ def test_each_slot_counts_for_itself() -> None:
     assert makespan(outcome.target, of) == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", [1.0, 7.5])
 @patient
 @given(
@@ -344,6 +345,7 @@ class Told(Tasks):
         return iter(self.order)
 
 
+@pytest.mark.slow
 @patient
 @given(half_done, st.randoms(use_true_random=False))
 def test_it_comes_out_the_same_in_whatever_order_the_same_is_told(known: Round, drawn: random.Random) -> None:

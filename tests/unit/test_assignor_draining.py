@@ -101,6 +101,7 @@ def rounds(draw: st.DrawFn) -> Round:
     return round_of(owned, runs=runs, draining=draining, more=frozenset(everything))
 
 
+@pytest.mark.slow
 @given(rounds())
 def test_whatever_a_round_is_who_drains_only_loses_what_waits(this: Round) -> None:
     decided = decide(this)
@@ -115,6 +116,7 @@ def test_whatever_a_round_is_who_drains_only_loses_what_waits(this: Round) -> No
         assert decided.target[worker] == this.owned[worker] & this.revocation_rank.keys()
 
 
+@pytest.mark.slow
 @given(rounds())
 def test_it_comes_to_rest_in_the_next_rounds(this: Round) -> None:
     decided = decide(this)

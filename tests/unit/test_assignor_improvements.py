@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from itertools import islice
 
+import pytest
 from assignor_group import DEFERRED, MAX_DELAY_MS, Group, changed, started, stopped, tasks_in, tasks_of
 
 from airflow_provider.assignors import cooperative
@@ -267,6 +268,7 @@ class TestSameInputSameResult:
             assert list(other.target) == list(first.target)
             assert other.moves == first.moves
 
+    @pytest.mark.slow
     def test_nor_does_the_process(self) -> None:
         """Strings hash differently in each process, so sets come in another order."""
         outcomes = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from assignor_group import (
     MAX_DELAY_MS,
     Group,
@@ -20,6 +21,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from airflow_provider.assignors.model import GroupAssignment, Memory, Move, MoveReason
 from airflow_provider.assignors.spread import deal
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
+
+pytestmark = pytest.mark.slow
 
 JOB_SIZES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 12), max_size=6)
 

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "started", "stopped"), [("full", 24, 0), ("steady", 0, 0), ("join", 0, 6)])
 def test_each_kind_of_round_does_what_it_is_named_for(kind: str, started: int, stopped: int) -> None:
     """Three workers, two jobs of twelve tasks; each is called twice."""

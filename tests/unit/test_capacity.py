@@ -13,9 +13,12 @@ from stand_ins import MemoryTopics
 from airflow_provider.cli.status import render
 from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.placed import Placed
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
+from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, MemberId, TaskId, WorkerId
 from airflow_provider.records import (
+    Halt,
+    HaltRecord,
     JobDefinition,
     PlanRecord,
     TaskKind,
@@ -30,7 +33,7 @@ from airflow_provider.worker.narrator import Narrator
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 STREAM = JobDefinition(name="s", entry_point="m:f", max_tasks=9, kind=TaskKind.STREAMING)
 GROUP = record_of(members={W1: MemberId("1"), W2: MemberId("2")}, leader=W1)
-SAID = "3 unbounded tasks, 2 slots: 1 of them waits for ever; add workers, or give them more slots"
+SAID = "3 streams, 2 slots: 1 of them waits for ever, unless another one ends; add workers, or give them more slots"
 
 
 def plan_of(job: JobDefinition, tasks: int, slots: int = 1) -> PlanRecord:
@@ -80,8 +83,8 @@ def test_what_a_stream_wants_counts_as_far_as_a_worker_has_it(
     found = slot_shortage(jobs_of(STREAM, tasks=tasks, slots=slots), status)
     assert found == short
     assert found is None or found.in_words() == (
-        "3 unbounded tasks that want 6 slots, 4 slots: some have fewer than they want, or wait for ever; add workers,"
-        " or give them more slots"
+        "3 streams that want 6 slots, 4 slots: some have fewer than they want, or wait for ever, unless others end; add"
+        " workers, or give them more slots"
     )
 
 
@@ -89,6 +92,35 @@ def test_what_ends_by_itself_gets_its_turn() -> None:
     assert slot_shortage(jobs_of(replace(STREAM, kind=TaskKind.BATCH)), SHORT) is None
     failed = TaskStatus(task=TaskId("s", 0), state=TaskState.FAILED, epoch=Epoch(1), worker=W1)
     assert slot_shortage(jobs_of(STREAM), status_of(worker(W1), worker(W2), tasks={failed.task: failed})) is None
+
+
+def test_of_what_is_paused_nothing_waits_for_a_slot() -> None:
+    paused = Placed(record=HaltRecord(job="s", halt=Halt.PAUSED, by="me", at_ms=0), offset=7)
+    assert slot_shortage(replace(jobs_of(STREAM), halts={"s": paused}), SHORT) is None
+    both = replace(jobs_of(STREAM, replace(STREAM, name="t")), halts={"s": paused})
+    assert slot_shortage(both, SHORT) == SlotShortage(unbounded=3, wanted=3, slots=2)
+
+
+@pytest.mark.parametrize(("adopted", "missing"), [(3, None), (2, 1), (1, 1)])
+def test_what_runs_on_a_server_beyond_the_slots_does_not_wait(adopted: int, missing: int | None) -> None:
+    handle = {"server": "sc://spark:15002", "session_id": "s"}
+    running = [
+        TaskStatus(task=TaskId("s", index), state=TaskState.RUNNING, epoch=Epoch(1), worker=W1, handle=handle)
+        for index in range(adopted)
+    ]
+    status = status_of(worker(W1), worker(W2), tasks={last.task: last for last in running})
+    found = slot_shortage(jobs_of(STREAM), status)
+    assert (None if found is None else found.missing) == missing
+    one = status_of(worker(W1), tasks={last.task: last for last in running})
+    alone = slot_shortage(jobs_of(STREAM), replace(one, group=replace(GROUP, members={W1: MemberId("1")})))
+    assert (0 if alone is None else alone.missing) == 3 - adopted
+
+
+@pytest.mark.parametrize(("ended", "short"), [(0, False), (PLANNER_INDEX, True)], ids=["a stream", "the planner"])
+def test_where_one_stream_of_a_job_has_ended_the_others_will(ended: int, *, short: bool) -> None:
+    finished = TaskStatus(task=TaskId("s", ended), state=TaskState.FINISHED, epoch=Epoch(1), worker=W1)
+    status = status_of(worker(W1), worker(W2), tasks={finished.task: finished})
+    assert (slot_shortage(jobs_of(STREAM, tasks=5), status) is not None) is short
 
 
 @pytest.mark.parametrize(

@@ -340,6 +340,7 @@ REMEMBERED = st.builds(
 
 
 class TestBytes:
+    @pytest.mark.slow
     @patient
     @given(facts=FACTS, version=st.sampled_from((COMPATIBLE, SESSIONED)))
     def test_facts(self, facts: WorkerFacts, version: int) -> None:
@@ -353,6 +354,7 @@ class TestBytes:
         )
         assert encode_facts(NOTHING_SAID, EAGER).hex() == "0100"
 
+    @pytest.mark.slow
     @patient
     @given(remembered=REMEMBERED)
     def test_what_is_remembered(self, remembered: Remembered) -> None:
@@ -381,6 +383,7 @@ def needed(kept: dict[MemberId, Tasks], configured: Tasks) -> int:
     return above_shares(configured, {WorkerId(one): share & configured for one, share in kept.items()})
 
 
+@pytest.mark.slow
 @patient
 @given(
     sizes=SIZES,

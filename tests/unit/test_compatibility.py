@@ -73,6 +73,7 @@ def ran(tester: Any) -> list[str]:
     return [result.step.name for result in tester.run()]
 
 
+@pytest.mark.slow
 def test_what_has_passed_is_not_run_again_until_the_checkout_changes(
     tester: Callable[..., Any], checkout: Path, workshop: Noting, tmp_path: Path
 ) -> None:

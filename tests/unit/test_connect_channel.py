@@ -47,6 +47,7 @@ async def test_a_token_goes_over_no_connection_that_others_can_read(
     assert TOKEN not in str(refused.value) + caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("server")  # which has all look often
 async def test_a_token_that_changes_is_used_for_what_is_watched_already(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

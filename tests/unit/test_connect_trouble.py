@@ -6,11 +6,12 @@ import os
 import re
 import sys
 import time
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkAttributeError
+from pyspark.errors import AnalysisException, PySparkAttributeError
 
 from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.driver.sight import Sight
@@ -61,6 +62,7 @@ class RefusedError(Exception):
         (RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED] The handle"), Trouble.ENDED),
         (RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_CLOSED] The handle"), Trouble.CLOSED),
         (Exception("Cannot call methods on a stopped SparkContext."), Trouble.ENDED),
+        (Exception('the return value of "org.apache.spark.SparkContext.dagScheduler()" is null'), Trouble.ENDED),
         (ValueError("a job's own"), Trouble.OTHER),
     ],
 )
@@ -204,6 +206,48 @@ def test_an_error_of_a_task_is_said_in_words_and_tried_again_where_that_helps(
     assert server.alive is (kind is not SparkGoneError)
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (replace(SETTINGS, token="s3cret"), "the token in the environment variable SPARK_CONNECT_AUTHENTICATE_TOKEN"),
+        (replace(SETTINGS, token="s3cret", conn_id="sc"), "the password of the connection 'sc', which is the token"),
+        (replace(SETTINGS, conn_id="sc"), "the password of the connection 'sc', which is the token"),
+    ],
+)
+def test_whom_a_server_does_not_let_in_is_told_where_its_token_comes_from(
+    answers: Answers, settings: ConnectSettings, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    answers.answer = RefusedError("UNAUTHENTICATED", "Invalid token")
+    with pytest.raises(SparkStartError, match=rf"\(Invalid token\): check {said}$") as refused:
+        ServerConnection(settings, "w").server()
+    assert "s3cret" not in str(refused.value)
+
+
+def test_a_worker_whose_setting_the_server_refuses_says_so_and_runs_nothing(
+    answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Session:
+        conf: Any
+
+        def set(self, name: str, _value: str) -> None:
+            if name == "spark.executor.memory":
+                raise AnalysisException("[CANNOT_MODIFY_CONFIG] Cannot modify it.\nSee also elsewhere")
+
+    Session.conf = Session()
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    monkeypatch.setattr(connection, "open_session", lambda settings, user_agent: Session())
+    given = replace(SETTINGS, conf={"spark.sql.shuffle.partitions": "4", "spark.executor.memory": "4g"})
+    said = (
+        r"^the worker's spark_conf: the Spark Connect server sc://spark:15002 refuses 'spark\.executor\.memory' for a"
+        r" session: \[CANNOT_MODIFY_CONFIG\] Cannot modify it\.$"
+    )
+    with pytest.raises(SparkStartError, match=said):
+        ServerConnection(given, "w").server()
+    assert answers.hung_up == 1
+    assert ServerConnection(replace(given, conf={"spark.sql.shuffle.partitions": "4"}), "w").server().alive
+
+
 def test_that_a_session_is_closed_is_the_servers_end_if_it_knows_none(answers: Answers) -> None:
     server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
     answers.answer = RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_NOT_FOUND]")
@@ -221,7 +265,7 @@ def test_that_a_session_is_closed_is_the_servers_end_if_it_knows_none(answers: A
         ),
         (
             RefusedError("UNAUTHENTICATED", "Invalid token"),
-            "does not let this worker in.*check the connection's password",
+            "does not let this worker in.*this worker has no token.*SPARK_CONNECT_AUTHENTICATE_TOKEN",
         ),
         (RefusedError("RESOURCE_EXHAUSTED", "limit"), "takes no more sessions at present"),
         (

@@ -75,6 +75,7 @@ def ask_in_vain(port: int, extra: dict[str, object]) -> Fault:
     return asyncio.run(ask())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answers", "sasl", "fault"),
     [

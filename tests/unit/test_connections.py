@@ -67,6 +67,7 @@ async def connections_to(silent: Silent, **extra: object) -> AsyncIterator[Conne
         await connections.close()
 
 
+@pytest.mark.slow
 async def test_a_crowd_that_joins_connects_a_few_at_a_time_and_says_soon_that_nobody_answers() -> None:
     async with Silent().listening() as silent:
         async with connections_to(silent, **{"socket.connection.setup.timeout.ms": 1_000}) as connections:

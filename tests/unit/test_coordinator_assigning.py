@@ -308,6 +308,7 @@ class TestServerAssignor:
 
 
 class TestUnits:
+    @pytest.mark.slow
     @given(st.frozensets(st.sampled_from(sorted(ALL))))
     def test_there_and_back(self, some: Any) -> None:
         assert tasks_of(units(some)) == some

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from coordinated_group import CoordinatedGroup, Fate
 from declarative_script import tasks
 from hypothesis import given, settings
@@ -44,6 +45,7 @@ STEP: st.SearchStrategy[Step] = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(fates=st.lists(FATE, max_size=60), steps=st.lists(STEP, max_size=15), leaves=st.booleans())
 def test_whatever_happens_nothing_runs_twice_or_without_a_lease_and_all_converge(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from coordinated import COOPERATIVE, GROUP, REBALANCE_MS, Shard, heartbeat, tasks
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,6 +19,8 @@ from airflow_provider.declarative.units import units_of
 from airflow_provider.declarative.wire.install_assignment import ConnectGroupInstallAssignmentRequest, InstalledMember
 from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentRequest
 from airflow_provider.protocol.model import MemberId, Tasks
+
+pytestmark = pytest.mark.slow
 
 MEMBERS = tuple(map(MemberId, ("a", "b", "c", "b'")))
 ALL = tuple(sorted(tasks("AC0", "AT1", "AT2", "BC0", "BT1")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import perf_counter
 
+import pytest
 from coordinated import GROUP, heartbeat, whole
 
 from airflow_provider.coordinator import values
@@ -75,6 +76,7 @@ class Crowd:
         return (perf_counter() - began) / len(members)
 
 
+@pytest.mark.slow
 def test_a_heartbeat_that_changes_nothing_does_not_look_at_the_others() -> None:
     few, many = Crowd(FEW), Crowd(MANY)
     costs = [(few.a_heartbeat_each(few.members), many.a_heartbeat_each(many.members[:1_000])) for _ in range(5)]
@@ -83,6 +85,7 @@ def test_a_heartbeat_that_changes_nothing_does_not_look_at_the_others() -> None:
     assert of_many < 15 * of_few, f"{of_few * 1e6:.0f} µs with {FEW} members, {of_many * 1e6:.0f} µs with {MANY}"
 
 
+@pytest.mark.slow
 def test_so_many_can_join() -> None:
     """Each is compared with one of each kind, and not with all."""
     shard = Coordinator(CoordinatorSettings())

@@ -30,6 +30,8 @@ from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks, WorkerId
 from airflow_provider.records import TaskState, WorkerPhase, WorkerStatus
 from airflow_provider.worker.ending import Ending
 
+pytestmark = pytest.mark.slow
+
 
 class Recorder(IdleListener):
     """Remembers what it was told."""

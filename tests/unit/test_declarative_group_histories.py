@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+import pytest
 from coordinated import W1, W2, W3, tasks
 from coordinated_group import CooperativeGroup
 from hypothesis import given, settings
@@ -67,6 +68,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(steps=st.lists(STEPS, max_size=12))
 def test_it_comes_to_rest_evenly(steps: list[Step]) -> None:

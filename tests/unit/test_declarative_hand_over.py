@@ -53,6 +53,7 @@ async def ends_all(life: DeclarativeLife) -> GroupEpoch:
     return group.epoch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("returns_ms", [None, 0, 5_000])
 async def test_it_goes_to_a_triggerer_and_back_without_another_epoch(returns_ms: int | None) -> None:
     """A triggerer does not know in what time the worker would be back."""
@@ -90,6 +91,7 @@ async def test_what_it_has_asked_is_written_before_it_goes_on_elsewhere() -> Non
         assert len(life.channel.asked) == asked
 
 
+@pytest.mark.slow
 async def test_what_it_has_computed_is_told_before_it_goes_on_elsewhere() -> None:
     async with living_declared() as life:
         await ends_all(life)

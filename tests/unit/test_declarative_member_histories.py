@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from declarative_group import TinyGroup
 from declarative_script import tasks
 from hypothesis import given, settings
@@ -97,6 +98,7 @@ STEP = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(fates=st.lists(FATE, max_size=60), steps=st.lists(STEP, max_size=15), leaves=st.booleans())
 def test_whatever_happens_nothing_runs_twice_or_without_a_lease_and_all_converge(

@@ -70,8 +70,30 @@ async def test_what_has_ended_leaves_no_session(ended: QueryEnded, said: RunnerE
     watch = await bench.watching()
     watch.hear(ended)
     await bench.says(said)
-    assert watch.stopped == [STARTED], "what slept in the process that began it can do nothing there any more"
+    await eventually(lambda: watch.stopped == [STARTED], "what slept where it began can do nothing there any more")
     assert bench.queries.running == frozenset()
+
+
+@pytest.mark.turned_clock
+async def test_that_it_has_come_to_its_end_waits_for_no_server() -> None:
+    """Who went on with it would find a session that is closed, and take it for lost."""
+    bench = Bench()
+    watch = await bench.watching()
+    watch.away = True
+    watch.hear(QueryEnded(STARTED, None, 3))
+    assert bench.heard == [TaskFinished(order=ORDER, result={"query_id": "q", "last_batch": 3})]
+    watch.away = False
+    bench.queries.let_go({A0})
+    await bench.queries.close()
+
+
+async def test_the_session_of_what_has_come_to_its_end_is_closed_before_this_is() -> None:
+    bench = Bench()
+    watch = await bench.watching()
+    watch.hear(QueryEnded(STARTED, None, 3))
+    bench.queries.let_go({A0})
+    await bench.queries.close()
+    assert (watch.stopped, watch.closed) == ([STARTED], True)
 
 
 async def test_news_are_of_the_task_whose_session_it_is() -> None:

@@ -9,6 +9,7 @@ import pytest
 from queries_bench import A0, ORDER, OTHER, STARTED, Bench
 from waiting import eventually
 
+from airflow_provider.protocol.model import TaskId
 from airflow_provider.runners.detached import SILENT
 from airflow_provider.spark.runner import QueryAdopted, SparkLost, TaskStopped
 from airflow_provider.spark_connect.watch_events import QueryLost, ServerBack, ServerSilent
@@ -82,6 +83,30 @@ async def test_who_is_not_let_in_any_more_asks_with_the_token_that_counts_by_now
     assert bench.queries.condition == ""
     bench.mine.hear(QueryLost(STARTED, "it was restarted"))
     assert bench.heard == [SparkLost(order=ORDER, spark=-1, error="it was restarted")]
+    await bench.queries.close()
+
+
+@pytest.mark.turned_clock
+async def test_what_is_let_go_of_as_the_token_changes_leaves_the_others_watched() -> None:
+    bench = Bench()
+    first = await bench.watching()
+    other, theirs = replace(ORDER, task=TaskId("a", 1)), replace(STARTED, session_id="s1")
+    bench.queries.watch(other, theirs.to_json())
+    await eventually(lambda: first.watched == {STARTED, theirs})
+    closing = asyncio.Event()
+
+    async def close_slowly() -> None:
+        closing.set()
+        await asyncio.Event().wait()
+
+    first.close = close_slowly  # type: ignore[method-assign]
+    bench.token, first.away = "new", True
+    bench.queries.stop({A0}, "revoked")
+    await asyncio.wait_for(closing.wait(), 120)
+    bench.queries.let_go({A0})
+    await asyncio.sleep(0)
+    assert bench.mine is not first
+    assert bench.mine.watched == {theirs}
     await bench.queries.close()
 
 

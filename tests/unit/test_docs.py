@@ -78,6 +78,7 @@ def test_python_is_python(page: Path) -> None:
         compile(block, str(page), "exec")
 
 
+@pytest.mark.slow
 @pages
 def test_commands_are_understood(page: Path) -> None:
     for block in SHELL.findall(page.read_text()):
@@ -88,6 +89,7 @@ def test_commands_are_understood(page: Path) -> None:
                 cli._parser(arguments[0]).parse_args(arguments)
 
 
+@pytest.mark.slow
 @pages
 def test_links_lead_somewhere(page: Path) -> None:
     for target, anchor in LINK.findall(page.read_text()):
@@ -98,6 +100,7 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in _anchors(linked), f"{page.name} links to {target}{anchor}"
 
 
+@pytest.mark.slow
 @pages
 def test_examples_are_those_of_the_example_dags(page: Path) -> None:
     synced = runpy.run_path(str(ROOT / "docs" / "sync_examples.py"))["synced"]

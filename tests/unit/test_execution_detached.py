@@ -8,11 +8,13 @@ from typing import Any
 from execution_script import A0, A1, ME, OTHER, PLANNER, Script, words, written
 from group_records import record_of
 
+from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.execution.commands import EndOrphan
 from airflow_provider.execution.events import (
     AttemptFinished,
     Closed,
     HandleWritten,
+    LeavesForGood,
     QueryAdopted,
     QueryCleared,
     QueryUnreachable,
@@ -20,7 +22,7 @@ from airflow_provider.execution.events import (
     StreamBegan,
     TasksRevoked,
 )
-from airflow_provider.execution.state import LAST_WORDS_MS, Place
+from airflow_provider.execution.state import LAST_WORDS_MS, Execution, Place
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import Point, StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, WorkerId
@@ -51,9 +53,9 @@ def runs_elsewhere(script: Script, task: TaskId, **more: Any) -> Script:
     return script
 
 
-def says(script: Script, worker: WorkerId, state: WorkerPhase) -> None:
+def says(script: Script, worker: WorkerId, state: WorkerPhase, **more: Any) -> None:
     """What a worker says of itself stands in the topic."""
-    said = WorkerStatus(worker=worker, state=state, epoch=Epoch(1), slots=2, process="host/place/1/2")
+    said = WorkerStatus(worker=worker, state=state, epoch=Epoch(1), slots=2, process="host/place/1/2", **more)
     workers = {**script.status.workers, worker: said}
     script.status = replace(script.status, workers=workers, point=Point())
 
@@ -289,6 +291,7 @@ def test_a_process_that_ends_lets_go_without_a_word() -> None:
 
 
 def leaves(script: Script, *tasks: TaskId) -> list[str]:
+    assert words(script.feed(LeavesForGood)) == []
     return words(script.feed(TasksRevoked, tasks=frozenset(tasks), reason="leaving", for_good=True))
 
 
@@ -310,9 +313,30 @@ def test_the_last_one_that_leaves_ends_what_nobody_goes_on_with() -> None:
     says(script, OTHER, WorkerPhase.STOPPING)
     says(script, ME, WorkerPhase.STOPPING)
     done = script.read(script.jobs)
-    assert words(done) == ["stop a:0: no worker stays in the group", "end a:1, orphan"]
+    assert words(done) == ["end a:1, orphan", "stop a:0: no worker stays in the group"]
     assert any(isinstance(command, EndOrphan) for command in done), "the other one had let go of it"
     assert words(script.stopped(A0)) == ["write a:0 stopped", "released a:0"]
+
+
+def test_the_last_one_ends_what_others_have_let_go_of_though_it_has_nothing_itself() -> None:
+    script = of_group(runs_elsewhere(Script(**STREAMING), A1), ME, OTHER)
+    says(script, ME, WorkerPhase.STOPPING)
+    assert leaves(script) == []
+    assert words(script.read(script.jobs)) == [], "the other one stays"
+    says(script, OTHER, WorkerPhase.STOPPING)
+    assert words(script.read(script.jobs)) == ["end a:1, orphan"]
+
+
+def test_who_is_to_come_back_goes_on_with_what_it_had() -> None:
+    script = of_group(runs_elsewhere(Script(**STREAMING), A1), ME, OTHER)
+    leaves(script)
+    says(script, ME, WorkerPhase.STOPPING)
+    cleared = {"left": LeaveReason.RESTARTING, "returns_ms": 90_000, "at_ms": script.now + script.wall_ahead}
+    says(script, OTHER, WorkerPhase.LEFT, **cleared)
+    assert words(script.read(script.jobs)) == []
+    script.wait(90_000)
+    script.status = replace(script.status)
+    assert words(script.read(script.jobs)) == ["end a:1, orphan"], "it has not"
 
 
 def test_who_hears_nothing_as_it_leaves_ends_nothing() -> None:
@@ -350,6 +374,15 @@ def test_what_was_removed_while_its_worker_was_away_is_ended_by_the_leader() -> 
     assert words(script.read(JobsSnapshot())) == []
     lead(script, ME)
     assert words(script.read(JobsSnapshot())) == ["end a:0, orphan"]
+
+
+def test_what_the_process_before_was_ending_is_ended_by_this_one() -> None:
+    before = of_group(runs_elsewhere(Script(**STREAMING), A0, worker=ME), ME)
+    before.read(JobsSnapshot())
+    begins = Script()
+    begins.execution = Execution(begins.execution.settings, JobsSnapshot(), before.status, now_ms=begins.now)
+    assert words(begins.give()) == ["end a:0, orphan"]
+    assert words(begins.give()) == [], "once: it is tried until it has ended"
 
 
 def test_what_its_worker_ends_by_itself_is_left_to_it() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from execution_script import A0, A1, A2, OTHER, PLANNER, Script
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -346,6 +347,7 @@ class World:
 STEPS = st.lists(st.tuples(st.integers(0, 99), st.sampled_from(TASKS), st.integers(0, 99)), max_size=80)
 
 
+@pytest.mark.slow
 @given(STEPS)
 @settings(max_examples=150, deadline=None)
 def test_what_must_hold_does_after_each_event_and_what_is_revoked_is_released(

@@ -99,6 +99,7 @@ def test_every_bit_flipped(decode: Decoder, data: bytes) -> None:
         decodes(decode, bytes(flipped))
 
 
+@pytest.mark.slow
 @samples
 def test_every_word_replaced(decode: Decoder, data: bytes) -> None:
     """By what an offset, a length or a place in a table may be at worst."""
@@ -219,6 +220,7 @@ def test_tables_and_vectors_may_be_shared() -> None:
     assert list(state.owned.in_order()) == [TaskId("n", 1), TaskId("", 1), TaskId("n", 1), TaskId("", 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [

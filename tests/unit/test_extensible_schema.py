@@ -55,11 +55,13 @@ def test_the_invented_schema_is_one_that_may_come_next(old: Path, new: Path, evo
 class TestOfTodayOnBytesOfTheNext:
     """Every field of today is found, whatever others are there."""
 
+    @pytest.mark.slow
     @unhurried
     @given(state=states, added=additions, random=st.randoms(use_true_random=False))
     def test_metadata(self, state: ExtensibleState, added: dict[str, Any], random: Random) -> None:
         assert v3.decode_metadata(Writer(schema, random, added).metadata(state)) == state
 
+    @pytest.mark.slow
     @unhurried
     @given(assignment=assignments, added=additions, random=st.randoms(use_true_random=False))
     def test_assignment(self, assignment: ExtensibleAssignment, added: dict[str, Any], random: Random) -> None:
@@ -81,6 +83,7 @@ class TestOfTheNextOnBytesOfToday:
         assert read.Mood() == schema.Mood.hasty
         assert read.Owned() is None or (read.Owned().WeightsLength(), read.Owned().LabelsLength()) == (0, 0)
 
+    @pytest.mark.slow
     @unhurried
     @given(assignments)
     def test_assignment(self, assignment: ExtensibleAssignment) -> None:

@@ -114,6 +114,7 @@ def test_what_nobody_speaks_of_waits_when_its_worker_has_others_for_its_free_slo
     assert bool(spare_capacity(group.jobs, replace(group.status, workers={W1: said}), wall_ms=0)) is helped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workers", "slots", "helped", "why"),
     [

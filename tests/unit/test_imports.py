@@ -43,6 +43,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     return {Path(name).stem if name.endswith(".py") else name: set(modules) for name, modules in told}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*(file.stem for file in EXAMPLES), *MODULES])
 def test_neither_spark_nor_a_kafka_client_nor_openlineage_is_imported(imported: dict[str, set[str]], name: str) -> None:
     assert "airflow_provider" in imported[name]

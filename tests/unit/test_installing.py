@@ -326,6 +326,7 @@ MUTATIONS: list[Mutation] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
 @patient
 @given(made=targets(), data=st.data())

@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records.json_value import NotJsonError, to_json_value
-from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location, checkpoint_root
+from airflow_provider.spark.checkpoints import CheckpointError, checkpoint_location, checkpoint_root, usable_root
 from airflow_provider.spark.job import (
     FencedError,
     FunctionJob,
@@ -354,5 +354,10 @@ def test_a_task_without_end_needs_a_root_that_somebody_has_named(monkeypatch: py
     assert checkpoint_root("s3://checkpoints", task, bounded=False) == "s3://checkpoints"
     for given, bounded in ((None, True), ("temporary", True), ("temporary", False)):
         assert checkpoint_root(given, task, bounded=bounded) == "/of/this/machine/cospark-checkpoints"
+    for usable in ("/checkpoints", "s3a://bucket/x", "file:/checkpoints", "temporary", None):
+        assert usable_root(usable) == usable
+    for relative in ("checkpoints", "./checkpoints", "~/checkpoints", "a/b:/c", ""):
+        with pytest.raises(CheckpointError, match=f"^{relative!r} is neither an absolute path nor a URI"):
+            usable_root(relative)
     with pytest.raises(CheckpointError, match="task orders:0 streams, and its worker has no checkpoint_root"):
         checkpoint_root(None, task, bounded=False)

@@ -105,6 +105,7 @@ def test_the_program_never_waits_for_whoever_writes_the_log(
     assert "more lines of Spark's JVM came too fast to be logged" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_child_that_outlives_its_killed_owner_keeps_no_program_waiting() -> None:
     """What a JVM says at its end would wait for a reader for ever."""
     owner = """

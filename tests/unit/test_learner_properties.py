@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pytest
 from assignor_group import MAX_DELAY_MS, Group
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +25,8 @@ from airflow_provider.learners.model import (
     Limits,
 )
 from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
+
+pytestmark = pytest.mark.slow
 
 JOB_SIZES = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 12), max_size=6)
 LIMITS = Limits(per_worker=3, per_group=8)

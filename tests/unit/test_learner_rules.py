@@ -210,6 +210,7 @@ def test_of_two_that_learn_a_task_the_one_that_is_further_counts() -> None:
     assert outcome.learning[S3] == tasks(1)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover  # so many tasks say no more of that than a few
 def test_two_thousand_tasks_come_to_rest_in_no_more_rounds_than_their_limits_ask_for() -> None:
     group = LearnerGroup({f"job-{number}": 100 for number in range(20)}, limits=Limits(per_worker=4, per_group=10))

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from airflow_provider.assignors.machines import NOWHERE, Slots, Work, after, area, deal, in_time, late, level
 
+pytestmark = pytest.mark.slow
+
 patient = settings(deadline=None)
 _ROUNDED = 1 + 1e-9
 

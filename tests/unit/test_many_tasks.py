@@ -43,6 +43,7 @@ class CountedTopics(MemoryTopics):
         await super()._write(topic, key, value)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover  # so many tasks say no more of that than a few
 async def test_two_thousand_tasks_take_two_records_each_and_two_rounds() -> None:
     topics, coordinator = CountedTopics(), LonelyCoordinator()

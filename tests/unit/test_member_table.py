@@ -238,6 +238,7 @@ def _any_fields(rng: random.Random, state: MemberState, now_ms: int) -> dict[str
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_happens_the_state_stays_valid_and_can_be_saved(seed: int) -> None:
     """Events in any order, also such as no coordinator would send: never an exception, never a broken state."""

@@ -139,6 +139,7 @@ def test_what_can_not_be_done_is_refused_in_the_operations_own_words(page: Page,
     assert not broker.events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("act", "more"),
     [
@@ -251,6 +252,7 @@ def test_no_level_is_set_in_a_worker_that_nobody_can_be(page: Page, broker: Brok
     assert broker.events == []
 
 
+@pytest.mark.slow
 def test_what_is_done_takes_few_of_the_threads_that_airflow_answers_in(
     page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:

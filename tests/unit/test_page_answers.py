@@ -50,6 +50,7 @@ def test_all_groups() -> None:
     assert head["short"]["wrong"] == ["job job: 1 task has failed", "no worker has joined yet"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", ["workers", "jobs", "tasks", "timeline", "epochs", "learners"])
 def test_each_view_has_the_groups_head_beside_it(view: str) -> None:
     answer = get(page_of(), f"/api/{view}")
@@ -57,6 +58,7 @@ def test_each_view_has_the_groups_head_beside_it(view: str) -> None:
     assert answer["body"] is not None
 
 
+@pytest.mark.slow
 def test_a_group_whose_reading_is_about_to_begin() -> None:
     answer = get(page_of(), "/api/jobs", group="another")
     assert answer["head"]["reading"] is True

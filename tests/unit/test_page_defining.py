@@ -96,6 +96,7 @@ def test_a_job_is_submitted_in_the_users_name_and_no_value_of_its_config_is_in_t
     assert "hunter2" not in extra
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "refusal"),
     [

@@ -15,6 +15,7 @@ NAMED = '"conn": "kafka_default", "group": "etl"'
 HEADERS = {ACTING_HEADER: "1", "Sec-Fetch-Site": "same-origin", "Content-Type": "application/json"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("act", "body"),
     [

@@ -36,6 +36,7 @@ def test_it_is_found_where_airflow_is(monkeypatch: pytest.MonkeyPatch, base: str
     assert cooperative_spark._root() == root
 
 
+@pytest.mark.slow
 def test_its_application_is_made_when_it_is_asked_for_something() -> None:
     (app,) = CooperativeSparkPlugin.fastapi_apps
     assert TestClient(app["app"]).get("/").status_code == 401

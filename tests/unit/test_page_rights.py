@@ -51,6 +51,7 @@ def retried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
+@pytest.mark.slow
 def test_every_route_refuses_who_has_not_logged_in(page: Page) -> None:
     assert len(page.routes) > 10
     with page.browser(None) as browser:

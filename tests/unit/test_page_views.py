@@ -55,7 +55,7 @@ class TestGroups:
         status = group_of(worker(W1, condition="Spark does not start: no Java"))
         short = group_in_short("g", replace(jobs_snapshot(stream, tasks=3), unreadable=2), status, now_ms=0)
         assert [words.partition(":")[0] for words in short.wrong] == [
-            "3 unbounded tasks, 2 slots",
+            "3 streams, 2 slots",
             "worker w1",
             "2 records of its topics can't be read and are skipped",
         ]

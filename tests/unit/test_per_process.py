@@ -6,6 +6,8 @@ import subprocess
 import sys
 import weakref
 
+import pytest
+
 from airflow_provider.kafka.per_process import PerProcess
 
 FORK = """
@@ -25,6 +27,7 @@ class Open:
     """What can be referred to weakly."""
 
 
+@pytest.mark.slow
 def test_a_forked_process_has_nothing_open() -> None:
     told = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["0", "1"]

@@ -238,6 +238,7 @@ class TestLostWork:
         assert stopped(outcome) == frozenset()
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(
     jobs=st.lists(st.integers(0, 12), min_size=1, max_size=5),

@@ -77,6 +77,7 @@ async def test_a_server_that_does_not_confirm_it_is_an_error_that_names_both(
     assert "still accepts calls" in str(refused.value)
 
 
+@pytest.mark.slow
 async def test_a_server_that_is_back_in_time_does_confirm_it(server: FakeConnect) -> None:
     query = FakeQuery()
     handle = server.handle(query)

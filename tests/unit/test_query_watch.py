@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar
 
+import grpc
 import pytest
 from fake_connect import FakeConnect, FakeQuery
 from query_watch_bench import POLL_EVERY_S, Hearing, looked
@@ -52,6 +53,7 @@ async def test_each_hears_in_his_own_context_although_one_looks_for_all(server: 
     assert heard == {("first", "first"), ("second", "second")}
 
 
+@pytest.mark.slow
 async def test_progress_is_not_asked_for_with_each_look(server: FakeConnect) -> None:
     async with Hearing(server, tell_every_s=3600) as hearing:
         hearing.watch.watch(server.handle(FakeQuery(batch=1)))
@@ -82,6 +84,31 @@ async def test_a_failed_query_tells_why(server: FakeConnect) -> None:
         assert await hearing.hears(QueryEnded) == [QueryEnded(handle, "no such column", None)]
 
 
+async def test_what_fails_as_its_server_is_told_to_end_is_lost_with_it(server: FakeConnect) -> None:
+    """Such a server answers for a while, and its queries fail by whatever they miss first."""
+    query = FakeQuery()
+    handle = server.handle(query)
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(handle)
+        await looked(server)
+        server.begins_none = (grpc.StatusCode.INTERNAL, "assertion failed")
+        query.active, query.error = False, '"SparkContext.dagScheduler()" is null'
+        await looked(server)
+        assert not hearing.of(QueryEnded)
+        server.begins_none = None
+        server.forget()
+        await hearing.hears(QueryLost)
+        assert not hearing.of(QueryEnded)
+
+
+async def test_what_fails_on_a_server_that_is_full_has_failed(server: FakeConnect) -> None:
+    handle = server.handle(FakeQuery(active=False, error="no such column"))
+    server.begins_none = (grpc.StatusCode.RESOURCE_EXHAUSTED, "no more sessions")
+    async with Hearing(server) as hearing:
+        hearing.watch.watch(handle)
+        assert await hearing.hears(QueryEnded) == [QueryEnded(handle, "no such column", None)]
+
+
 async def test_a_session_that_somebody_closes_is_lost(server: FakeConnect) -> None:
     handle = server.handle(FakeQuery())
     async with Hearing(server) as hearing:
@@ -105,6 +132,7 @@ async def test_a_session_that_the_server_never_had_is_lost_and_not_made(server: 
         assert server.sessions == {}
 
 
+@pytest.mark.slow
 async def test_a_restart_between_two_looks_loses_all_and_makes_few_sessions(server: FakeConnect) -> None:
     handles = [server.handle(FakeQuery()) for _ in range(60)]
     async with Hearing(server) as hearing:
@@ -141,6 +169,7 @@ async def test_a_query_without_ids_cannot_be_watched(server: FakeConnect) -> Non
             hearing.watch.watch(server.handle())
 
 
+@pytest.mark.slow
 async def test_only_so_many_calls_are_made_at_once(server: FakeConnect) -> None:
     server.speaks.clear()
     async with Hearing(server) as hearing:
@@ -152,6 +181,7 @@ async def test_only_so_many_calls_are_made_at_once(server: FakeConnect) -> None:
         assert server.at_once == polling.AT_ONCE
 
 
+@pytest.mark.slow
 async def test_more_queries_than_calls_allow_are_looked_at_less_often(
     server: FakeConnect, monkeypatch: pytest.MonkeyPatch
 ) -> None:

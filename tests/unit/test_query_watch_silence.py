@@ -18,6 +18,7 @@ from airflow_provider.spark_connect.silence import SILENT_S, Silence
 from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, ServerBack, ServerSilent
 
 
+@pytest.mark.slow
 async def test_a_server_that_pauses_is_told_once_and_what_ran_there_is_watched_on(
     server: FakeConnect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -39,6 +40,7 @@ async def test_a_server_that_pauses_is_told_once_and_what_ran_there_is_watched_o
         assert caplog.text.count("gives no status of its queries") == 1
 
 
+@pytest.mark.slow
 async def test_what_a_restarted_server_does_not_have_is_lost_and_the_rest_is_not(
     server: FakeConnect, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -85,6 +87,7 @@ async def test_a_server_that_is_away_is_asked_ever_less_often(server: FakeConnec
         assert server.asked["status"] == 0
 
 
+@pytest.mark.slow
 async def test_a_server_that_lets_nobody_in_is_told_with_its_words(
     server: FakeConnect, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -96,6 +99,7 @@ async def test_a_server_that_lets_nobody_in_is_told_with_its_words(
         await hearing.hears(ServerBack)
 
 
+@pytest.mark.slow
 async def test_one_query_of_which_nothing_is_said_is_no_silence(
     server: FakeConnect, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -25,6 +26,8 @@ from airflow_provider.declarative.model import (
 )
 from airflow_provider.declarative.reconcile import reconcile
 from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks
+
+pytestmark = pytest.mark.slow
 
 MEMBERS = tuple(map(MemberId, ("w1", "w2", "w3")))
 ALL = tuple(TaskId("a", index) for index in range(-1, 5))

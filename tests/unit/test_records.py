@@ -229,6 +229,7 @@ def test_a_value_that_is_too_long_is_not_even_parsed(monkeypatch: pytest.MonkeyP
         decode(longest + b" ")
 
 
+@pytest.mark.slow
 def test_nothing_is_written_that_nobody_would_read() -> None:
     writer = TopicWriter({"bootstrap.servers": "127.0.0.1:9"}, Outage("127.0.0.1:9"))
     try:
@@ -435,6 +436,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(config=st.dictionaries(st.text(), JSON))
 def test_any_json_object_survives_as_config(config: dict[str, Any]) -> None:
     job = JobDefinition(name="a", entry_point="m:f", config=config)

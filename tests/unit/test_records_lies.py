@@ -206,6 +206,7 @@ def next_round(topic: Topic, *, generation: int = GENERATION) -> ClassicRecord:
     return answer.record
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", RECORDS)
 def test_whatever_a_record_says_the_next_leader_makes_a_round_that_everybody_can_read(key: str) -> None:
     accepted = 0

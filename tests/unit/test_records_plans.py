@@ -45,6 +45,7 @@ def test_a_plan_with_too_many_tasks_names_the_job_and_the_way_out() -> None:
         PlanRecord.of(JOB, [{}] * 13, planned_by=W1, at_ms=0)
 
 
+@pytest.mark.slow
 @pytest.mark.no_cover
 def test_a_plan_has_a_bounded_number_of_tasks_whatever_its_job_says() -> None:
     job = JobDefinition(name="flights", entry_point="m:f", max_tasks=10**9)

@@ -48,6 +48,7 @@ STATUSES = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(STATUSES)
 def test_the_bytes_are_those_of_any_other_record(status: TaskStatus) -> None:
     assert status.encoded() == encode(status.to_json())

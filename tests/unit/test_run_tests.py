@@ -43,6 +43,7 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(
     assert "FAILED (exit 3)" in told
 
 
+@pytest.mark.slow
 def test_a_step_that_hangs_says_where_and_has_failed_even_if_it_ends_well(
     steps_of: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def test_all_that_failed_is_said_in_the_last_lines(steps_of: ModuleType) -> None
     ]
 
 
+@pytest.mark.slow
 def test_as_many_run_at_a_time_as_there_is_room_for(steps_of: ModuleType, tmp_path: Path) -> None:
     """The first of those that fit; one that never would runs alone."""
     began = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(0.3)"

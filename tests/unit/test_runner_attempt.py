@@ -44,6 +44,7 @@ class FakeSession:
     def __init__(self) -> None:
         self.opened = 0
         self.closed = 0
+        self.forgotten: str | None = None
 
     def open(self) -> Any:
         self.opened += 1
@@ -53,7 +54,7 @@ class FakeSession:
         return "query-1" if isinstance(value, Query) else None
 
     def left_running(self, value: object) -> str | None:
-        return "it returned a query" if isinstance(value, Query) else None
+        return "it returned a query" if isinstance(value, Query) else self.forgotten
 
     def await_query(self, query: Query, tell: Callable[[QueryProgress], None]) -> dict[str, int]:
         tell(QueryProgress(batch=9, rows_per_second=2.5))
@@ -268,6 +269,17 @@ def test_a_task_that_is_to_end_may_not_leave_a_query_running() -> None:
     assert 'kind="streaming"' in attempt.last.error
 
 
+def test_a_task_that_forgets_to_return_its_query_has_not_finished() -> None:
+    session = FakeSession()
+    session.forgotten = "run() has left streaming queries running: orders"
+    last = Attempt(order("add", numbers=[1]), session=session).last
+    assert isinstance(last, TaskFailed)
+    assert not last.retryable, "another try would start the same query"
+    words = "and has returned no query: let run() return the query that it starts"
+    assert last.error == f"ForgottenQueryError: {session.forgotten}, {words}"
+    assert not last.traceback
+
+
 def test_an_error_is_told_with_its_cause_and_the_jobs_own_frames() -> None:
     attempt = Attempt(order("fail"))
     assert isinstance(attempt.last, TaskFailed)
@@ -348,6 +360,9 @@ def test_what_a_task_returns_after_it_was_told_to_stop_does_not_count() -> None:
     class StoppedMeanwhile(FakeSession):
         def query_id(self, value: object) -> None:
             guard.stop("revoked")
+
+        def left_running(self, value: object) -> str | None:
+            raise AssertionError("what it has left is about to be stopped: nobody asks for that")
 
     attempt = Attempt(order("add", numbers=[]), guard, StoppedMeanwhile())
     assert attempt.last == TaskStopped(order=attempt.order, reason="revoked")

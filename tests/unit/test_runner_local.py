@@ -175,6 +175,22 @@ async def test_while_tasks_wait_for_spark_to_start_it_says_so(
     assert told == ["", "starting Spark", ""]
 
 
+async def test_short_tasks_that_begin_one_after_the_other_do_not_wait_for_spark(
+    runner: tuple[LocalRunner, list[RunnerEvent]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever somebody looks, one is there whose session is about to be opened."""
+    slow, events = runner
+    told: list[str] = []
+    monkeypatch.setattr(slow, "_on_condition", lambda: told.append(slow.condition))
+    for attempt in range(1, 9):
+        SlowSession.started.clear()
+        await slow.start(order(attempt))
+        slow._look_who_awaits_spark()
+        SlowSession.started.set()
+        await eventually(lambda: len(events) == 2 * attempt)  # noqa: B023 - waited for within the turn
+    assert told == []
+
+
 async def test_a_runner_that_closes_waits_for_spark_to_have_started(
     runner: tuple[LocalRunner, list[RunnerEvent]],
 ) -> None:

@@ -253,6 +253,7 @@ _GOALS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(of=_groups(), goal=_GOALS)
 def test_so_many_stay_as_were_wanted_or_nobody_is_asked(of: tuple[JobsSnapshot, StatusSnapshot], goal: Goal) -> None:
     jobs, status = of

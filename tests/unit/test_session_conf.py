@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from airflow_provider.execution import commands
 from airflow_provider.hands.orders import order_of
 from airflow_provider.records import JobDefinition, JobError
-from airflow_provider.spark.failures import is_retryable
+from airflow_provider.spark.failures import describe, is_retryable
 from airflow_provider.spark.session_conf import SessionConfError, set_conf
 
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100)
@@ -77,12 +77,18 @@ def test_a_task_has_its_jobs_settings_from_its_next_start_on() -> None:
     assert order_of(started.run, root=None, group_id="g").session_conf == CONF
 
 
-def test_what_spark_refuses_is_named_and_not_tried_again() -> None:
+def refusing_session() -> Any:
     def refuse(_name: str, _value: str) -> None:
         raise AnalysisException("[CANNOT_MODIFY_CONFIG] Cannot modify it.\nSee also elsewhere")
 
-    session: Any = SimpleNamespace(conf=SimpleNamespace(set=refuse))
-    said = r"session_conf: Spark refuses 'spark\.a' for a session: \[CANNOT_MODIFY_CONFIG\] Cannot modify it\.$"
-    with pytest.raises(SessionConfError, match=said) as refused:
-        set_conf(session, {"spark.a": "1"})
+    return SimpleNamespace(conf=SimpleNamespace(set=refuse))
+
+
+SAID = r"Spark refuses 'spark\.a' for a session: \[CANNOT_MODIFY_CONFIG\] Cannot modify it\.$"
+
+
+def test_what_spark_refuses_is_named_and_not_tried_again() -> None:
+    with pytest.raises(SessionConfError, match=rf"^the job's session_conf: {SAID}") as refused:
+        set_conf(refusing_session(), {"spark.a": "1"})
     assert not is_retryable(refused.value)
+    assert describe(refused.value) == f"SessionConfError: {refused.value}", "said once"

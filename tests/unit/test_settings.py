@@ -112,6 +112,7 @@ def test_librdkafka_accepts_what_it_is_given() -> None:
     AdminClient(settings(SASL | {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}).librdkafka())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("extra", "key", "advice"),
     [
@@ -218,6 +219,7 @@ def test_tls_verifies_by_default() -> None:
     assert default.check_hostname
 
 
+@pytest.mark.slow
 def test_tls_verifies_less_only_when_told_so() -> None:
     without_name = context({"ssl.endpoint.identification.algorithm": "none"})
     assert (without_name.verify_mode, without_name.check_hostname) == (ssl.CERT_REQUIRED, False)
@@ -233,6 +235,7 @@ def test_the_authority_can_be_a_file_or_stand_in_the_extra(certificates: Certifi
     assert from_extra == from_file
 
 
+@pytest.mark.slow
 def test_the_key_can_be_a_file_or_stand_in_the_extra(certificates: Certificates) -> None:
     context(
         {

@@ -157,6 +157,7 @@ def test_the_next_one_to_serve_it_takes_the_bridges_over(shard: Bridged) -> None
     assert successor.bridges.opened == [(GROUP, frozenset({A0}))]
 
 
+@pytest.mark.slow
 def test_what_the_bridges_of_before_have_said_does_not_count_after_a_fault() -> None:
     """They are closed: whether the next ones are in their classic groups, and with what, those have to say."""
     log, bridges = MemoryLog(), Bridges()

@@ -70,6 +70,7 @@ class Producer:
         self.went_on = end, recorded_to
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "found", "noted", "renewed", "forgotten"),
     [

@@ -126,6 +126,7 @@ def test_who_is_fenced_writes_nothing_more(lived: Live) -> None:
     assert log.committed == []
 
 
+@pytest.mark.slow
 def test_nobody_is_taken_for_silent_whose_heartbeat_lies_in_the_topic(
     lived: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,6 +144,7 @@ def test_nobody_is_taken_for_silent_whose_heartbeat_lies_in_the_topic(
     assert list(log.answers) == [1, 0]
 
 
+@pytest.mark.slow
 def test_who_stood_still_begins_anew(lived: Live) -> None:
     log = MemoryLog()
     shard = lived(log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,20 @@ print(folder.path, flush=True)
 sys.stdin.read()
 """
 
+_SENDER = """
+import sys
+from pathlib import Path
+from airflow_provider.spark_connect.shipping import Parcels
+
+class Session:
+    def addArtifacts(self, *archives, pyfile):
+        print(Path(archives[0]).parent, flush=True)
+
+parcels = Parcels()
+parcels.send(Session(), "a_job")
+sys.stdin.read()
+"""
+
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -31,8 +46,8 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def another_process() -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    process = subprocess.Popen([sys.executable, "-c", _OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def another_process(what: str = _OWNER) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    process = subprocess.Popen([sys.executable, "-c", what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout is not None
         try:
@@ -72,3 +87,19 @@ def test_what_somebody_else_has_put_there_is_left_alone(temporary: Path) -> None
         "cospark-spark-begun",
     }
     assert (kept / ".owned").exists()
+
+
+def test_what_a_killed_worker_has_packed_for_a_server_goes_with_the_next_start(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modules = temporary / "modules"
+    modules.mkdir()
+    (modules / "a_job.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(modules), *sys.path]))
+    with another_process(_SENDER) as (killed, packed):
+        ScratchFolder().remove()
+        assert list(packed.glob("*")), "it is in use"
+        killed.kill()
+        killed.wait()
+        ScratchFolder().remove()
+        assert not packed.exists()

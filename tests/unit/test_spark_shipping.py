@@ -66,6 +66,7 @@ def test_all_of_a_jobs_package_is_sent_with_its_data(dags: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_nobody_can_import_keeps_nothing_else_from_being_sent(
     dags: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +111,7 @@ class Sent:
         return [archive.name.rpartition("-")[0] for archive in self.archives]
 
 
+@pytest.mark.slow
 def test_each_module_is_sent_once_in_an_application(
     dags: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +124,7 @@ def test_each_module_is_sent_once_in_an_application(
         assert archive.read("shipped_both.py") == b"x = 1"
 
 
+@pytest.mark.slow
 def test_compiled_code_is_not_sent_and_it_is_said_where_to_install_it(
     dags: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

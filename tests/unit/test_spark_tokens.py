@@ -63,6 +63,7 @@ async def test_no_server_gets_the_token_of_another(connections: Connections) -> 
                 await token_of(handle)
 
 
+@pytest.mark.slow
 async def test_those_who_ask_at_the_same_time_share_an_answer(connections: Connections) -> None:
     token_of = tokens_by(OWN.url, "mine")
     assert await asyncio.gather(*(token_of(MINE) for _ in range(1_000))) == ["token of mine"] * 1_000

@@ -122,6 +122,36 @@ def test_an_error_of_several_lines_is_told_in_one() -> None:
     assert report.progress.failures_in_words == f"a:0 (orders): {told}"
 
 
+@pytest.mark.parametrize(
+    ("failing", "last"),
+    [
+        (20, "a:0, an earlier attempt failed: boom"),
+        (21, "and 1 more error"),
+        (2_000, "and 1980 more errors"),
+    ],
+)
+def test_of_very_many_errors_the_first_are_told(failing: int, last: str) -> None:
+    """Where one table is missing, all of two thousand may be."""
+    job = replace(JOB, max_tasks=failing)
+    plan = PlanRecord.of(job, [{"i": index} for index in range(failing)], planned_by=W1, at_ms=0)
+    tried_again = replace(FAILED, state=TaskState.RUNNING, fingerprint=plan.fingerprints[0])
+    tasks = {
+        TaskId("a", index): replace(FAILED, task=TaskId("a", index), fingerprint=plan.fingerprints[index])
+        for index in range(1, failing)
+    }
+    jobs = JobsSnapshot(jobs={"a": job}, plans={"a": plan})
+    status = replace(STATUS, tasks={A0: tried_again, **tasks})
+    report = JobReport.of("a", jobs, status)
+    assert report is not None
+    lines = report.progress.failures_in_words.split("\n")
+    assert lines[0] == "a:1: boom", "what has failed for good is told before what is tried again"
+    assert (len(lines), lines[-1]) == (min(failing, 21), last)
+    console = Console(width=100)
+    with console.capture() as shown:
+        console.print(render("g", jobs, status, wall_ms=0))
+    assert shown.get().count("boom") == 3
+
+
 async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
     topics = MemoryTopics()
     await topics.submit(JOB)
@@ -143,6 +173,27 @@ async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages[-1] == "Task a:0 (orders) failed: boom", (
         "without an empty line for a traceback that it has not"
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "handle", "words"),
+    [
+        (MoveReason.LEAVING, {"server": "sc://spark:15002/;user_id=x"}, "leaves w1, and keeps running: w1 is leaving"),
+        (MoveReason.LEAVING, None, "stops on w1: w1 is leaving"),
+        (MoveReason.DELETED, {"server": "sc://spark:15002"}, "stops on w1: it is not configured any more"),
+    ],
+    ids=["it outlives its worker", "it doesn't", "it is to run no more"],
+)
+async def test_what_goes_on_without_its_worker_is_not_said_to_stop(
+    caplog: pytest.LogCaptureFixture, reason: MoveReason, handle: object, words: str
+) -> None:
+    topics = MemoryTopics()
+    await topics.publish_task(replace(FAILED, state=TaskState.RUNNING, error=None, failures=0, handle=handle))
+    leaves = Move(tasks=frozenset({A0}), source=W1, target=None, reason=reason)
+    await topics.publish_group(replace(GROUP, moves=(leaves,)))
+    with caplog.at_level(logging.INFO, "airflow_provider.worker.narrator"):
+        Narrator(topics, W1, Epoch(0)).tell()
+    assert f"  a:0 {words}" in caplog.messages
 
 
 async def test_a_runner_knows_it() -> None:

@@ -75,6 +75,7 @@ def groups(draw: st.DrawFn) -> tuple[JobsSnapshot, StatusSnapshot]:
     return jobs, StatusSnapshot(group=record, workers=said, tasks=words)
 
 
+@pytest.mark.slow
 @given(groups())
 def test_together_is_one_after_the_other(group: tuple[JobsSnapshot, StatusSnapshot]) -> None:
     jobs, status = group

@@ -41,6 +41,7 @@ def test_the_clock_goes_on_while_the_host_is_suspended(host: Host) -> None:
     assert now_ms() - before >= HOUR_MS
 
 
+@pytest.mark.slow
 async def test_what_came_due_while_the_host_was_suspended_is_done_when_it_wakes_up(host: Host) -> None:
     called, later = Called(), Called()
     due = now_ms() + HOUR_MS

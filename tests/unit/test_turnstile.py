@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from airflow_provider.kafka.wire.turnstile import Turnstile
 
 
@@ -15,6 +17,7 @@ async def _crowd(turnstile: Turnstile, size: int, through: list[int]) -> list[as
     return [asyncio.ensure_future(one(number)) for number in range(size)]
 
 
+@pytest.mark.slow
 async def test_a_crowd_goes_through_in_its_order_and_never_more_in_a_turn_than_there_is_room_for() -> None:
     through: list[int] = []
     tasks = await _crowd(Turnstile(10), 500, through)

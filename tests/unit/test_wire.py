@@ -238,6 +238,7 @@ class TestRoundTrip:
     def test_request(self, request_: Request) -> None:
         assert decode_request(encode_request(request_)) == request_
 
+    @pytest.mark.slow
     @unhurried
     @given(reply=replies())
     def test_reply(self, reply: Reply) -> None:
@@ -323,6 +324,7 @@ class TestHostile:
         assert not any(decodes(decode, data[:end]) for end in range(len(data)))
         assert not decodes(decode, data + b"\0")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("decode", "data"), SAMPLES)
     @unhurried
     @given(rest=st.binary(max_size=100), random=st.data())
@@ -339,6 +341,7 @@ class TestHostile:
         finally:
             tracemalloc.stop()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("key", "before", "entry", "after"),
         [

@@ -292,6 +292,7 @@ async def test_after_a_fault_nothing_may_be_written() -> None:
 # ---- the broker goes and comes back
 
 
+@pytest.mark.slow
 async def test_without_a_broker_tasks_stop_before_the_lease_is_over_and_go_on_when_it_is_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -350,6 +351,7 @@ async def test_whoever_is_asked_to_stop_stops_and_leaves_and_the_wish_is_fulfill
         assert ME not in life.topics.jobs.controls
 
 
+@pytest.mark.slow
 async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -371,6 +373,7 @@ async def test_whoever_is_asked_to_drain_finishes_what_runs_and_starts_nothing_m
     assert caplog.text.count("asked this worker to leave its group: it starts no more tasks") == 1
 
 
+@pytest.mark.slow
 @OTHER_CLOCKS
 async def test_a_wish_from_before_it_began_is_not_its_own(ahead_ms: int) -> None:
     life = Life()

@@ -363,6 +363,7 @@ class Trio:
             await bench.executor.close()
 
 
+@pytest.mark.slow
 @given(
     plans=st.lists(st.permutations("abcd").map(lambda names: tuple(names[:3])), min_size=2, max_size=5),
     seed=st.integers(0, 2**32),

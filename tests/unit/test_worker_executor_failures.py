@@ -18,9 +18,10 @@ from airflow_provider.worker.journal import Journal
 # ---- failures
 
 
+@pytest.mark.turned_clock
 async def test_a_failed_task_is_tried_again_after_the_delay_as_often_as_the_job_says() -> None:
     async with bench() as worker:
-        await worker.submit(retries=1, retry_delay_ms=50)
+        await worker.submit(retries=1, retry_delay_ms=10_000)
         worker.take(A0, A1)
         await worker.runs(A0, A1)
         worker.runner.fail(A0, "first")

@@ -224,6 +224,7 @@ async def held_by_a_standby() -> tuple[Life, Any]:
     return life, saved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resumed", [True, False], ids=["resumed", "new"])
 async def test_no_task_starts_before_it_is_stored_which_process_has_the_membership(*, resumed: bool) -> None:
     """Otherwise the next one of that name sees that nothing of it can run: it was held in a triggerer."""

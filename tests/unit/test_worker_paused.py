@@ -28,6 +28,7 @@ async def _handed_over(life: Life) -> Any:
     return outcome.saved
 
 
+@pytest.mark.slow
 @pytest.mark.turned_clock
 @pytest.mark.parametrize("kind", [Life, DeclarativeLife], ids=["classic", "connect"])
 async def test_its_tasks_stay_its_own_in_the_triggerer_and_go_on_when_the_pause_has_ended(kind: type[Life]) -> None:

@@ -228,6 +228,7 @@ def test_who_takes_over_the_name_of_a_process_that_lives_says_so(
     assert (line.levelname, "a process on elsewhere had that name" in line.getMessage()) == ("INFO", True)
 
 
+@pytest.mark.slow
 def test_what_a_job_forks_does_not_keep_the_jvm_alive() -> None:
     script = textwrap.dedent("""
         import os, subprocess, time

@@ -20,6 +20,7 @@ from airflow_provider.driver.errors import SparkStartError
 from airflow_provider.group import classic
 from airflow_provider.hands import in_process
 from airflow_provider.hands.in_process import SparkOfProcess
+from airflow_provider.hands.servers import TokenOf
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.tries import Tries
@@ -128,8 +129,8 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
     means: list[SparkOfProcess] = []
 
     class Noted(SparkOfProcess):
-        def __init__(self, equipment: Equipment, settings: WorkerSettings, mask: Mask) -> None:
-            super().__init__(equipment, settings, mask)
+        def __init__(self, equipment: Equipment, settings: WorkerSettings, mask: Mask, token_of: TokenOf) -> None:
+            super().__init__(equipment, settings, mask, token_of)
             means.append(self)
 
     monkeypatch.setattr(holding, "shared_topics", in_memory)

@@ -114,6 +114,7 @@ async def test_a_task_that_was_to_stop_as_spark_ended_has_stopped() -> None:
         assert worker.told(A0).spark_deaths == 0
 
 
+@pytest.mark.slow
 async def test_a_stream_on_trial_lets_the_next_one_begin_when_it_has_stood_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_restarts, "_FIRST_WAIT_MS", 20)
     monkeypatch.setattr(spark_restarts, "_LOOK_AGAIN_MS", 20)
@@ -202,6 +203,15 @@ def test_a_streams_old_deaths_are_forgiven_and_a_batchs_are_not() -> None:
         runs = table(replace(running(0, 2, started_at_ms=0), kind=kind))
         after = knowing(runs.values()).lost(runs, death_of(runs[A0], now_ms=0, wall_ms=HOUR_MS))
         assert after.spark_deaths == deaths
+
+
+def test_a_server_may_be_restarted_three_times_in_an_hour() -> None:
+    run, restarts = replace(running(0, 0, started_at_ms=0), kind=TaskKind.STREAMING, detached=True), SparkRestarts(3)
+    for spark in range(6):
+        wall_ms = (spark + 1) * HOUR_MS // 6
+        run = restarts.lost(table(run), death_of(run, -spark, now_ms=wall_ms, wall_ms=wall_ms))
+        assert not restarts.condemns(run)
+        run = replace(run, started_at_ms=wall_ms)
 
 
 def test_each_death_is_followed_by_a_longer_pause_and_a_calm_time_by_a_short_one() -> None:

@@ -7,6 +7,7 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,25 +17,34 @@ from stand_ins import HandRunner
 from waiting import eventually
 from worker_life import A0, A1, ME, MEMBER, Life, living
 
-from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.cli.status import render
 from airflow_provider.hands import in_process
 from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.hands.in_process import SparkOfProcess
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.presence import stands_back
-from airflow_provider.protocol.model import Epoch, WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import (
+    ControlAction,
+    ControlRecord,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
 from airflow_provider.runners import local
+from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker import standing_back
-from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.ending import STOPPED, Ending, Outcome
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.settings import Until, WorkerSettings
 from airflow_provider.worker.standing_back import SteadyWorker
 from airflow_provider.worker.worker import Worker
 
 
-class SlowMeans:
+class SlowStarter:
     """Something that is there when the test says so."""
 
     def __init__(self) -> None:
@@ -42,6 +52,7 @@ class SlowMeans:
         self.meanwhile: Callable[[], None] = lambda: None
         self.tries = 0
         self.released = False
+        self.ended: list[TaskStatus] = []
 
     async def start(self) -> str:
         self.tries += 1
@@ -51,16 +62,19 @@ class SlowMeans:
     async def release(self) -> None:
         self.released = True
 
+    async def end_what_lives_on(self, topics: GroupTopics) -> None:
+        self.ended += topics.status.living()
+
 
 class SteadyLife(Life):
-    """A worker's life with breaks; each of its runners has Spark or not, as the means say."""
+    """A worker's life with breaks; each of its runners has Spark or not, as the starter says."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.means = SlowMeans()
+        self.starter = SlowStarter()
 
     def begin(self, saved: Any = None) -> None:
-        self.steady = SteadyWorker(self.settings, self.topics, self._make, self.means, saved)
+        self.steady = SteadyWorker(self.settings, self.topics, self._make, self.starter, saved)
         self._run: asyncio.Task[Outcome] = asyncio.ensure_future(self.steady.run())
 
     def _make(self, saved: Mapping[str, Any] | None) -> Worker:
@@ -72,11 +86,11 @@ class SteadyLife(Life):
             saved=saved,
         )
         assert isinstance(self.runner, HandRunner)
-        self.runner.without_spark = "" if self.means.there else "no master"
+        self.runner.without_spark = "" if self.starter.there else "no master"
         return self.worker
 
     async def away(self) -> None:
-        await eventually(lambda: self.means.tries > 0 or self.phase is WorkerPhase.LEFT, "it has left")
+        await eventually(lambda: self.starter.tries > 0 or self.phase is WorkerPhase.LEFT, "it has left")
 
 
 @pytest.fixture
@@ -95,7 +109,7 @@ def standing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         finally:
             with contextlib.suppress(Exception):
                 await life.cancel()
-        assert life.means.released
+        assert life.starter.released
 
     return live
 
@@ -160,8 +174,8 @@ async def test_what_a_deferred_worker_watches_and_waits_for_stands_in_its_record
 
 async def test_it_comes_back_when_spark_starts_and_runs_its_tasks(standing: Any) -> None:
     async with standing() as life:
-        await eventually(lambda: life.means.tries >= 3, "it tries again and again")
-        life.means.there = True
+        await eventually(lambda: life.starter.tries >= 3, "it tries again and again")
+        life.starter.there = True
         await life.runs(A0, A1)
         for task in (A0, A1):
             assert (life.topics.status.tasks[task].attempt, life.topics.status.tasks[task].failures) == (1, 0)
@@ -179,8 +193,8 @@ async def test_it_is_told_to_leave_meanwhile(standing: Any) -> None:
 
 async def test_it_is_told_to_leave_just_as_spark_starts(standing: Any) -> None:
     async with standing() as life:
-        life.means.meanwhile = lambda: life.steady.leave("signal SIGTERM")
-        life.means.there = True
+        life.starter.meanwhile = lambda: life.steady.leave("signal SIGTERM")
+        life.starter.there = True
         assert (await life.outcome()).ending is Ending.LEFT
 
 
@@ -193,10 +207,10 @@ async def test_a_spark_that_does_not_stop_keeps_no_worker_from_its_end(
     monkeypatch.setattr(local, "APPLICATION", application)
     monkeypatch.setattr(in_process, "_CLOSE_WAIT_S", 0.05)
     equipment = Equipment(runner="local", allowed=(), checkpoint_root=None, spark_master="local[1]")
-    means = SparkOfProcess(equipment, WorkerSettings(member=MEMBER, until=Until.FOREVER))
-    assert await means.start() == ""
+    starter = SparkOfProcess(equipment, WorkerSettings(member=MEMBER, until=Until.FOREVER))
+    assert await starter.start() == ""
     try:
-        await asyncio.wait_for(means.release(), 10)
+        await asyncio.wait_for(starter.release(), 10)
     finally:
         stopping.set()
     assert "Spark has not stopped within 0.05 s" in caplog.text
@@ -242,10 +256,10 @@ async def test_it_waits_no_longer_than_it_may_for_something_to_run(standing: Any
 async def test_how_long_it_has_waited_while_it_stood_back_counts_when_it_is_back(standing: Any) -> None:
     async with standing(idle_timeout_ms=600_000) as life:
         await life.topics.remove("a", by="a test")
-        tries = life.means.tries
-        await eventually(lambda: life.means.tries > tries + 1, "it stands back, and there is nothing to run")
+        tries = life.starter.tries
+        await eventually(lambda: life.starter.tries > tries + 1, "it stands back, and there is nothing to run")
         before = wall_ms()
-        life.means.there = True
+        life.starter.there = True
         await eventually(lambda: life.phase is WorkerPhase.STABLE, "it is back")
         since = life.worker.reasons.waits_since_ms
         assert since is not None
@@ -267,7 +281,31 @@ async def test_what_goes_on_without_its_process_is_not_ended_for_a_break(
     async with standing() as life:
         await eventually(lambda: life.coordinator.left, "it has left the group")
         assert not for_good
-        life.means.there = True
+        life.starter.there = True
         await eventually(lambda: life.phase is WorkerPhase.STABLE, "it is back")
         life.steady.leave("the test says so")
         assert for_good == [life.worker.hands]
+
+
+BY_ITSELF = TaskStatus(
+    task=A0, state=TaskState.RUNNING, epoch=Epoch(1), worker=ME, kind=TaskKind.STREAMING, handle={"session_id": "s"}
+)
+COMES = WorkerStatus(worker=WorkerId("w2"), state=WorkerPhase.JOINING, epoch=Epoch(1), slots=2)
+
+
+@pytest.mark.parametrize(
+    ("absence", "comes", "ended"),
+    [(STOPPED, False, [A0]), (STOPPED, True, []), (Absence(left=LeaveReason.RESTARTING), False, [])],
+    ids=["nobody stays", "another one comes", "it comes back"],
+)
+async def test_who_stands_back_and_leaves_as_the_last_one_leaves_nothing_running(
+    standing: Any, absence: Absence, comes: bool, ended: list[TaskId]
+) -> None:
+    async with standing(wait_s=60) as life:
+        await eventually(lambda: stands_back(life.topics.status) == {ME: "no master"})
+        await life.topics.publish_task(replace(BY_ITSELF, epoch=life.topics.status.workers[ME].epoch))
+        if comes:
+            await life.topics.publish_worker(replace(COMES, at_ms=wall_ms()))
+        life.steady.leave("the test says so", absence)
+        assert (await life.outcome()).ending is Ending.LEFT
+        assert [each.task for each in life.starter.ended] == ended

@@ -130,6 +130,7 @@ async def waiting_said(worker: Bench, times: int) -> None:
     await eventually(lambda: words(worker)[TaskState.PENDING] >= times)
 
 
+@pytest.mark.slow
 async def test_that_is_said_of_so_many_in_a_round_and_no_more() -> None:
     async with bench(slots=1) as worker:
         await worker.submit(tasks=MANY, run_key="r")
@@ -193,6 +194,7 @@ async def test_what_ended_elsewhere_while_it_waited_is_not_started_again() -> No
 # ---- looking
 
 
+@pytest.mark.slow
 async def test_changes_of_other_things_than_jobs_have_it_look_at_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
     async with bench(slots=1) as worker:
         await worker.submit(tasks=MANY)
