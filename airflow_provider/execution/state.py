@@ -451,9 +451,7 @@ class Execution:
             "nothing is started in a triggerer": self.settings.place is Place.PROCESS
             or all(run.detached for run in started),
             "what is detached has a handle": all(run.handle is not None for run in runs if run.detached),
-            "only what is detached is left to others": all(
-                run.detached for run in runs if run.state is RunState.LEAVING
-            ),
+            "only what is detached is left": all(run.detached for run in runs if run.state is RunState.LEAVING),
             "a planner takes no slot": not any(run.taken_slots for run in runs if run.task.is_planner),
             "what runs has a slot": all(run.taken_slots for run in runs if run.state.runs and not run.task.is_planner),
             "what waits for a checkpoint does not run": not any(run.task in self.blocked for run in started),

@@ -210,7 +210,7 @@ def test_a_task_runs_though_its_job_can_not_say_what_it_reads_and_writes(
     attempt = Attempt(order(job))
     assert attempt.events == [TaskStarted(order=attempt.order)]
     assert attempt.last == TaskFinished(order=attempt.order, result="written")
-    assert f"It is not known what task job:0 reads and writes: its job's lineage(): {said}" in caplog.text
+    assert f"No lineage of task job:0, because of its job's lineage(): {said}" in caplog.text
 
 
 def test_while_a_task_runs_it_rehearses_nothing() -> None:
