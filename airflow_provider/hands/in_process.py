@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
@@ -140,13 +141,38 @@ class InThisProcess:
         return SparkOfProcess(self._equipment, settings, self._mask, self._token_of)
 
 
-class SparkOfProcess:
-    """Starts this process's Spark for a worker that stands back until it does (a
+class _Starter(ABC):
+    """Starts what a worker needs that stands back until it can run tasks (a
     :class:`~airflow_provider.worker.standing_back.SparkStarter`).
 
-    :param mask: takes secrets out of what is said of errors
+    :param mask: removes secrets from error messages
     :param token_of: see :func:`hands_in_process`
     """
+
+    def __init__(self, equipment: Equipment, mask: Mask = nothing_secret, token_of: TokenOf = no_token) -> None:
+        self._mask = mask
+        self._token_of = servers_of(equipment, token_of).token_of
+
+    async def start(self) -> str:
+        try:
+            await self._start()
+        except SparkStartError as wrong:
+            return self._mask(str(wrong))
+        return ""
+
+    async def end_what_lives_on(self, topics: GroupTopics) -> None:
+        await end_what_lives_on(topics, self._token_of)
+
+    @abstractmethod
+    async def _start(self) -> None:
+        """:raises SparkStartError: if it does not start"""
+
+    @abstractmethod
+    async def release(self) -> None: ...
+
+
+class SparkOfProcess(_Starter):
+    """Starts this process's Spark."""
 
     def __init__(
         self,
@@ -155,34 +181,21 @@ class SparkOfProcess:
         mask: Mask = nothing_secret,
         token_of: TokenOf = no_token,
     ) -> None:
+        super().__init__(equipment, mask, token_of)
         self._settings = _spark_settings(equipment, settings)
-        self._mask = mask
-        self._token_of = servers_of(equipment, token_of).token_of
         self._started = False
 
-    async def start(self) -> str:
-        try:
-            await in_thread(lambda: APPLICATION.running_for(self, self._settings), "spark-start")
-        except SparkStartError as wrong:
-            return self._mask(str(wrong))
+    async def _start(self) -> None:
+        await in_thread(lambda: APPLICATION.running_for(self, self._settings), "spark-start")
         self._started = True
-        return ""
 
     async def release(self) -> None:
         if self._started:  # otherwise it may be starting, and a worker that leaves does not wait for that
             await release_spark(self, timeout_s=_CLOSE_WAIT_S)
 
-    async def end_what_lives_on(self, topics: GroupTopics) -> None:
-        await end_what_lives_on(topics, self._token_of)
 
-
-class SparkOfServer:
-    """Reaches its Spark Connect server for a worker that stands back until it does (a
-    :class:`~airflow_provider.worker.standing_back.SparkStarter`).
-
-    :param mask: takes secrets out of what is said of errors
-    :param token_of: see :func:`hands_in_process`
-    """
+class SparkOfServer(_Starter):
+    """Reaches its Spark Connect server."""
 
     def __init__(
         self,
@@ -191,22 +204,14 @@ class SparkOfServer:
         mask: Mask = nothing_secret,
         token_of: TokenOf = no_token,
     ) -> None:
+        super().__init__(equipment, mask, token_of)
         self._connection = ServerConnection(_connect_settings(equipment), f"cospark/{settings.member.worker}")
-        self._mask = mask
-        self._token_of = servers_of(equipment, token_of).token_of
 
-    async def start(self) -> str:
-        try:
-            await in_thread(self._connection.server, "connect-start")
-        except SparkStartError as wrong:
-            return self._mask(str(wrong))
-        return ""
+    async def _start(self) -> None:
+        await in_thread(self._connection.server, "connect-start")
 
     async def release(self) -> None:
         await close_connection(self._connection, timeout_s=_CLOSE_WAIT_S)
-
-    async def end_what_lives_on(self, topics: GroupTopics) -> None:
-        await end_what_lives_on(topics, self._token_of)
 
 
 def servers_of(equipment: Equipment, token_of: TokenOf = no_token) -> Servers:
