@@ -288,22 +288,25 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
         case EpochAdvanced():
             return list(x.runs)
         case TimerFired():
-            x.armed_at = None
-            if x.look_at_ms is not None and x.look_at_ms <= x.now:
-                x.press_claims()
-            return x.runs.overdue(now_ms=x.now)
+            return _look_at_clock(x)
         case GroupJoined():
             x.idle_since_ms = x.now
-        case Drained() | FailedLetGo() | LeavesForGood() | Closed():
+        case LeavesForGood():
+            x.leaves_for_good = True
+        case Drained() | FailedLetGo() | Closed():
             return _going(x, event)
     return ()
 
 
-def _going(x: Execution, event: Drained | FailedLetGo | LeavesForGood | Closed) -> Iterable[TaskId]:
+def _look_at_clock(x: Execution) -> Iterable[TaskId]:
+    x.armed_at = None
+    if x.look_at_ms is not None and x.look_at_ms <= x.now:
+        x.press_claims()
+    return x.runs.overdue(now_ms=x.now)
+
+
+def _going(x: Execution, event: Drained | FailedLetGo | Closed) -> Iterable[TaskId]:
     """The worker is to leave, or this process to end."""
-    if isinstance(event, LeavesForGood):
-        x.leaves_for_good = True
-        return ()
     if isinstance(event, FailedLetGo):
         x.keeps_failed = False
         return sorted(x.runs.failed)
