@@ -42,11 +42,12 @@ def leading() -> bool:
     return True
 
 
+@pytest.mark.turned_clock
 async def test_a_mended_record_that_lands_after_the_end_of_its_attempt_does_not_bring_it_back() -> None:
     topics = MemoryTopics()
     await topics.publish_task(RUNNING)
     await topics.publish_task(LATE)
-    topics.takes_s = 0.05
+    topics.takes_s = 60
     mending = asyncio.ensure_future(topics.reassert())
     await eventually(lambda: topics.writing)
     topics.takes_s = 0.0
