@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from airflow_provider.spark_connect.client import open_session
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.looks import LOOK_EVERY_S
-from airflow_provider.spark_connect.news import QueryEnded, QueryNews, QueryTold
+from airflow_provider.spark_connect.polling import POLL_EVERY_S
 from airflow_provider.spark_connect.server import ConnectSettings
+from airflow_provider.spark_connect.watch_events import QueryEnded, QueryProgressed, WatchEvent
 from airflow_provider.spark_connect.watching import QueryWatch
 from benchmarks.gauges import Gauged, gauged, put_first
 
@@ -54,10 +54,10 @@ async def watch(handles: Sequence[QueryHandle], seconds: float, ready: Callable[
     """As a triggerer does."""
     told = Told()
 
-    def hear(news: QueryNews) -> None:
+    def hear(news: WatchEvent) -> None:
         if isinstance(news, QueryEnded):
             told.ended_at[news.handle.session_id] = time.time()
-        elif isinstance(news, QueryTold):
+        elif isinstance(news, QueryProgressed):
             told.progress += 1
 
     async with gauged() as told.idle:
@@ -118,9 +118,9 @@ def poll(handles: Sequence[QueryHandle], seconds: float, ready: Callable[[], Non
                 if handle.session_id not in told.ended_at:
                     if not query.isActive:
                         told.ended_at[handle.session_id] = time.time()
-                    elif (rounds + number) % int(TELL_EVERY_S / LOOK_EVERY_S) == 0 and query.lastProgress is not None:
+                    elif (rounds + number) % int(TELL_EVERY_S / POLL_EVERY_S) == 0 and query.lastProgress is not None:
                         told.progress += 1
-                end.wait(max(0.0, began + LOOK_EVERY_S * (number + 1) / len(mine) - time.monotonic()))
+                end.wait(max(0.0, began + POLL_EVERY_S * (number + 1) / len(mine) - time.monotonic()))
             rounds += 1
 
     pairs = list(zip(handles, queries, strict=True))

@@ -41,7 +41,7 @@ class Held:
 
     @property
     def state(self) -> MemberState | None:
-        worker = self.trigger._reins.worker  # noqa: SLF001  nobody else has a reason to look
+        worker = self.trigger._exit_requests.worker  # noqa: SLF001  nobody else has a reason to look
         return None if worker is None else getattr(worker.member, "state", None)
 
 

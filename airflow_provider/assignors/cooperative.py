@@ -36,7 +36,7 @@ on purpose:
     A worker that comes back gets its own tasks back, as far as they are within its share. Connect deals out the lost
     work in any order among those who came.
 ``planned-anew-stays-put``
-    A task that was not configured only while its job was planned anew goes to the worker that had it, as far as it is
+    A task that was not configured only while its job was planned again goes to the worker that had it, as far as it is
     within its share. In Connect a connector keeps its old tasks until it has new ones.
 ``only-what-runs-is-revoked``
     Lost work whose time is over starts in that round: what is above the share of those who came goes to others. In

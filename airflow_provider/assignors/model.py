@@ -90,7 +90,7 @@ class MoveReason(str, Enum):
     """Why a task starts or stops somewhere."""
 
     NEW = "new"
-    """Configured and owned by nobody before; or by ``source``, before its job was planned anew."""
+    """Configured and owned by nobody before; or by ``source``, before its job was planned again."""
     LOST = "lost"
     """Its worker has lost it, and it goes to another."""
     RETURNED = "returned"

@@ -8,7 +8,7 @@ from typing import Final
 from airflow_provider.assignors.model import Move, MoveReason
 
 _STOPS: Final[Mapping[MoveReason, str]] = {
-    MoveReason.DELETED: "it is not configured any more",
+    MoveReason.DELETED: "it is no longer configured",
     MoveReason.DUPLICATE: "another worker owns it too",
     MoveReason.EAGER: "the group speaks the eager protocol",
     MoveReason.LEAVING: "{source} is leaving",
@@ -16,13 +16,13 @@ _STOPS: Final[Mapping[MoveReason, str]] = {
 }
 _STARTS: Final[Mapping[MoveReason, str]] = {
     MoveReason.NEW: "nobody had it",
-    MoveReason.LOST: "{source} has it no more",
+    MoveReason.LOST: "{source} no longer has it",
     MoveReason.RETURNED: "it had it before",
     MoveReason.DUPLICATE: "more than one worker owned it, and all have stopped it",
     MoveReason.EAGER: "the group speaks the eager protocol",
     MoveReason.LEAVING: "{source} is leaving",
     MoveReason.LEARNED: "it has learned it from {source}",
-    MoveReason.NOT_READY: "nobody who learns it is ready",
+    MoveReason.NOT_READY: "no learner of it is ready",
 }
 
 
@@ -31,7 +31,7 @@ def why(move: Move) -> str:
     if move.reason is MoveReason.BALANCE:
         return _above_its_share(move)
     if move.reason is MoveReason.NEW and move.source is not None:
-        return "its job was planned anew"
+        return "its job was planned again"
     words = _STOPS if move.target is None else _STARTS
     text: str = words.get(move.reason, move.reason.value)
     return text.format(source=move.source or "its worker")

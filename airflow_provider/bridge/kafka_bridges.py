@@ -110,7 +110,7 @@ class KafkaBridges:
         except (TransportError, TopicError, TimeoutError, asyncio.TimeoutError) as failed:
             why = str(failed) or type(failed).__name__
         except Exception as bug:
-            log.exception("group %s: its bridge ends, for a fault of this program", group)
+            log.exception("group %s: its bridge ends because of a fault of this program", group)
             why = f"a fault of this program: {type(bug).__name__}: {bug}"
         if why:
             if self._troubles.setdefault(group, Trouble()).is_news(why):

@@ -120,8 +120,8 @@ class BridgeTalk:
             self.say()
 
     def assigned(self, epoch: Epoch) -> None:
-        if self._claims and self._last is not None and epoch > self._last.epoch + 1:
-            self._lose()  # no record tells what the rounds between have given away
+        if self._claims and self._missed_rounds_before(epoch):
+            self._lose()
         self._claims = NO_TASKS
         self._is_in = True
         self.epoch = max(self.epoch, epoch)
@@ -129,9 +129,13 @@ class BridgeTalk:
 
     def read(self, record: ClassicRecord) -> None:
         """The record of a classic round. Until the bridge is in, such a round may have given away what it claims."""
-        last, self._last = self._last, record
-        if self._claims and (BRIDGE not in record.members or (last is not None and record.epoch > last.epoch + 1)):
+        if self._claims and (BRIDGE not in record.members or self._missed_rounds_before(record.epoch)):
             self._lose()
+        self._last = record
+
+    def _missed_rounds_before(self, epoch: Epoch) -> bool:
+        """Whether there were rounds whose records are unknown: they may have given away what it claims."""
+        return self._last is not None and epoch > self._last.epoch + 1
 
     # ---- what it says
 

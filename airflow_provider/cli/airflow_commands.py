@@ -1,4 +1,4 @@
-"""``airflow cospark ...``: the same subcommands, as Airflow's own.
+"""``airflow cospark ...``: the same subcommands as a command of Airflow.
 
 Airflow imports this at every call of ``airflow``, so it imports nothing but the names of the subcommands.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AllArguments:
-    """Everything behind the subcommand's name, ``--help`` included, is for ``cospark`` to read.
+    """Passes everything after the subcommand's name, including ``--help``, on to ``cospark``.
 
     In the place of an Airflow ``Arg``. Airflow asks all subcommands for their arguments at every call, and ours import
     Kafka's clients and Spark to know theirs; and argparse can't leave options alone.

@@ -1,4 +1,4 @@
-"""What ``cospark groups`` has to say of declarative groups: of those no broker knows anything."""
+"""Declarative groups in ``cospark groups``. Brokers know nothing of them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ async def read(settings: KafkaSettings, group: str) -> GroupState | None:
 
 
 async def phases(settings: KafkaSettings) -> Mapping[str, str]:
-    """How far each declarative group is; those that nobody is in are left out."""
+    """The phase of each declarative group that has members."""
     groups = await _read(settings, None)
     return {group_id: phase(group) for group_id, group in groups.items() if group.members}
 
 
 async def _read(settings: KafkaSettings, only: str | None) -> Mapping[str, GroupState]:
-    """Who may not read the records sees what the other topics say."""
+    """Without the right to read the records, only the group's own topics are shown."""
     try:
         return await asyncio.to_thread(read_groups, settings, timeout_s=DEFAULT_TIMEOUT_S, only=only)
     except (TopicError, ProtocolError) as wrong:
@@ -47,7 +47,7 @@ async def _read(settings: KafkaSettings, only: str | None) -> Mapping[str, Group
 
 
 def description_of(group: GroupState) -> GroupDescription:
-    """As the coordinator of a classic group would describe it."""
+    """The group in the form in which the coordinator of a classic group describes it."""
     return GroupDescription(
         error=KafkaErrorCode.NONE,
         group_id=group.group_id,
@@ -69,9 +69,9 @@ def description_of(group: GroupState) -> GroupDescription:
 
 
 def as_of(group: GroupState | None, jobs: JobsSnapshot, status: StatusSnapshot) -> StatusSnapshot:
-    """The status with who is to have what as the coordinators' records say, which are of one moment. The record in the
-    status topic is written after its target was taken, by the member that has computed it: in a busy group it is of an
-    earlier one. Only of the same target it tells more.
+    """The status, with the targets from the coordinators' records, which are consistent. The record in the status topic
+    is written later, by the member that has computed the target, so in a busy group it may be of an earlier target. Its
+    details are only used if it is of the same target.
     """
     if group is None or not group.members:
         return status
@@ -96,7 +96,7 @@ def as_of(group: GroupState | None, jobs: JobsSnapshot, status: StatusSnapshot) 
 
 
 def about(group: GroupState | None) -> dict[str, Any]:
-    """What is known of such a group beyond what is known of all."""
+    """What is shown of declarative groups only, as JSON."""
     return {} if group is None else {"declarative": to_json(group)}
 
 

@@ -1,4 +1,4 @@
-"""Whether anybody is in a group, which only its coordinator knows: who was killed can't write that down."""
+"""Whether a group has no members. Only its coordinator knows: workers that were killed can't write it to the topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cospark groups configure``: sets, and shows, how a declarative group is coordinated."""
+"""``cospark groups configure``: shows and changes the settings of a declarative group."""
 
 from __future__ import annotations
 

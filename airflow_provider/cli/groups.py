@@ -1,4 +1,4 @@
-"""``cospark groups``: which groups there are, and who is in one."""
+"""``cospark groups``: lists groups, and shows their members and tasks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.topics.group_topics import GroupTopics
 
 _NOBODY: Final = "no worker is in it"
-"""What is said of a group that has topics and that no coordinator knows: it has had no worker yet, or none for long."""
+"""The phase of a group that has topics and that no coordinator knows: it has had no worker so far, or none for long."""
 
 _NOT_YET: Final = frozenset(
     {
@@ -46,16 +46,16 @@ _NOT_YET: Final = frozenset(
         KafkaErrorCode.NOT_COORDINATOR,
     }
 )
-"""Of a group whose coordinator is being found, or still reads what it coordinates. On a new broker the first question
-about any group has the topic made in which groups are kept.
+"""Errors while a group's coordinator is being found, or is still loading. On a new broker, the first request about a
+group makes the broker create the topic for groups.
 """
 _AGAIN_S: Final = 0.2
 _READ_S: Final = 5.0
-"""How long a list of groups waits for the topics of those that nobody is in."""
+"""How long a list of groups waits for the topics of groups without members."""
 _UNSAID: Final = {"state": None, "condition": "", "drains": False, "leaves_soon": False}
-"""How a member is that has no record."""
+"""The state of a member without a record."""
 _AT_ONCE: Final = 8
-"""So many groups' topics are read together."""
+"""How many groups' topics are read at the same time."""
 _EMPTY: Final = frozenset({_NOBODY, "Empty", "Dead"})
 
 
@@ -125,8 +125,8 @@ async def _list(settings: KafkaSettings) -> int:
 
 
 async def _what_was(settings: KafkaSettings, group: str, turns: asyncio.Semaphore) -> str:
-    """How a group ended that nobody is in, as far as that can be read soon. What is still being read is not said: of
-    many groups that would be a page.
+    """How a group without members ended, if this can be read quickly. Otherwise progress is not shown: for many groups
+    it would fill a page.
     """
     async with turns:
         try:
@@ -169,7 +169,7 @@ async def _read_and_describe(settings: KafkaSettings, args: argparse.Namespace) 
 
 
 async def _once_coordinated(ask: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
-    """Ask until there is a coordinator to answer; after a while its absence is the answer."""
+    """Ask until a coordinator answers; after a while, return its absence as the answer."""
     deadline = time.monotonic() + DEFAULT_TIMEOUT_S
     while True:
         answer = await ask()
@@ -209,7 +209,7 @@ async def _read_topics(
 
 
 def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[str, Any]:
-    """A group as one JSON object: the coordinator's view of who is in it, the records' view of who does what."""
+    """A group as one JSON object: the members according to the coordinator, their tasks according to the records."""
     record, now_ms = status.group, wall_ms()
     members = sorted({member.group_instance_id or str(member.member_id) for member in description.members})
     assigned = {
@@ -250,7 +250,7 @@ def _member(name: WorkerId, status: StatusSnapshot, assigned: Iterable[TaskId]) 
 
 
 def _tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:
-    """What becomes of each task of a present run that somebody has, or has spoken of."""
+    """The state of each task of a present run that has an owner or a record."""
     assigned = status.group.assignment.values() if status.group else ()
     for task in sorted(frozenset(status.tasks).union(*assigned)):
         last = shown_status(task, jobs, status)

@@ -1,4 +1,4 @@
-"""``cospark jobs submit --wait``: until a job is complete, and what is said meanwhile."""
+"""``cospark jobs submit --wait``: waits until a job is complete, and shows its progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_provider.topics.group_topics import GroupTopics
 
 
 class JobGoneError(Exception):
-    """The job was removed while it was waited for."""
+    """The job was removed during the wait."""
 
 
 class LateJobError(Exception):
@@ -65,13 +65,13 @@ async def wait_until_complete(
 
 
 def _is_over(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
-    """Whether nothing of it is left to run, or there is no such job any more."""
+    """Whether nothing of the job is left to run, or it no longer exists."""
     progress = job_progress(job, jobs, status)
     return progress is None or progress.complete
 
 
 def _nobody(group: str, status: StatusSnapshot) -> SoFar | None:
-    """That nobody is in the group, as far as its topics say; None: somebody is."""
+    """A message if the group has no workers according to its topics; None: it has some."""
     if status.group is not None and not all_left(status):
         return None
-    return SoFar(text=f"nobody is in group {group}, and the job waits for a worker to join: {what_was(status)}")
+    return SoFar(text=f"group {group} has no workers, and the job waits for one to join: {what_was(status)}")

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def json_object_of(option: str, text: str) -> dict[str, Any]:
-    """What stands there, or in the file if it begins with ``@``.
+    """The object in the text, or in the file if the text begins with ``@``.
 
     :raises ValueError: naming the option, and what is no JSON object
     """

@@ -43,7 +43,7 @@ def add_learner_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=DEFAULT_LIMITS.ready_from,
         metavar="PROGRESS",
-        help="a task may move here from this progress of its warm-up on, above 0 and at most 1 (default: %(default)s)",
+        help="a task may move here when its warm-up has this progress, above 0 and at most 1 (default: %(default)s)",
     )
     learners.add_argument(
         "--learner-timeout-ms",

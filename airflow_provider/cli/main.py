@@ -80,8 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Answers what it does not know with its own usage: argparse leaves that to the outermost parser, whose usage says
-    nothing of a subcommand's options.
+    """Reports unknown arguments with the usage of the subcommand. By default argparse shows the usage of the outermost
+    parser, which does not list a subcommand's options.
     """
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
@@ -92,7 +92,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Version(argparse.Action):
-    """Looks for the version only when it is asked for."""
+    """Looks the version up only when it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from importlib.metadata import version

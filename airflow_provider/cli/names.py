@@ -1,4 +1,4 @@
-"""Names that users give on the command line, refused there: what Kafka's clients say of a bad one tells nothing."""
+"""Checks names given on the command line: the errors of Kafka's clients for bad names don't help."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_worker_option(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the worker's name in the group; keep it the same over restarts (default: host name and process number)",
     )
-    # What the option was called at first: supervisors have it in their units.
+    # The option's first name, which service definitions still use.
     parser.add_argument("--instance-id", dest="worker", type=_worker, help=argparse.SUPPRESS)
 
 

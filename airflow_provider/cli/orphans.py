@@ -1,4 +1,4 @@
-"""``cospark jobs orphans``: what runs on servers, and nobody of the group watches."""
+"""``cospark jobs orphans``: detached queries that no worker of the group watches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_provider.spark_connect.server import TOKEN_ENV, ConnectServer, Conn
 from airflow_provider.topics.group_topics import GroupTopics
 
 _MEANING: Final = "list the streams that run on Spark Connect servers and that no worker of the group watches"
-_MORE: Final = " Ends with status 1 if something is left that may run."
+_MORE: Final = " Exit status: 0 none is left; 1 some may still be running, or there is no such group; 2 not possible."
 
 
 def add_action(actions: Any) -> None:
@@ -34,14 +34,14 @@ def add_action(actions: Any) -> None:
     what.add_argument(
         "--forget",
         metavar="JOB:INDEX",
-        help="say that this one has certainly ended: its server is gone for good, say. Two queries may write to one"
-        " checkpoint if that is not so",
+        help="state that this one has certainly ended, for example because its server is gone for good. If it has not,"
+        " two queries may write to one checkpoint",
     )
     parser.add_argument(
         "--server",
         metavar="URL",
         type=_server_of,
-        help=f"with --end: which server the token in the environment variable {TOKEN_ENV} is for. No other gets it",
+        help=f"with --end: the server that gets the token in the environment variable {TOKEN_ENV}; no other gets it",
     )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_connection_arguments(parser)
@@ -65,7 +65,7 @@ async def run(args: argparse.Namespace, settings: KafkaSettings) -> int:
         say(*(_in_words(each, why, ended=args.end) for each, why in left) if left else (_nothing(args.group),))
     if args.end and args.server is None and os.environ.get(TOKEN_ENV) and any(why for _, why in left):
         complain(
-            f"cospark jobs orphans: no server was given the token in {TOKEN_ENV}: name the one it is for, --server URL"
+            f"cospark jobs orphans: the token in {TOKEN_ENV} was not used: name the server that it is for, --server URL"
         )
     return int(any(why for _, why in left))
 
@@ -73,24 +73,24 @@ async def run(args: argparse.Namespace, settings: KafkaSettings) -> int:
 async def _forget(named: str, found: Sequence[Orphan], topics: GroupTopics) -> int:
     mine = [last for last in topics.status.living() if str(last.task) == named]
     if not mine:
-        complain(f"cospark jobs orphans: nothing is known to run of a task {named}")
+        complain(f"cospark jobs orphans: task {named} has no detached query, according to the group's topics")
         return 1
     abandoned = any(str(each.status.task) == named for each in found)
     watcher = None if abandoned else watcher_of(mine[-1], topics.status)
     if watcher is not None:
         complain(
-            f"cospark jobs orphans: worker {watcher} watches {named}, and its server answers: it has not ended."
+            f"cospark jobs orphans: worker {watcher} watches {named}, and its server answers, so it has not ended."
             " To end it, use cospark jobs stop"
         )
         return 1
     for last in mine:
         await ending.forget(Orphan(status=last, label=named, why=""), topics)
-    say(f"{named}: taken for ended")
+    say(f"{named}: recorded as ended")
     return 0
 
 
 def _token_for(server: ConnectServer | None) -> TokenOf:
-    """Handles stand in a topic: who may write there is not to learn the token by naming a server of its own."""
+    """Handles come from a topic. Whoever may write there must not get the token by naming a server of their own."""
 
     async def token_of(handle: QueryHandle) -> str:
         named = server is not None and server.address == handle.server.address
@@ -107,7 +107,7 @@ def _server_of(url: str) -> ConnectServer:
 
 
 def _nothing(group: str) -> str:
-    return f"group {group}: nothing runs on a server that nobody has"
+    return f"group {group}: there are no orphans"
 
 
 def _server(orphan: Orphan) -> str:

@@ -1,4 +1,4 @@
-"""``cospark jobs plan``: which tasks a plan would make, and who would have them now. The plan is made here."""
+"""``cospark jobs plan``: the tasks of a plan, and the workers that would get them now. The plan is made here."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _definition(args: argparse.Namespace, jobs: JobsSnapshot) -> JobDefinition:
 
 
 def _allowed(args: argparse.Namespace) -> list[str]:
-    """What may be imported here: what was named here."""
+    """The import prefixes for this process: those that were named on the command line."""
     named: str | None = args.entry_point
     return list(args.allow) if named is None else [named.partition(":")[0]]
 

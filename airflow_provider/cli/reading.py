@@ -1,4 +1,4 @@
-"""Reads a group once, for a command that shows it, and says what is still being read where that takes long."""
+"""Reads a group once, for a command that shows it, and shows the progress if this takes long."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def read_on(
 
     :param tell: is called every other second as long as that takes; by default it says on standard error what is still
         being read
-    :param timeout_s: how long at most; by default as long as any of it is read meanwhile
+    :param timeout_s: the longest time; by default as long as there is any progress
     :raises TopicError: see :meth:`GroupTopics.catch_up`
     """
     tell = tell or (lambda: complain(f"group {topics.group}: {reading_in_words(topics)}"))
@@ -76,8 +76,8 @@ def reading_in_words(topics: GroupTopics) -> str:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Who looks once makes a hundred thousand objects and keeps them: to look for cycles in them is a quarter of the
-    time.
+    """Turn the garbage collector off: a single look creates a hundred thousand objects and keeps them, and searching
+    them for cycles takes a quarter of the time.
     """
     was = gc.isenabled()
     gc.disable()

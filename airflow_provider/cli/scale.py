@@ -1,4 +1,4 @@
-"""``cospark scale GROUP``: have a group get smaller, without stopping what can move."""
+"""``cospark scale GROUP``: makes a group smaller, without stopping tasks that can move."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from airflow_provider.topics.errors import BrokerAwayError, NoTopicError, TopicE
 from airflow_provider.topics.group_topics import GroupTopics
 
 _LOOK_S: Final = 30.0
-"""How long a change is waited for at a stretch."""
+"""How long to wait for a change before looking again."""
 _SETTLE_S: Final = 0.5
-"""Several workers leave in one round: what changes so soon after another change is told with it."""
+"""Several workers leave in one round, so changes within this time are shown together."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Ask workers to leave as soon as others have learned their tasks; if the group learns no tasks, they leave when"
-        " their running tasks have finished, and others go on with their detached streams. Workers are asked in this"
+        " their running tasks have finished, and others adopt their detached streams. Workers are asked in this"
         f" order: {RULE}."
     )
     add_group_argument(parser)
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     goal.add_argument("--to", metavar="N%", help="percentage of the present workers that stay, rounded up")
     goal.add_argument("--workers", type=int, metavar="N", help="number of workers that stay")
     goal.add_argument("--without", nargs="+", metavar="WORKER", help="names of workers that leave")
-    parser.add_argument("--dry-run", action="store_true", help="show who would be asked, and ask nobody")
+    parser.add_argument("--dry-run", action="store_true", help="show which workers would be asked, without asking them")
     parser.add_argument(
         "--within",
         type=_seconds,
@@ -140,7 +140,7 @@ def _say(args: argparse.Namespace, plan: ScaleDown, what: str, **more: Any) -> N
 async def _wait(
     topics: GroupTopics, plan: ScaleDown, began: float, timeout_s: float | None, tell: Callable[[str], None]
 ) -> None:
-    """Until all have left, or the time is over; a broker that is away is waited for, too.
+    """Wait until all have left or the time is over, also while brokers are away.
 
     :param tell: is told how far they are, whenever that has changed
     """

@@ -1,8 +1,8 @@
-"""How a worker in the foreground ends: one signal has it leave its group, another one ends it immediately.
+"""How a worker in the foreground ends: after one signal it leaves its group, after a second one it ends immediately.
 
-Not by the loop's own ``add_signal_handler``. There a signal is a byte in a pipe that the loop's threads write to as
-well, each time they hand something over, such as a record that was stored. While the loop is busy the pipe fills up,
-with fewer than 300 of them, and the signal is lost.
+This does not use the loop's ``add_signal_handler``. There, a signal is a byte in a pipe, and each
+``call_soon_threadsafe`` writes to this pipe, too. While the loop is busy, fewer than 300 such bytes fill the pipe, and
+the signal is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 
 _ONE_SIGNAL_S: Final = 0.5
-"""Who signals a process and its process group (``timeout``, a terminal) means it once."""
+"""Signals within this time count as one: ``timeout`` and terminals signal both a process and its process group."""
 
 _SIGNALLED: Final = 128
 """A shell adds the signal's number to this for the exit status."""
@@ -31,7 +31,7 @@ _SIGNALLED: Final = 128
 
 @contextmanager
 def handlers_restored() -> Iterator[None]:
-    """Whatever handles these signals meanwhile: afterwards it is who did before."""
+    """Restore the previous handlers of these signals at the end."""
     before = {number: signal.getsignal(number) for number in _NUMBERS}
     try:
         yield
@@ -43,14 +43,14 @@ def handlers_restored() -> Iterator[None]:
 def leave_when_signalled(leave: Callable[[str], None]) -> None:
     """The first signal calls ``leave`` on the running loop, with the reason; a later one ends the process.
 
-    Only in the main thread. Python calls a handler there between any two steps, however busy the loop is: so it takes
-    no lock, and does not log.
+    Only in the main thread. Python may call a handler there between any two bytecodes, so it takes no lock and does not
+    log.
     """
     loop = asyncio.get_running_loop()
     first: list[float] = []
 
     def begin(name: str) -> None:
-        log.info("%s: the worker stops its tasks and leaves the group; once more to end it immediately", name)
+        log.info("%s: the worker stops its tasks and leaves the group; signal again to end it immediately", name)
         leave(f"signal {name}")
 
     def on_signal(number: int, _frame: FrameType | None) -> None:

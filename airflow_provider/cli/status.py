@@ -1,4 +1,4 @@
-"""``cospark status GROUP``: a group as it lives."""
+"""``cospark status GROUP``: shows a group while it changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from airflow_provider.cli.deserted import is_deserted
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
 from airflow_provider.cli.terminal import complain, printable, say
-from airflow_provider.group.kept_asked import KeptAsked
+from airflow_provider.group.polled import Polled
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import SettingsError
@@ -85,18 +85,18 @@ async def _watch(args: argparse.Namespace) -> None:
             nobody = await is_deserted(args.group, settings)
             console.print(render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=nobody))
         return
-    deserted = KeptAsked(partial(is_deserted, args.group, settings))
+    deserted = Polled(partial(is_deserted, args.group, settings))
     async with group_opened(settings, args.group) as topics:
         with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
 
             def show(*notes: str) -> None:
-                page = render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=deserted.is_so)
+                page = render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=deserted.answer)
                 live.update(Group(*(_text(note, style="yellow") for note in notes), page), refresh=True)
 
             await read_on(topics, lambda: show(reading_in_words(topics)))
             changed = asyncio.Event()
             topics.subscribe(changed.set)
-            with deserted.going_on():
+            with deserted.polling():
                 while True:
                     changed.clear()
                     show()
@@ -109,7 +109,7 @@ async def _a_second_or(changed: asyncio.Event) -> None:
 
 
 def as_json(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[str, Any]:
-    """The group as what a sensor passes on of it, with its jobs. Before its first rebalance it has no epoch."""
+    """The group as in a sensor's XCom, with its jobs. Before its first rebalance it has no epoch."""
     report = GroupReport.of(jobs, status)
     progress = {name: JobReport.of(name, jobs, status) for name in sorted(jobs.jobs)}
     return {
@@ -175,7 +175,7 @@ def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int, lost: fro
 
 
 def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfinished: Tasks, wall_ms: int) -> Text:
-    """What it still has to do, by state, and for how long what runs has been running."""
+    """The worker's unfinished tasks by state, and how long the running ones have been running."""
     owned = status.group.owned_by(name) if status.group else NO_TASKS
     by_state: dict[tuple[TaskState, str], list[str]] = {}
     for task in sorted(owned & unfinished):
@@ -192,12 +192,12 @@ def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfini
 
 
 def _learned(of_this_worker: Iterable[LearnerTask], jobs: JobsSnapshot) -> Text:
-    """What others make ready of what it has."""
+    """Those of its tasks that others learn."""
     return _text(_names("learned", [f"{jobs.label(one.task)} by {one.learner}" for one in of_this_worker]))
 
 
 def _learns(by_this_worker: Iterable[LearnerTask], jobs: JobsSnapshot) -> Text:
-    """What it makes ready, how far that is, and whose it is."""
+    """The tasks that it learns, with their progress and owners."""
     by_state: dict[str, list[str]] = {}
     for one in by_this_worker:
         far = f" ({one.percent} %)" if one.state == "warming" else ""
@@ -206,7 +206,7 @@ def _learns(by_this_worker: Iterable[LearnerTask], jobs: JobsSnapshot) -> Text:
 
 
 def _where_or_why(last: TaskStatus | None, status: StatusSnapshot) -> str:
-    """On which server what is detached runs, or what keeps a task waiting."""
+    """The server of a detached task, or what keeps a task waiting."""
     return f"detached on {last.server}" if last and last.server else kept_waiting_by(last, status)
 
 
@@ -251,7 +251,7 @@ def _took(job: str, times: Sequence[tuple[int, int]], jobs: JobsSnapshot) -> str
 
 
 def _given_up(jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
-    """What is left where it is, though another worker has room for it."""
+    """Tasks that stay where they are because their warm-up elsewhere has failed."""
     all_of_them = given_up(status)
     lines = [f"  {one.in_words(jobs.label)}" for one in all_of_them[:_MOST_MOVES]]
     if len(all_of_them) > _MOST_MOVES:
@@ -278,5 +278,5 @@ def _moves(jobs: JobsSnapshot, status: StatusSnapshot) -> list[Text]:
 
 
 def _text(text: str, style: str = "") -> Text:
-    """What others have written: in a string "[/data]" and "a:100:" would be rich's markup and emoji."""
+    """Text from others, without markup: in a string, rich would take "[/data]" and "a:100:" for markup and emoji."""
     return Text(printable(text), style=style)

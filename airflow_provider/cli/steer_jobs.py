@@ -49,7 +49,9 @@ def add_actions(actions: Any) -> None:
         parser.add_argument("name", help="the job's name")
         parser.add_argument("--json", action="store_true", help="show the outcome as one JSON object")
         if name == "restart":
-            parser.add_argument("--only-failed", action="store_true", help="leave tasks alone that have not failed")
+            parser.add_argument(
+                "--only-failed", action="store_true", help="only try failed tasks again; leave running tasks alone"
+            )
             add_task_option(parser, TASK_OR_PLANNER, "all, and the planner")
         if name == "stop":
             add_task_option(parser, "the task of this index, until it is restarted", "the whole job")
@@ -60,7 +62,7 @@ def add_actions(actions: Any) -> None:
 
 
 def add_task_option(parser: argparse.ArgumentParser, which: str, otherwise: str) -> None:
-    """:param otherwise: what is meant without the option"""
+    """:param otherwise: the meaning without the option, for the help text"""
     parser.add_argument(
         "--task",
         type=int,
@@ -81,7 +83,7 @@ def _add_alter_options(parser: argparse.ArgumentParser) -> None:
         "--if-version",
         type=int,
         metavar="N",
-        help="only if this is still the job's version, which describe shows: nobody has altered it meanwhile",
+        help="alter it only if the job still has this version, which describe shows",
     )
     add_conf_option(parser, SESSION, "each task's session, from its next start on")
     parser.add_argument(
@@ -98,7 +100,7 @@ def _add_alter_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_allow_option(parser: argparse.ArgumentParser, meaning: str) -> None:
-    """Others may have submitted the job, so it is not imported without leave."""
+    """Others may have submitted the job, so it is only imported if this is allowed explicitly."""
     parser.add_argument(
         "--allow",
         action="append",
@@ -142,7 +144,7 @@ def _changed_conf(args: argparse.Namespace) -> dict[str, str | None]:
 
 
 def _check(operation: AlterJob, jobs: JobsSnapshot, allowed: Sequence[str]) -> None:
-    """Says so if it can't be checked here.
+    """Check the new config if the job can be imported here; otherwise say that it is not checked.
 
     :raises ValueError: if the job would have a config that it does not accept
     """

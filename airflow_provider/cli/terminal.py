@@ -1,7 +1,7 @@
-"""Everything that ``cospark`` prints goes through here: much of it was written by others.
+"""Everything that ``cospark`` prints goes through here, because much of it comes from others.
 
-A terminal obeys escape sequences, wherever they come from: in a worker's name or a task's error they could hide lines,
-forge others, or put text into the clipboard. So characters that are not to be seen are shown as Python writes them.
+A terminal obeys escape sequences. In a worker's name or a task's error, they could hide lines, forge others, or put
+text into the clipboard. So unprintable characters are shown as Python's escapes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNSEEN: Final = re.compile(
 
 
 def printable(text: object) -> str:
-    """What may stand in one line on a terminal."""
+    """The text as one line, safe for a terminal."""
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text))
 
 
@@ -36,7 +36,7 @@ def complain(problem: str) -> None:
 
 
 def log_to_terminal() -> None:
-    """Have everything that is logged from INFO on written to standard error."""
+    """Log everything from level INFO on to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_TerminalFormatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])

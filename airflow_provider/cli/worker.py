@@ -16,14 +16,14 @@ from airflow_provider.assignors.policy import LONGEST_DELAY_MS, PolicyError, che
 from airflow_provider.cli.conf_option import SPARK, add_conf_option, conf_of
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.learners import add_learner_arguments, learner_limits_of
-from airflow_provider.cli.metrics import destination
 from airflow_provider.cli.names import add_group_argument, add_worker_option
 from airflow_provider.cli.policies import add_policy_arguments, policy_of
 from airflow_provider.cli.signals import handlers_restored, leave_when_signalled
 from airflow_provider.cli.terminal import complain, log_to_terminal, say
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
 from airflow_provider.common.masters import usable_master
-from airflow_provider.common.metering import witness_of
+from airflow_provider.common.metering import observer_of
+from airflow_provider.common.stats_without_airflow import destination
 from airflow_provider.common.worker_values import WorkerSpec
 from airflow_provider.coordinator.settings import DEFAULT_SESSION_MS
 from airflow_provider.group.shared import reach
@@ -45,13 +45,13 @@ from airflow_provider.worker.equipment import (
     NEVER_S,
     Equipment,
 )
+from airflow_provider.worker.exit_requests import ExitRequests
 from airflow_provider.worker.holding import Holding, held
-from airflow_provider.worker.reins import Reins
 from airflow_provider.worker.settings import Until
 
 _Given = TypeVar("_Given")
 _SESSION_MS: Final = {GroupProtocolName.CLASSIC: 30_000, GroupProtocolName.CONNECT: DEFAULT_SESSION_MS}
-"""A broker takes about 10 s to restart. In Connect's session of 10 s all tasks would have stopped by then."""
+"""A broker takes about 10 s to restart. With Connect's session of 10 s, all tasks would have stopped by then."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,8 +110,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--detach",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="on a Spark Connect server streams go on without this process, and another worker goes on with them"
-        " (default: they do)",
+        help="on a Spark Connect server, streams keep running without this process, and another worker adopts them"
+        " (default: --detach)",
     )
     add_conf_option(parser, SPARK, "Spark; with Spark Connect, of each session")
     parser.add_argument(
@@ -206,11 +206,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _say(text: str) -> None:
-    """How a worker ended does not depend on whether anybody still listens."""
+    """Print a line. A closed standard output must not change how the worker ends."""
     try:
         say(text)
     except BrokenPipeError:
-        # What is still in the buffer is written when the process ends: give it something that takes it.
+        # The buffer is flushed when the process ends: give it an open file.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -274,7 +274,7 @@ def _equipment(args: argparse.Namespace) -> Equipment:
 
 
 def _usable(option: str, given: _Given, check: Callable[[_Given], _Given]) -> _Given:
-    """:raises ValueError: naming the option, if that can't be used"""
+    """:raises ValueError: naming the option, if this value can't be used"""
     try:
         return check(given)
     except ValueError as wrong:
@@ -282,20 +282,20 @@ def _usable(option: str, given: _Given, check: Callable[[_Given], _Given]) -> _G
 
 
 def _when_signalled(returns_ms: int) -> Absence:
-    """A supervisor that ends a worker mostly starts it again: an upgrade, a restart of the host."""
+    """A supervisor that ends a worker usually starts it again, as in an upgrade or a restart of the host."""
     return Absence(left=LeaveReason.RESTARTING if returns_ms else LeaveReason.STOPPED, returns_ms=returns_ms)
 
 
 async def _work(kafka: KafkaSettings, spec: WorkerSpec, returns_ms: int, equipment: Equipment) -> Outcome:
     await reach(kafka)
-    reins = Reins()
+    exit_requests = ExitRequests()
     settings = spec.settings(WorkerPhase.STABLE, returns_ms)
     holding = Holding(
         protocol=spec.protocol(returns_ms),
         settings=settings,
         place=InThisProcess(equipment),
-        witness=witness_of(spec.member, destination()),
+        observer=observer_of(spec.member, destination()),
     )
-    async with held(holding, kafka, reins) as worker:
-        leave_when_signalled(functools.partial(reins.leave, absence=_when_signalled(returns_ms)))
+    async with held(holding, kafka, exit_requests) as worker:
+        leave_when_signalled(functools.partial(exit_requests.leave, absence=_when_signalled(returns_ms)))
         return await worker.run()

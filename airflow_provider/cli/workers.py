@@ -87,13 +87,13 @@ async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
 
 
 def _process_of(worker: WorkerId, status: StatusSnapshot) -> str:
-    """Which runs its tasks; empty for one that is deferred: the triggerer is not asked to end."""
+    """The process that runs the worker's tasks; empty if it is deferred: the triggerer is not waited for."""
     said = status.workers.get(worker)
     return said.process if said is not None and said.state is not WorkerPhase.DEFERRED else ""
 
 
 async def _wait(args: argparse.Namespace, topics: GroupTopics, processes: Mapping[WorkerId, str]) -> int:
-    """Until they have left, and their processes have ended as far as that can be seen from here."""
+    """Wait until they have left, and until their processes have ended, as far as this can be seen from here."""
     asked, until = frozenset(processes), time.monotonic() + args.wait
     try:
         await topics.wait_for(lambda _jobs, status: not asked & may_be_asked(status), timeout_s=args.wait)

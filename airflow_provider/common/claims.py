@@ -1,8 +1,8 @@
-"""Whether a trigger may go on with the membership that its task left it.
+"""Whether a trigger may continue the membership that its task has handed over.
 
-Airflow runs two copies of a trigger when a triggerer stalls, or only the part of it that talks to the database: another
-one takes its triggers over, and the first one's go on until it hears of that. So a copy that comes second must not use
-the first one's member id, for the coordinator could not tell them apart; and a copy that wakes late must notice.
+Airflow runs two copies of a trigger when a triggerer stalls, or only its connection to the database: another triggerer
+takes over its triggers, while the first one's continue until it notices. So the second copy must not use the first
+one's member id, because the coordinator could not tell them apart; and a copy that wakes up late must notice it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from airflow_provider.records import WorkerPhase, WorkerStatus
 
 
 class Claim(str, Enum):
-    """What a trigger that starts may do."""
+    """How a starting trigger may continue."""
 
     GO_ON = "go on"
     """As the same member: nobody has held the membership since the task deferred."""
     TAKE_OVER = "take over"
-    """As a new member under the same name: another triggerer has held the membership, and may hold it still."""
+    """As a new member under the same name: another triggerer has held the membership, and may still hold it."""
     DOUBT = "doubt"
-    """The task itself has gone on since. This is an old copy, unless clocks are far apart."""
+    """The task itself has continued since. This is an old copy, unless clocks differ a lot."""
 
 
 def claim_of(last: WorkerStatus | None, url: str, deferred_at_ms: int) -> Claim:
@@ -32,7 +32,7 @@ def claim_of(last: WorkerStatus | None, url: str, deferred_at_ms: int) -> Claim:
     :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
     """
     if last is None or not is_of(last, url):
-        return Claim.GO_ON  # if somebody else has the name by now, the coordinator says so
+        return Claim.GO_ON  # if another process has taken the name, the coordinator will refuse
     if last.state is WorkerPhase.DEFERRED:
         return Claim.TAKE_OVER
     return Claim.DOUBT if last.at_ms > deferred_at_ms else Claim.GO_ON

@@ -1,4 +1,4 @@
-"""What people give as the Spark of a worker, checked before anything is started with it."""
+"""Checks the Spark that people give for a worker, before anything is started."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from airflow_provider.spark_connect.server import ConnectServer, is_connect
 
 _STANDALONE: Final = "spark://"
 _KINDS: Final = ("local", _STANDALONE, "k8s://", "yarn")
-"""How the masters begin that Spark knows. It finds out late: a JVM has started by then."""
-_A_MASTER: Final = f"a master of Spark, which begins with {', '.join(_KINDS)}"
+"""The prefixes of Spark's master URLs. Spark itself refuses others only after it has started a JVM."""
+_A_MASTER: Final = f"a Spark master, which begins with {', '.join(_KINDS)}"
 _ADDRESSES: Final = re.compile(r"[^,/]+:[0-9]+(,[^,/]+:[0-9]+)*")
 
 
 def usable_master(master: str) -> str:
     """A master URL of Spark, or that of a Spark Connect server.
 
-    :raises ValueError: for anything else, without what may be secret in it
+    :raises ValueError: for anything else; the message does not repeat what may be secret
     """
     if is_connect(master):
         return ConnectServer.parse(master).url
     if not master.startswith(_KINDS):
-        raise ValueError(f"neither {_A_MASTER}, nor a Spark Connect server: sc://host:port")
+        raise ValueError(f"must be {_A_MASTER}, or a Spark Connect server: sc://host:port")
     return own_master(master)
 
 
 def own_master(master: str) -> str:
     """A master URL of Spark.
 
-    :raises ValueError: for anything else, without what may be secret in it
+    :raises ValueError: for anything else; the message does not repeat what may be secret
     """
     if not master.startswith(_KINDS):
-        raise ValueError(f"not {_A_MASTER}")
+        raise ValueError(f"must be {_A_MASTER}")
     if master.startswith(_STANDALONE) and not _ADDRESSES.fullmatch(master.removeprefix(_STANDALONE)):
-        raise ValueError("the master of a standalone cluster is spark://host:port, or spark://host:port,host:port")
+        raise ValueError("the master of a standalone cluster must be spark://host:port, or spark://host:port,host:port")
     return master

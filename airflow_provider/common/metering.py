@@ -24,7 +24,7 @@ from airflow_provider.metrics.sample import Sample
 from airflow_provider.metrics.spokesman import spokesman
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import Epoch, WorkerId
-from airflow_provider.worker.witness import UNWITNESSED, Witness
+from airflow_provider.worker.observer import UNOBSERVED, Observer
 
 if TYPE_CHECKING:
     from airflow_provider.common.airflow_stats import Destination
@@ -36,17 +36,17 @@ _SETTLED_S: Final = 0.2
 """What workers say of themselves is looked at so late, together: each look goes through all members."""
 
 
-def witness_of(member: MembershipSettings, destination: Destination | None, counted: Epoch = Epoch(0)) -> Witness:
+def observer_of(member: MembershipSettings, destination: Destination | None, counted: Epoch = Epoch(0)) -> Observer:
     """Who counts what happens to a worker.
 
     :param destination: where that goes; None: nobody wants to know
     :param counted: the last round that the same worker has seen in another process
     """
-    return UNWITNESSED if destination is None else Meter(member.group_id, member.worker, destination, counted)
+    return UNOBSERVED if destination is None else Meter(member.group_id, member.worker, destination, counted)
 
 
 class Meter:
-    """The witness of one worker (:class:`~airflow_provider.worker.witness.Witness`).
+    """The observer of one worker (:class:`~airflow_provider.worker.observer.Observer`).
 
     :param counted: the last round that the same worker has seen in another process
     """

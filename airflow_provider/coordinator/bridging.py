@@ -2,7 +2,7 @@
 
 Classic workers talk to Kafka's own coordinator, which knows nothing of declarative groups. So the declarative group is
 one member of the classic one: its *bridge*, a static member, driven where the group is coordinated. What classic rounds
-give to the bridge is configured here; what they take from it is not configured any more, and the bridge lets go of it
+give to the bridge is configured here; what they take from it is no longer configured, and the bridge lets go of it
 when nobody runs it or will be given it. So a task is run on one side only, and moves as between two classic workers.
 
 *Leases.* The classic group gives the bridge's tasks away when the bridge's session has ended. So no member is granted a

@@ -25,7 +25,7 @@ from airflow_provider.declarative.wire.refusals import refusal
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId
 
-_NOT_PREPARED: Final = "what it was computed from is not known here any more: ask for the group's state again"
+_NOT_PREPARED: Final = "the state that it was computed from is no longer known here: ask for the group's state again"
 """No mistake of the member: a coordinator that takes over has not prepared anything yet, nor has one whose member has
 taken the place of another since.
 """

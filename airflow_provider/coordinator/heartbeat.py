@@ -73,7 +73,7 @@ class _Heartbeat:
         if self.owned or not is_first(self.heartbeat):
             return self._refuse(
                 KafkaErrorCode.UNKNOWN_MEMBER_ID,
-                f"{self.member_id} is not in the group; who joins owns nothing, and says everything",
+                f"{self.member_id} is not in the group; a member that joins must own nothing, and fill all fields",
             )
         members.join(self.turn, self.desk, self.member_id, self._said())
         return True
@@ -86,7 +86,7 @@ class _Heartbeat:
         if self.owned is None or self.owned:
             return self._refuse(
                 KafkaErrorCode.UNKNOWN_MEMBER_ID,
-                f"{self.member_id} is not in the group; who takes the place of {former} owns nothing",
+                f"{self.member_id} is not in the group; a member that replaces {former} must own nothing",
             )
         members.take_place(self.turn, self.desk, former, self.member_id, self._said())
         return True
@@ -94,7 +94,8 @@ class _Heartbeat:
     def _comes_back(self) -> bool:
         if self.heartbeat.member_epoch != JOINING or self.owned is None or self.owned:
             return self._refuse(
-                KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{self.member_id} has left; who is back owns nothing"
+                KafkaErrorCode.UNKNOWN_MEMBER_ID,
+                f"{self.member_id} has left; a member that comes back must own nothing",
             )
         members.come_back(self.turn, self.desk, self.member_id)
         return self._changes()

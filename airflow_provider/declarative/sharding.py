@@ -22,20 +22,6 @@ _32_BITS: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 
 
-def reply_partition_of(reader: str, shard: int, *, shards: int, replies: int) -> int:
-    """In which partition a reader has the replies of a shard.
-
-    No two shards share one, if there are as many for each. Nobody reads what is behind an open transaction: one that a
-    coordinator has left open is aborted by who takes over its shard, and holds up the readers of no other one.
-
-    :param reader: its id: readers spread over the partitions of a shard
-    :param replies: how many partitions the topic of replies has; better some for each shard
-    """
-    if replies < shards:
-        return partition_of(reader, replies)
-    return shard + shards * partition_of(reader, replies // shards)
-
-
 def partition_of(name: str, partitions: int) -> int:
     """The partition of a group's shard.
 

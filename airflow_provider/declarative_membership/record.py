@@ -211,12 +211,12 @@ def _first_reason(group: Group, names: Mapping[MemberId, WorkerId], gone: Mappin
         return "the delay is over"
     if left:
         return f"without {in_short(left, most=_MOST_NAMED)}"
-    return f"with {in_short(new, most=_MOST_NAMED)}" if new else "what is configured has changed"
+    return f"with {in_short(new, most=_MOST_NAMED)}" if new else "the configured tasks have changed"
 
 
 def _reason(group: Group, names: Mapping[MemberId, WorkerId], before: GroupRecord, done: Tasks) -> str:
     """What began it, by what is another thing than in the record before."""
-    return "; ".join(_changes(group, names, before, done)) or "what a worker says of itself has changed"
+    return "; ".join(_changes(group, names, before, done)) or "the metadata of a worker has changed"
 
 
 def _changes(group: Group, names: Mapping[MemberId, WorkerId], before: GroupRecord, done: Tasks) -> Iterator[str]:

@@ -185,13 +185,13 @@ class SparkApplication:
         except (PySparkException, Py4JError, OSError) as error:
             self._clean_up()
             raise SparkStartError(
-                f"Spark did not start with master {settings.master!r}: {error}; what Java said is above in the log"
+                f"Spark did not start with master {settings.master!r}: {error}; Java's output is above in the log"
             ) from error
         jvm = jvm_process()
         if not is_alive(root, jvm):
             forget_application()
             self._clean_up()
-            raise SparkStartError(f"Spark ended as it started with master {settings.master!r}; see the log above")
+            raise SparkStartError(f"Spark ended while it started with master {settings.master!r}; see the log above")
         install_thread_sessions()
         log.info("Spark %s runs with master %s", root.version, settings.master)
         warn_of_unlimited_cores(settings.master, root.sparkContext.getConf())
@@ -225,7 +225,7 @@ APPLICATION: Final = SparkApplication()
 def _require_pyspark() -> None:
     if importlib.util.find_spec("py4j") is None or importlib.util.find_spec("pyspark") is None:
         raise SparkStartError(
-            "there is no PySpark here that has a Spark in it: pip install 'airflow-provider-cooperative-spark[spark]',"
+            "there is no PySpark with Spark here: pip install 'airflow-provider-cooperative-spark[spark]',"
             " or let the worker use a Spark Connect server (spark_conn_id)"
         )
 

@@ -1,11 +1,11 @@
-"""What the membership and the topics say of the tasks that a worker has."""
+"""How a worker's tasks react to the membership and to the topics."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider.execution import abandoned
-from airflow_provider.execution.commands import EndAbandoned, GiveUpWriting, Inform, StartAttempt
+from airflow_provider.execution import orphans
+from airflow_provider.execution.commands import EndOrphan, GiveUpWriting, Inform, StartAttempt
 from airflow_provider.execution.events import (
     EpochAdvanced,
     FailedLetGo,
@@ -21,7 +21,7 @@ from airflow_provider.protocol.replacing import replaced
 from airflow_provider.runs.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
 
 _MOST_SAID: Final = 100
-"""Of more waiting tasks than these nothing is said in one round: thousands of words would hold up the whole group."""
+"""The most waiting tasks that are recorded in one round: thousands of records would hold up the whole group."""
 
 
 # ---- given
@@ -33,12 +33,12 @@ def on_given(x: Execution, task: TaskId, event: TasksGiven) -> None:
 
 
 def on_given_back(x: Execution, task: TaskId, event: TasksGiven) -> None:
-    """It starts again when it has stopped."""
+    """The task starts again when it has stopped."""
     x.keep(replaced(x.runs[task], state=RunState.RESTARTING, epoch=event.epoch, revoked=False))
 
 
 def on_given_again(x: Execution, task: TaskId, _event: TasksGiven) -> None:
-    """It is here, and nobody waits for its end any more."""
+    """The task is already here, and nobody waits for its end any more."""
     if x.runs[task].revoked:
         x.keep(replaced(x.runs[task], revoked=False, give_up_ms=None))
 
@@ -56,7 +56,7 @@ def on_revoked_waiting(x: Execution, task: TaskId, _event: TasksRevoked) -> None
 
 
 def _give_up_waiting(x: Execution, run: TaskRun) -> None:
-    """Nothing was started, so nothing is said; but others may wait for its checkpoint."""
+    """Nothing was started, so nothing is written, unless others may wait for the task's checkpoint."""
     if run.claim is None:
         x.remember_stopped(run)
     else:
@@ -64,7 +64,7 @@ def _give_up_waiting(x: Execution, run: TaskRun) -> None:
 
 
 def on_revoked(x: Execution, task: TaskId, event: TasksRevoked) -> None:
-    """What outlives this process is not ended: the worker that has the task next goes on with it."""
+    """An attached attempt is stopped. A detached one is left to the task's next worker, which adopts it."""
     run = x.runs[task]
     if not run.detached:
         _revoke(x, task)
@@ -76,27 +76,27 @@ def on_revoked(x: Execution, task: TaskId, event: TasksRevoked) -> None:
 def _leave_behind(x: Execution, task: TaskId, event: TasksRevoked) -> None:
     if event.for_good:
         x.keep(replaced(x.runs[task], state=RunState.LEAVING, revoked=True, give_up_ms=x.now + LAST_WORDS_MS))
-        look_who_stays(x, task)
+        end_unless_others_stay(x, task)
     else:
         x.let_go(task)
 
 
 def on_revoked_taking_over(x: Execution, task: TaskId, _event: TasksRevoked) -> None:
-    """Nothing has been done about it here; so its last record is as true as it was."""
+    """Nothing has been done here, so the last record of the task is still true."""
     x.let_go(task)
 
 
-def look_who_stays(x: Execution, task: TaskId) -> None:
-    """Where nobody would go on with it, it is ended."""
-    stays = abandoned.somebody_stays(x)
-    if stays:
+def end_unless_others_stay(x: Execution, task: TaskId) -> None:
+    """Leave a detached task to the workers that stay. If none stays, end it."""
+    stay = orphans.others_stay(x)
+    if stay:
         x.let_go(task)
-    elif stays is False:
-        x.stop(task, RunState.STOPPING, "nobody stays in the group")
+    elif stay is False:
+        x.stop(task, RunState.STOPPING, "no worker stays in the group")
 
 
-def on_nobody_said_who_stays(x: Execution, task: TaskId, _event: TimerFired) -> None:
-    """The topic can't be written or read: then nothing is ended that others may count on."""
+def on_leaving_timed_out(x: Execution, task: TaskId, _event: TimerFired) -> None:
+    """The topic can't be written or read, so it is unknown whether others stay: end nothing."""
     x.let_go(task)
 
 
@@ -104,11 +104,11 @@ def on_topics_leaving(x: Execution, task: TaskId, event: TopicsRead) -> None:
     if x.jobs.work_of(task) is None:
         on_topics(x, task, event)
     else:
-        look_who_stays(x, task)
+        end_unless_others_stay(x, task)
 
 
 def on_revoked_timed_out(x: Execution, task: TaskId, event: TasksRevoked) -> None:
-    """If that was its last attempt, it fails as soon as it has stopped: the next worker would try it once too often."""
+    """If that was its last attempt, wait until it has stopped and failed: its next worker would try it once more."""
     if x.runs[task].may_try_again or x.runs[task].detached:
         on_revoked_restarting(x, task, event)
     else:
@@ -116,7 +116,7 @@ def on_revoked_timed_out(x: Execution, task: TaskId, event: TasksRevoked) -> Non
 
 
 def on_revoked_restarting(x: Execution, task: TaskId, event: TasksRevoked) -> None:
-    """It is to end in any case: nobody goes on with it."""
+    """The attempt has to end in any case: no worker will continue it."""
     if x.runs[task].detached:
         _let_others_end(x, task, event)
         return
@@ -132,13 +132,14 @@ def on_revoked_stopping(x: Execution, task: TaskId, event: TasksRevoked) -> None
 
 
 def _let_others_end(x: Execution, task: TaskId, event: TasksRevoked) -> None:
-    """Its server may be away for long, and the whole group waits for what is revoked. Its record says that it lives on:
-    so who has the task next ends it first, and if nobody is to have it, that is done beside the membership.
+    """Release it without waiting for its server, which may be away for long, while the whole group waits for revoked
+    tasks. The task's record says that the query lives on, so the task's next worker ends it first. If no worker is to
+    have the task, this one ends it, beside its membership.
     """
     last = x.status.tasks.get(task)
     _leave_behind(x, task, event)
     if task not in x.runs and last is not None and last.lives_on and x.jobs.work_of(task) is None:
-        x.do(EndAbandoned(status=last))
+        x.do(EndOrphan(status=last))
 
 
 def _revoke(x: Execution, task: TaskId) -> TaskRun:
@@ -148,13 +149,13 @@ def _revoke(x: Execution, task: TaskId) -> TaskRun:
 
 
 def on_revoked_ended(x: Execution, task: TaskId, _event: TasksRevoked) -> None:
-    """Its last record is on its way, and waited for a while."""
+    """Its last record is being written: wait a while for that."""
     run = x.keep(replaced(x.runs[task], revoked=True))
     x.keep(replaced(x.runs[task], give_up_ms=x.give_up_ms(run)))
 
 
 def on_revoked_publishing(x: Execution, task: TaskId, event: TasksRevoked) -> None:
-    """A planner that would plan again has no last word to wait for."""
+    """A planner that plans at intervals has no last record to wait for."""
     run = x.runs[task]
     if not run.plans_again:
         on_revoked_ended(x, task, event)
@@ -178,7 +179,7 @@ def on_epoch_waiting(x: Execution, task: TaskId, event: EpochAdvanced) -> None:
     x.keep(replaced(x.runs[task], epoch=event.epoch))
     if mistakable and x.waits_said < _MOST_SAID:
         x.waits_said += 1
-        x.say_that_it_waits(task)
+        x.write_waiting(task)
 
 
 def on_epoch_closing(x: Execution, task: TaskId, event: EpochAdvanced) -> None:
@@ -191,19 +192,19 @@ def on_epoch_closing(x: Execution, task: TaskId, event: EpochAdvanced) -> None:
 
 
 def on_topics_waiting(x: Execution, task: TaskId, _event: TopicsRead | None = None) -> None:
-    """What waits for something that is no longer to run goes, or waits for what is."""
+    """Release a waiting task that is no longer to run, and admit it again if its work has changed."""
     run = x.runs[task]
     work = x.jobs.work_of(task)
     if work is not None and run.is_of(work):
         if x.jobs.is_paused(task.job):
             _admit_anew(x, run)
         else:
-            _go_on_under(x, _as_asked_for(x, run))
+            _keep_under(x, _restarted_if_asked(x, run))
         return
     del x.runs[task]
     if work is not None and x.admit(task, run.epoch):
         return
-    if run.wait_written or task.job in x.jobs.jobs:  # else its job is gone, and nothing was said of it
+    if run.wait_written or task.job in x.jobs.jobs:  # otherwise its job is removed, and there is no record to replace
         x.write_stopped(run, ended_at_ms=None)
     x.release_stopped(task)
 
@@ -212,28 +213,28 @@ def on_topics_paused(x: Execution, task: TaskId, _event: TopicsRead) -> None:
     run = x.runs[task]
     work = x.jobs.work_of(task)
     if work is not None and run.is_of(work) and x.jobs.is_paused(task.job):
-        _go_on_under(x, _as_asked_for(x, run))
+        _keep_under(x, _restarted_if_asked(x, run))
     else:
-        _admit_anew(x, _as_asked_for(x, run))
+        _admit_anew(x, _restarted_if_asked(x, run))
 
 
 def _admit_anew(x: Execution, run: TaskRun) -> None:
-    """It waits, as what is to run is now; or it is paused from now on, or has to go."""
+    """Admit it again under the present definition: it waits, is paused, or is released."""
     _give_up_waiting(x, run)
     del x.runs[run.task]
     if not x.admit(run.task, run.epoch):
         x.release_stopped(run.task)
 
 
-def _as_asked_for(x: Execution, run: TaskRun) -> TaskRun:
-    """What somebody wants to start anew waits no longer for its next attempt, and has all its retries."""
+def _restarted_if_asked(x: Execution, run: TaskRun) -> TaskRun:
+    """If somebody has asked for a restart, it no longer waits for its next attempt, and gets all its retries back."""
     if x.jobs.restart_since(run.task, run.read_to) is None:
         return run
     return x.keep(replaced(run.with_all_retries(), read_to=x.jobs.offset, not_before_ms=0, retry_at_ms=None))
 
 
 def on_topics(x: Execution, task: TaskId, _event: TopicsRead) -> None:
-    """What is no longer to run is ended, even where somebody could go on with it."""
+    """Stop what is no longer to run, even if it is detached; restart what has changed."""
     run = x.runs[task]
     work = x.jobs.work_of(task)
     if work is None:
@@ -245,16 +246,16 @@ def on_topics(x: Execution, task: TaskId, _event: TopicsRead) -> None:
     elif (asked := x.jobs.restart_since(task, run.read_to)) is not None:
         _restart(x, x.keep(run.with_all_retries()), asked.in_words())
     else:
-        _go_on_under(x, run)
+        _keep_under(x, run)
 
 
 def _restart(x: Execution, run: TaskRun, reason: str) -> None:
-    """Unless the membership waits for its end anyway."""
+    """Stop it to start again, unless the membership waits for its release anyway."""
     x.stop(run.task, RunState.STOPPING if run.revoked else RunState.RESTARTING, reason)
 
 
-def _go_on_under(x: Execution, run: TaskRun) -> None:
-    """The same work, by a definition that may have another time limit, other retries or another interval."""
+def _keep_under(x: Execution, run: TaskRun) -> None:
+    """Continue under a definition that may have another time limit, other retries or another interval."""
     work = x.jobs.work_of(run.task)
     if work is None or run.work.definition is work.definition:
         return
@@ -273,9 +274,10 @@ def on_revoked_failed(x: Execution, task: TaskId, _event: TasksRevoked | FailedL
 
 
 def on_topics_failed(x: Execution, task: TaskId, _event: TopicsRead) -> None:
-    """What somebody wants to be tried again starts here, and is said to: its leader need not look for a place for it.
+    """If somebody has asked for another try, the task starts here, and this is written: the leader need not look for a
+    place for it.
 
-    By the number of the attempt, for the topic may still say what was true before the task failed.
+    Compare the number of the attempt, because the topic may not have the failure yet.
     """
     run = x.runs[task]
     work = x.jobs.work_of(task)
@@ -290,7 +292,7 @@ def on_topics_failed(x: Execution, task: TaskId, _event: TopicsRead) -> None:
         return
     again = x.runs[task]
     if again.state is RunState.WAITING and not again.wait_written and again.is_of(run.work):
-        x.say_that_it_waits(task)
+        x.write_waiting(task)
 
 
 # ---- its turn
@@ -303,6 +305,6 @@ def on_slot_free(x: Execution, task: TaskId, _event: SlotFree) -> None:
         return
     slots = x.runs.share_of(run, slots=x.slots)
     if slots < run.work.slots:
-        x.do(Inform(message=f"task {run.label} wants {run.work.slots} slots, and is given {slots} of {x.slots}"))
+        x.do(Inform(message=f"task {run.label} wants {run.work.slots} slots, and gets {slots} of {x.slots}"))
     x.runs[task] = run = run.start(slots)
     x.do(StartAttempt(run=run))

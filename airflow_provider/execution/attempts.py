@@ -1,4 +1,4 @@
-"""What becomes of an attempt, and of the records with which a task ends."""
+"""How a task reacts to the events of its attempt, and of the records with which it ends."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def on_began(x: Execution, task: TaskId, event: AttemptBegan) -> None:
     run = x.keep(replaced(x.runs[task], started_at_ms=x.wall, began_ms=x.now, handle=event.handle))
     if event.handle is None:
         x.write(run, TaskState.RUNNING)
-    elif run.state is RunState.STARTED:  # else it is told to stop, and has not begun
+    elif run.state is RunState.STARTED:  # otherwise it was told to stop before it began
         x.write_handle(run)
 
 
 def on_handle_written(x: Execution, task: TaskId, event: HandleWritten) -> None:
     if event.number == x.runs[task].number:
-        look_whether_it_may_begin(x, task)
+        let_begin_when_recorded(x, task)
 
 
-def look_whether_it_may_begin(x: Execution, task: TaskId) -> None:
-    """It begins when it has been read in the topic where: so of two workers that begin, whatever each believes, at
-    least one reads of the other before it does. A word that is older than another's is not read.
+def let_begin_when_recorded(x: Execution, task: TaskId) -> None:
+    """The attempt begins when its handle has been read back from the topic. So if two workers start the same task, at
+    least one of them reads the other's record before it begins. An outdated record is never the one that is read.
     """
     run, last = x.runs[task], x.status.tasks.get(task)
     if not run.waits_to_begin or last is None:
@@ -57,7 +57,7 @@ def look_whether_it_may_begin(x: Execution, task: TaskId) -> None:
     if (last.worker, last.attempt, last.handle) != (x.settings.worker, run.attempt, run.handle):
         return
     if task in x.status.unended:
-        x.stop(task, RunState.RESTARTING, "what ran of it before may run on")
+        x.stop(task, RunState.RESTARTING, "its earlier query may still be running")
     else:
         x.keep(replaced(run, let_begin=True))
         x.do(LetBegin(task=task))
@@ -66,7 +66,7 @@ def look_whether_it_may_begin(x: Execution, task: TaskId) -> None:
 def on_topics_started(x: Execution, task: TaskId, event: TopicsRead) -> None:
     on_topics(x, task, event)
     if x.runs[task].waits_to_begin:
-        look_whether_it_may_begin(x, task)
+        let_begin_when_recorded(x, task)
 
 
 def on_stream_began(x: Execution, task: TaskId, event: StreamBegan) -> None:
@@ -77,17 +77,17 @@ def on_stream_began(x: Execution, task: TaskId, event: StreamBegan) -> None:
 
 
 def on_stream_began_stopping(x: Execution, task: TaskId, event: StreamBegan) -> None:
-    """It has begun to go on by itself as it was told to stop."""
+    """The query was detached while the task was told to stop."""
     on_stream_began(x, task, event)
     if event.handle is not None:
         x.stop(task, x.runs[task].state, "it was told to stop")
 
 
-# ---- what ran before
+# ---- earlier queries
 
 
 def on_adopted(x: Execution, task: TaskId, event: QueryAdopted) -> None:
-    """Only what is new is said: a process may take over what it has handed over before."""
+    """Write a record only if something has changed: a process may get back a task that it has handed over."""
     run = x.runs[task]
     goes_on = run.start(x.runs.share_of(run, slots=x.slots))
     claim = x.claims.of(run.work)
@@ -98,7 +98,7 @@ def on_adopted(x: Execution, task: TaskId, event: QueryAdopted) -> None:
     told = adopted.status(TaskState.RUNNING, x.settings.worker)
     if last is None or last.state is not TaskState.RUNNING or _who(last) != _who(told):
         x.write(adopted, TaskState.RUNNING)
-        x.do(Inform(message=f"task {run.label} runs on, and is watched from here"))
+        x.do(Inform(message=f"task {run.label} keeps running, and is watched from here"))
 
 
 def _who(status: TaskStatus) -> tuple[object, ...]:
@@ -113,15 +113,15 @@ def on_cleared(x: Execution, task: TaskId, _event: QueryCleared) -> None:
 
 def on_unreachable(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
     """Nothing is started on a guess."""
-    why = x.failure(f"it waits, as what ran of it before may run on: {event.why}")
+    why = x.failure(f"it waits, because its earlier query may still be running: {event.why}")
     run = x.runs[task]
-    x.write(replaced(run, error=why), TaskState.PENDING)  # no attempt has failed: it is said only as long as it is so
+    x.write(replaced(run, error=why), TaskState.PENDING)  # no attempt has failed, so the error is not kept in the run
     x.warn(f"task {run.label}: {why.message}")
 
 
 def on_not_ended(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
-    """It is told to stop, and nobody knows whether it has."""
-    x.warn(f"task {x.runs[task].label} is to stop, and may run on: {event.why}")
+    """The task was told to stop, and it is not known whether it has stopped."""
+    x.warn(f"task {x.runs[task].label} was told to stop, and may still be running: {event.why}")
 
 
 def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
@@ -131,7 +131,7 @@ def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
 
 
 def on_time_over(x: Execution, task: TaskId, _event: TimerFired) -> None:
-    """It counts as a failure from now on, whatever else has the task stopped until its end."""
+    """Count it as a failure now, whatever else stops the task before its end."""
     run = x.runs[task]
     limit_ms = run.work.definition.timeout_ms
     assert limit_ms is not None
@@ -160,7 +160,7 @@ def on_stopped(x: Execution, task: TaskId, _event: Event) -> None:
 
 
 def on_stopped_to_restart(x: Execution, task: TaskId, _event: Event) -> None:
-    """It begins anew, if it is still to run."""
+    """Start it again, if it is still to run."""
     run = x.runs.pop(task)
     x.write_stopped(run, ended_at_ms=x.wall)
     if not x.admit(task, run.epoch):
@@ -177,7 +177,7 @@ def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
 
 
 def on_timed_out(x: Execution, task: TaskId, _event: Event) -> None:
-    """It has stopped at last."""
+    """It has stopped after its time limit."""
     _try_again(x, x.runs[task])
 
 
@@ -204,7 +204,7 @@ def _still_to_come(x: Execution, task: TaskId) -> None:
 
 
 def _try_again(x: Execution, failed: TaskRun) -> None:
-    """As often as its job says; here, or by the worker that has it next."""
+    """Try it again as often as its job says, here or on its next worker."""
     if not failed.may_try_again:
         x.close(failed, TaskState.FAILED)
     elif failed.revoked:
@@ -273,17 +273,17 @@ def on_end_written(x: Execution, task: TaskId, event: EndWritten) -> None:
 
 
 def on_end_refused(x: Execution, task: TaskId, event: EndRefused) -> None:
-    """One that has too much in it is written without that."""
+    """Write it again without what made it too large."""
     run = x.runs[task]
     if event.number != run.number:
         return
     if run.end is not None and run.end.cut_short:
-        raise ImpossibleEventError(f"task {run.label}: there is no room for any record of its end: {event.refusal}")
+        raise ImpossibleEventError(f"task {run.label}: even the short record of its end is refused: {event.refusal}")
     x.write_end(run.cut_short(event.refusal))
 
 
 def on_given_up(x: Execution, task: TaskId, _event: TimerFired) -> None:
-    """Somebody waits for a task that has ended, and its last record can't be written: it has to run again."""
+    """The membership waits for a task that has ended, and its last record can't be written: it has to run again."""
     run = x.runs[task]
     x.do(GiveUpWriting(task=task))
     x.write_stopped(run, ended_at_ms=x.wall)

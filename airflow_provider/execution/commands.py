@@ -1,4 +1,4 @@
-"""What a worker's executor is to do."""
+"""The commands of a worker's executor."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from airflow_provider.runs.runs import TaskRun
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Something that the driver of the machine shall do."""
+    """Something that the driver of the machine has to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartAttempt(Command):
-    """Run this, and say what becomes of it: there is exactly one last event, however late."""
+    """Start this attempt. Exactly one last event follows, however late."""
 
     run: TaskRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopAttempts(Command):
-    """End the work of these. Each is heard of when it has ended."""
+    """Stop the attempts of these tasks. A last event follows when each has ended."""
 
     tasks: Tasks
     reason: str
@@ -31,74 +31,73 @@ class StopAttempts(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopWatching(Command):
-    """Let go of the handles of these; their work goes on without this process. Nothing more is heard of them."""
+    """Stop watching the detached queries of these tasks, which keep running. No more events follow."""
 
     tasks: Tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch(Command):
-    """What has begun here goes on without this process: watch it by its handle. It has the last event of its attempt
-    from there.
-    """
+    """Watch the detached query of this attempt by its handle. The last event of the attempt comes from this watch."""
 
     run: TaskRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOver(Command):
-    """Look by its handle what has become of what ran before. Answered by :class:`~.events.QueryAdopted`, which is
-    followed by a last event, by :class:`~.events.QueryCleared`, or by :class:`~.events.QueryUnreachable` first.
+    """Find the earlier query of the task by its handle, to adopt it or to end it. Answered by
+    :class:`~.events.QueryAdopted`, which is followed by a last event, or by :class:`~.events.QueryCleared`; if the
+    server can't be reached, :class:`~.events.QueryUnreachable` comes first.
     """
 
     run: TaskRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndAbandoned(Command):
-    """End what this says to run: nobody is to, and nobody waits for it."""
+class EndOrphan(Command):
+    """End the query of this status, which no worker has. No task waits for it."""
 
     status: TaskStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetBegin(Command):
-    """Where the attempt is to begin is stored: its code may be called."""
+    """The handle of the attempt is stored: call its code."""
 
     task: TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartWarmUp(Command):
-    """Make this ready to run, and say how far it is. :class:`StartAttempt` of the same task goes on with that."""
+    """Warm this task up. A :class:`StartAttempt` of the same task continues with the warm-up."""
 
     run: TaskRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopWarmUp(Command):
-    """Let go of what was made ready of this. Nothing is heard of it any more."""
+    """Drop the warm-up of this task. No more events of it follow."""
 
     task: TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStatus(Command):
-    """Write where a task is. Others may wait for it if there is a claim in it; else the next word will do."""
+    """Write a task's record. If it has a claim, others may wait for it; otherwise the next record may replace it."""
 
     status: TaskStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteProgress(Command):
-    """Write how far a task is that goes on. It is no step of the timeline."""
+    """Write the progress of a running task. It is not shown on the timeline."""
 
     status: TaskStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStopped(Command):
-    """Write that a task has stopped here; if its job was removed, there is nothing more to say of it."""
+    """Write that a task has stopped here. If its job was removed, delete the record after that."""
 
     status: TaskStatus
 
@@ -115,7 +114,7 @@ class WriteEnd(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteHandle(Command):
-    """Write where an attempt is about to begin, again and again until it is stored. Answered by
+    """Write the handle of an attempt before it begins, again and again until it is stored. Answered by
     :class:`~.events.HandleWritten` with the same number.
     """
 
@@ -136,41 +135,41 @@ class WritePlan(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpWriting(Command):
-    """Write the task's last record, or its plan, no more."""
+    """Stop trying to write the task's last record, its plan or its handle."""
 
     task: TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseStopped(Command):
-    """Tell the membership that these do not run here any more, and are still to be run."""
+    """Tell the membership that these no longer run here, and still have to be run."""
 
     tasks: Tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseFinished(Command):
-    """Tell the membership that these came to their end, and that the status topic says so."""
+    """Tell the membership that these have finished or failed, and that the status topic says so."""
 
     tasks: Tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmTimer(Command):
-    """Feed :class:`~.events.TimerFired` at ``at_ms`` (monotonic); replaces the time asked for before."""
+    """Feed :class:`~.events.TimerFired` at ``at_ms`` (monotonic). This replaces the previous timer."""
 
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inform(Command):
-    """Something for the worker's log."""
+    """Write a message to the worker's log."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warn(Command):
-    """Something that people should read about."""
+    """Write a warning to the worker's log."""
 
     message: str

@@ -1,7 +1,6 @@
-"""What a worker's executor hears.
+"""The events of a worker's executor.
 
-Every event carries the caller's clocks: ``now_ms`` (monotonic) to measure by, and ``wall_ms`` (since 1970) for what
-others read.
+Every event carries the caller's clocks: ``now_ms`` (monotonic) for measuring, and ``wall_ms`` (since 1970) for records.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TasksGiven(Event):
-    """These are this worker's from ``epoch`` on."""
+    """These tasks belong to this worker from ``epoch`` on."""
 
     tasks: Tasks
     epoch: Epoch
@@ -36,9 +35,9 @@ class TasksGiven(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TasksRevoked(Event):
-    """These are to stop, started or not, and the membership waits until they are released.
+    """These tasks must stop, whether they have started or not, and the membership waits until they are released.
 
-    :param for_good: this worker leaves its group, and does not come back
+    :param for_good: whether this worker leaves its group and does not come back
     """
 
     tasks: Tasks
@@ -48,48 +47,50 @@ class TasksRevoked(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TasksToLearn(Event):
-    """These are to be made ready to run here, while others have them. One that moves here is given then."""
+    """These tasks are to be warmed up here while other workers have them. One that moves here later comes as
+    :class:`TasksGiven`.
+    """
 
     tasks: Tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningStopped(Event):
-    """These are not to be learned any more, and nobody waits."""
+    """These tasks are no longer to be learned. Nobody waits for this."""
 
     tasks: Tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochAdvanced(Event):
-    """The worker keeps what it has under this epoch."""
+    """The worker keeps its tasks in this new epoch."""
 
     epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupJoined(Event):
-    """The worker is in its group, for the first time or again: what it is to run is still to come."""
+    """The worker is in its group, for the first time or again. Its tasks are still to come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drained(Event):
-    """Tasks are not started any more; what runs goes on. Planners start: others wait for them."""
+    """No more tasks are started; running tasks continue. Planners still start, because other tasks wait for them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedLetGo(Event):
-    """The worker is to leave: nothing that has failed for good keeps its place here any more."""
+    """The worker is to leave: release the tasks that have failed for good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeavesForGood(Event):
-    """The worker leaves its group, and never comes back."""
+    """The worker leaves its group and never comes back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed(Event):
-    """The worker ends in this process: nothing is started any more."""
+    """The worker ends in this process: start nothing more."""
 
 
 # ---- from the topics
@@ -97,7 +98,7 @@ class Closed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicsRead(Event):
-    """The jobs and status topics have been read so far."""
+    """New records in the jobs and status topics have been read."""
 
     jobs: JobsSnapshot
     status: StatusSnapshot
@@ -108,7 +109,7 @@ class TopicsRead(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotFree(Event):
-    """It is this task's turn. The machine finds that out by itself, after each event."""
+    """It is this task's turn to start. The machine creates this event itself, after each event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,32 +119,32 @@ class TimerFired(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerEvent(Event):
-    """Something happened to ``task``, which is learned here."""
+    """Something happened to ``task``, which this worker learns."""
 
     task: TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpDue(LearnerEvent):
-    """Its warm-up may begin. The machine finds that out by itself, after each event."""
+    """Its warm-up may begin. The machine creates this event itself, after each event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptAdopts(LearnerEvent):
-    """It has moved here and it is its turn: the attempt goes on with what has been made ready."""
+    """The task has moved here and starts: its attempt continues with the warm-up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenTaskGone(LearnerEvent):
-    """It had moved here, and has gone again without a turn."""
+    """The task had moved here, and was released again without having started."""
 
 
-# ---- from what makes a task ready
+# ---- from a warm-up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpProgressed(LearnerEvent):
-    """The warm-up is so far; not each step is reported.
+    """The warm-up has progressed; not every step is reported.
 
     :param progress: from 0 to 1
     """
@@ -153,7 +154,7 @@ class WarmUpProgressed(LearnerEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpReady(LearnerEvent):
-    """The warm-up has come to its end: the task may run here as soon as it moves."""
+    """The warm-up is done: the task can start here as soon as it moves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +166,9 @@ class WarmUpFailed(LearnerEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpLost(LearnerEvent):
-    """The Spark has ended in which the task was made ready.
+    """The Spark of the warm-up has ended.
 
-    :param spark: which Spark of this process, from 1
+    :param spark: the number of this Spark in this process, from 1
     """
 
     spark: int
@@ -180,21 +181,21 @@ class NoSparkToWarmUp(LearnerEvent):
     error: str
 
 
-# ---- from what runs a task, or writes of it
+# ---- from an attempt, or from the writing of its records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEvent(Event):
-    """Something happened to the present attempt at ``task``."""
+    """Something happened to the present attempt of ``task``."""
 
     task: TaskId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptBegan(AttemptEvent):
-    """The job's own code has been called; waiting for Spark is over.
+    """The job's own code has been called: Spark is there.
 
-    :param handle: by which what runs is found again, if it outlives this process; any JSON value
+    :param handle: the handle of the query that may outlive this process; any JSON value
     """
 
     handle: Any = None
@@ -204,7 +205,7 @@ class AttemptBegan(AttemptEvent):
 class StreamBegan(AttemptEvent):
     """The attempt is a stream.
 
-    :param handle: it goes on without this process, and is found by this; None: it ends with this process
+    :param handle: the handle of the detached query; None: it ends with this process
     """
 
     handle: Any = None
@@ -212,19 +213,19 @@ class StreamBegan(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAdopted(AttemptEvent):
-    """What ran of the task before it was given here runs on, and is watched from here."""
+    """The task's earlier query is still running, and is watched from here."""
 
     handle: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryCleared(AttemptEvent):
-    """Nothing runs any more of what ran of the task before, nothing of it can begin, and it has not come to its end."""
+    """The task's earlier query was certainly ended, can't be started any more, and has not ended by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryUnreachable(AttemptEvent):
-    """It can't be seen whether anything runs of what ran of the task before. It is tried again."""
+    """It is unknown whether the task's earlier query is still running. Its server is asked again."""
 
     why: str
 
@@ -238,10 +239,10 @@ class AttemptProgressed(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFinished(AttemptEvent):
-    """The attempt is done.
+    """The attempt has finished.
 
-    :param result: any JSON value; of a planner the configurations of the job's tasks
-    :param stateful: of a planner: whether the job's tasks have something to warm up; None: if they are streams
+    :param result: any JSON value; for a planner the configurations of the job's tasks
+    :param stateful: for a planner: whether the job's tasks have something to warm up; None: yes, if they are streams
     :param wrote: the assets that the attempt says it has written
     """
 
@@ -263,14 +264,14 @@ class AttemptFailed(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStopped(AttemptEvent):
-    """The attempt ended because it was to stop, or never began."""
+    """The attempt ended because it was told to stop, or it never began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkLost(AttemptEvent):
     """The Spark that the attempt ran on has ended, and the attempt with it.
 
-    :param spark: which Spark of this process, from 1: what it ran has ended together
+    :param spark: the number of this Spark in this process, from 1: all its tasks have ended together
     """
 
     spark: int
@@ -279,7 +280,7 @@ class SparkLost(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkAbsent(AttemptEvent):
-    """Spark could not be started, so the attempt has not begun. Another one would not begin here, either."""
+    """Spark could not be started, so the attempt has not begun. No other task could start here, either."""
 
     error: str
 
@@ -305,7 +306,7 @@ class PlanRefused(Written):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandleWritten(Written):
-    """The record is stored that says where the attempt is about to begin."""
+    """The record with the attempt's handle is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

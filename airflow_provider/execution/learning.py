@@ -1,18 +1,18 @@
-"""What a worker does with the tasks that it is to learn: the second table of the executor's machine.
+"""What a worker does with the tasks that it learns: the second table of the executor's machine.
 
-A learner task is made ready to run here while another worker has it. It takes no slot; how many there are at the same
-time, the group's leader limits. Its warm-up begins as soon as it may, and has no side effects, so nobody waits for its
-end: who lets go of it forgets it immediately.
+A learner task is warmed up here while another worker has it. It takes no slot; the group's leader limits how many there
+are at the same time. Its warm-up begins as soon as possible, and has no side effects. So nobody waits for its end, and
+it can be dropped at any time.
 
-A learner task that moves here is *taken*. The attempt goes on with what was made ready for it, in the same session.
-While it waits for a slot its warm-up goes on. When it has one it starts, however far that is: a task moves before it is
-ready when its owner was lost, so it stands still already.
+A learner task that moves here is *taken*. Its attempt continues with the warm-up, in the same session. While the task
+waits for a slot, the warm-up goes on. When there is a slot, the task starts, however far the warm-up is: if a task
+moves before it is ready, its owner was lost, so it already stands still.
 
-A warm-up that fails is tried again here after a while. When it has failed three times in a row the worker says so, and
-the leader gives its place to another task. That harms nobody: the task runs where it is. When Spark ends under a
-warm-up, it begins anew in the next Spark; from the second time on after a while, for it may be the reason. When the
-worker's process ends under it, the next one counts that (``warm_up_deaths.py``). None begins while a task is on trial
-(``spark_restarts.py``), which would have to answer for it.
+A failed warm-up is tried again here after a while. When it has failed three times in a row, the worker writes so, and
+the leader lets another task be learned instead. This does no harm: the task runs where it is. If Spark ends during a
+warm-up, the warm-up starts again in the next Spark; from the second time on after a while, because it may be the
+reason. If the worker's process ends during a warm-up, its next process counts this (``warm_up_deaths.py``). No warm-up
+begins while a task is on trial (``spark_restarts.py``), because the task would be blamed for what the warm-up does.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from airflow_provider.runs.warm_up_deaths import DIED, MOST_DEATHS
 
 
 def on_to_learn(x: Execution, task: TaskId, _event: TasksToLearn) -> None:
-    """What runs here need not be learned; what is just being given up may come back."""
+    """A task that runs here need not be learned, unless it is being released."""
     run = x.runs.get(task)
     if run is None or run.revoked:
         x.learners.failed.pop(task, None)
@@ -71,10 +71,10 @@ def _learn_after_death(x: Execution, task: TaskId) -> None:
 
 
 def on_learning_stopped(x: Execution, task: TaskId, _event: LearningStopped) -> None:
-    """What was made ready for a task that has moved here is its attempt's."""
+    """The warm-up of a task that has moved here belongs to its attempt: don't drop it."""
     if not x.learners.tasks[task].taken:
         _drop(x, task)
-        x.do(Inform(message=f"learns {x.jobs.label(task)} no more"))
+        x.do(Inform(message=f"no longer learns {x.jobs.label(task)}"))
 
 
 def on_given(x: Execution, task: TaskId, _event: TasksGiven) -> None:
@@ -82,7 +82,7 @@ def on_given(x: Execution, task: TaskId, _event: TasksGiven) -> None:
 
 
 def on_given_cold(x: Execution, task: TaskId, _event: TasksGiven) -> None:
-    """Nothing has been made ready."""
+    """There is no warm-up to continue with."""
     _drop(x, task)
 
 
@@ -94,7 +94,7 @@ def on_dropped(x: Execution, task: TaskId, _event: Event) -> None:
 
 
 def on_topics(x: Execution, task: TaskId, _event: TopicsRead) -> None:
-    """What is configured otherwise is learned anew."""
+    """A task whose work has changed is learned again."""
     learner, work = x.learners.tasks[task], x.jobs.work_of(task)
     if work is not None and learner.work is not None and learner.work.is_same(work):
         _keep(x, replaced(x.learners.tasks[task], work=work))
@@ -132,12 +132,12 @@ def on_ready(x: Execution, task: TaskId, _event: WarmUpReady) -> None:
 
 
 def on_failed(x: Execution, task: TaskId, event: WarmUpFailed) -> None:
-    """Tried again by this worker, but not for ever; and if the task has moved here, its attempt does without."""
+    """Try it again a few times. If the task has moved here, its attempt starts without the warm-up."""
     learner = x.learners.tasks[task].again(now_ms=x.now, failures=1)
     mask, failure = x.settings.mask, event.failure
     trace = f"\n{mask(failure.traceback)}" if failure.traceback else ""
     wait_s = (learner.not_before_ms - x.now) / 1000
-    what_next = "it runs here without" if learner.taken else f"it is tried again in {wait_s:g} s"
+    what_next = "the task starts without it" if learner.taken else f"it is tried again in {wait_s:g} s"
     if learner.fails_for_good and not learner.taken:
         what_next = "it is not tried again here"
         learner = replaced(learner, state=LearnerState.FAILED)
@@ -158,8 +158,8 @@ def on_no_spark(x: Execution, task: TaskId, event: NoSparkToWarmUp) -> None:
 
 def on_adopted(x: Execution, task: TaskId, _event: AttemptAdopts) -> None:
     learner = x.learners.tasks.pop(task)
-    how = "with what was made ready" if learner.state is LearnerState.READY else f"warmed up to {learner.progress:.0%}"
-    x.do(Inform(message=f"starts {x.jobs.label(task)} {how}"))
+    how = "fully warmed up" if learner.state is LearnerState.READY else f"warmed up to {learner.progress:.0%}"
+    x.do(Inform(message=f"starts {x.jobs.label(task)}, {how}"))
 
 
 def _keep(x: Execution, learner: LearnerTask) -> LearnerTask:

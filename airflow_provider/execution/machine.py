@@ -1,51 +1,50 @@
-"""What a worker's process does with the tasks that it was given, as a state machine without I/O: events in, commands
-out.
+"""What a worker does with its tasks, as a state machine without I/O: events in, commands out.
 
-Slots, attempts, retries, stops and the records that say so are decided in this package. :func:`handle` takes what is
-known and an event, and gives the commands to carry out. It reads no clock, starts no thread and writes nothing; who
-drives it (``hands/executor.py``, or a simulation) does, and feeds the results back as events.
+This package decides about slots, attempts, retries, stops and records. :func:`handle` takes the state and an event, and
+returns the commands to carry out. It reads no clock, starts no thread and writes nothing. Its driver does
+(``hands/executor.py``, or a simulation), and feeds the results back as events.
 
 Theory of operation
 ===================
 
-Tasks come from the membership, and are its until they are released, in one of two ways. *Stopped*: nothing of it runs
-here, and it is still to be run. *Finished*: it has come to its end, and the status topic says so. What comes to an end
-while it is being revoked has come to its end.
+Ownership. Tasks come from the membership, and belong to it until they are released, in one of two ways. *Stopped*: the
+task no longer runs here, and still has to be run. *Finished*: the task has finished or failed, and the status topic
+says so. A task that ends while it is being revoked is finished.
 
-Turns. A task waits until a slot is free, or as many as it wants, those of the job submitted first first; what comes
-after it does not pass it. A planner is short and others wait for it: it takes no slot. What waits may have to wait for
-something else, too: for the delay before its next attempt; for the checkpoint that another task still has
-(``claims.py``); for Spark, which has just ended, and for its trial, when Spark has ended under it before
-(``spark_restarts.py``). A task that has ended elsewhere meanwhile is not started.
+Turns. A task waits until one slot is free, or as many as it wants. Jobs that were submitted first come first, and no
+other task overtakes one that waits for several slots. A planner takes no slot, because it is short and others wait for
+it. A waiting task may also have to wait for something else: for the delay before its next attempt; for a checkpoint
+that another task still has (``claims.py``); for Spark, if it has just ended; and for its trial, if Spark has ended
+while it ran (``spark_restarts.py``). A task that has ended elsewhere meanwhile is not started.
 
-An attempt is handed to a runner, and is over with its last event, however late that comes. Until then it has its slot,
-and there is no second one. A failed attempt is followed by another, as often as the job says. An attempt that takes
-longer than the job allows has failed, and is told to stop. If Spark ends under an attempt, the attempt has not failed.
+Attempts. An attempt is given to a runner, and is over with its last event, however late this comes. Until then it has
+its slot, and no second one starts. A failed attempt is followed by another one, as often as the job says. An attempt
+that exceeds the job's time limit has failed, and is told to stop. If Spark ends under an attempt, it has not failed.
 
-Stops. To *stop* an attempt ends its work. To *stop watching* it lets go of its handle: the work goes on without this
-process. A revoked task is stopped, or, where it has a handle, let go of; what is no longer configured is stopped in
-any case. What is configured otherwise, or is given back while it stops, restarts: it waits for its turn when it has
-stopped. So does what people want to start anew: an attempt restarts that began when their word had not been read, so
-that each word is followed once. What is paused stops likewise, and stays here: its turn comes when the pause has ended.
+Stops. To *stop* an attempt is to end its work. To *stop watching* it is to let go of its handle: the query keeps
+running without this process. A revoked task is stopped or, if it is detached, let go of. A task that is no longer
+configured is stopped in any case. A task whose work has changed, or that is given back while it stops, restarts: when
+it has stopped, it waits for its turn. So does a task that people want to restart, if its attempt had begun before their
+request was read; so each request is carried out once. A paused task stops as well, stays here, and starts when the
+pause is over.
 
-Records. Each step of a task is written. That it waits for its first start is no step: the group's record says who has
-it, and thousands may wait. A task that came to its end is released after its last record is stored, so that the next
-leader never takes it for lost; that record is of the epoch in which the task is released. A task that was stopped is
-released without waiting, because somebody may be waiting for it. If the membership waits for a task whose last record
-can't be written, the record is given up after a while, and the task runs again elsewhere.
+Records. Each step of a task is written. Waiting for the first start is not a step: the group's record says who has the
+task, and thousands may wait. A finished task is released after its last record is stored, so that the next leader never
+takes it for lost. This record is of the epoch in which the task is released. A stopped task is released immediately,
+because somebody may wait for it. If the membership waits for a task whose last record can't be written, the record is
+given up after a while, and the task runs again elsewhere.
 
-What has failed for good is not released. It keeps its place, and takes no slot: so somebody may have it tried again
-here, and no round is needed for that. It goes when it is revoked, or is no longer configured; and nothing keeps a place
-in a worker that is to leave.
+Failures. A task that has failed for good is not released. It stays here without a slot, so it can be tried again
+without a round. It is released when it is revoked or no longer configured, or when the worker is to leave.
 
-A planner's result is the plan. It is published before the planner is closed; or, where the job is planned again and
-again, before the planner waits for its next time.
+Plans. A planner's result is the plan. It is published before the planner is closed, or before it waits for its next
+time.
 
-Learner tasks are made ready to run while another worker has them. What is done about those stands in a table of its own
-(``learning.py``), for a task may be in both: it has moved here, waits for a slot, and is still being made ready.
+Learner tasks are warmed up while another worker has them. They have a table of their own (``learning.py``), because a
+task may be in both: it has moved here, waits for a slot, and is still warming up.
 
-The table has a row for each state of a task, and one for a task that is not here. What events mean for all tasks at
-once stands below it.
+The table has a row for each state of a task, and one for a task that is not here. The functions below it handle what
+events mean for all tasks at once.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from airflow_provider.execution import abandoned, assigned, attempts, certainly_gone, learning
+from airflow_provider.execution import assigned, attempts, declared_gone, learning, orphans
 from airflow_provider.execution.commands import Command
 from airflow_provider.execution.events import (
     AttemptBegan,
@@ -136,7 +135,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksGiven: to(late, _TAKING_OVER),
         TasksRevoked: to(assigned.on_revoked_taking_over, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _TAKING_OVER),
-        TopicsRead: to(certainly_gone.on_topics_taking_over, _TAKING_OVER, _STOPPING, _RESTARTING, _WAITING),
+        TopicsRead: to(declared_gone.on_topics_taking_over, _TAKING_OVER, _STOPPING, _RESTARTING, _WAITING),
         QueryAdopted: to(attempts.on_adopted, _STARTED),
         QueryCleared: to(attempts.on_cleared, _WAITING),
         QueryUnreachable: to(attempts.on_unreachable, _TAKING_OVER),
@@ -146,7 +145,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksGiven: to(late, _STARTED),
         TasksRevoked: to(assigned.on_revoked, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _STARTED),
-        TopicsRead: to(certainly_gone.on_topics_started, _STARTED, _STOPPING, _RESTARTING, _WAITING),
+        TopicsRead: to(declared_gone.on_topics_started, _STARTED, _STOPPING, _RESTARTING, _WAITING),
         TimerFired: to(attempts.on_time_over, _TIMED_OUT),
         AttemptBegan: to(attempts.on_began, _STARTED),
         HandleWritten: to(attempts.on_handle_written, _STARTED, _RESTARTING),
@@ -165,7 +164,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksRevoked: to(late, _LEAVING),
         EpochAdvanced: to(assigned.on_epoch, _LEAVING),
         TopicsRead: to(assigned.on_topics_leaving, _LEAVING, _STOPPING, _GONE),
-        TimerFired: to(assigned.on_nobody_said_who_stays, _GONE),
+        TimerFired: to(assigned.on_leaving_timed_out, _GONE),
         AttemptProgressed: to(late, _LEAVING),
         AttemptFinished: to(attempts.on_finished, _CLOSING),
         AttemptFailed: to(attempts.on_stopped, _GONE),
@@ -179,7 +178,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksGiven: to(assigned.on_given_back, _RESTARTING),
         TasksRevoked: to(assigned.on_revoked_stopping, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _STOPPING),
-        TopicsRead: to(certainly_gone.on_topics_stopping, _STOPPING, _GONE),
+        TopicsRead: to(declared_gone.on_topics_stopping, _STOPPING, _GONE),
         AttemptBegan: to(attempts.on_began, _STOPPING),
         StreamBegan: to(attempts.on_stream_began_stopping, _STOPPING),
         AttemptProgressed: to(late, _STOPPING),
@@ -197,7 +196,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksRevoked: to(assigned.on_revoked_timed_out, _STOPPING, _TIMED_OUT, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _TIMED_OUT),
         TopicsRead: to(
-            certainly_gone.on_topics_timed_out, _TIMED_OUT, _STOPPING, _RESTARTING, _WAITING, _CLOSING, _GONE
+            declared_gone.on_topics_timed_out, _TIMED_OUT, _STOPPING, _RESTARTING, _WAITING, _CLOSING, _GONE
         ),
         AttemptBegan: to(attempts.on_began, _TIMED_OUT),
         StreamBegan: to(attempts.on_stream_began_stopping, _TIMED_OUT),
@@ -216,7 +215,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TasksRevoked: to(assigned.on_revoked_restarting, _STOPPING, _LEAVING, _GONE),
         EpochAdvanced: to(assigned.on_epoch, _RESTARTING),
         TopicsRead: to(
-            certainly_gone.on_topics_restarting, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE
+            declared_gone.on_topics_restarting, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE
         ),
         AttemptBegan: to(attempts.on_began, _RESTARTING),
         StreamBegan: to(attempts.on_stream_began_stopping, _RESTARTING),
@@ -260,9 +259,9 @@ TRANSITIONS: Final[Table[RunState]] = {
 
 
 def handle(x: Execution, event: Event) -> list[Command]:
-    """Take in one event.
+    """Handle one event.
 
-    :return: the commands to carry out in their order
+    :return: the commands to carry out, in their order
     :raises ImpossibleEventError: for an event that cannot happen as things are, which is a fault of this program
     """
     x.begin(event)
@@ -275,12 +274,12 @@ def handle(x: Execution, event: Event) -> list[Command]:
 
 
 def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
-    """The tasks that an event is about; takes in what it says of the worker as a whole."""
+    """The tasks that an event is about. Also handles what the event means for the worker as a whole."""
     match event:
         case AttemptEvent():
             return (event.task,)
-        case TasksGiven() if not x.looked_for_abandoned:
-            abandoned.end_what_nobody_has(x)
+        case TasksGiven() if not x.looked_for_orphans:
+            orphans.end_orphans(x)
             return sorted(event.tasks)
         case TasksGiven() | TasksRevoked():
             return sorted(event.tasks)
@@ -289,42 +288,45 @@ def _concerned(x: Execution, event: Event) -> Iterable[TaskId]:
         case EpochAdvanced():
             return list(x.runs)
         case TimerFired():
-            x.armed_at = None
-            if x.look_at_ms is not None and x.look_at_ms <= x.now:
-                x.press_claims()
-            return x.runs.overdue(now_ms=x.now)
+            return _look_at_clock(x)
         case GroupJoined():
             x.idle_since_ms = x.now
-        case Drained() | FailedLetGo() | LeavesForGood() | Closed():
+        case LeavesForGood():
+            x.leaves_for_good = True
+        case Drained() | FailedLetGo() | Closed():
             return _going(x, event)
     return ()
 
 
-def _going(x: Execution, event: Drained | FailedLetGo | LeavesForGood | Closed) -> Iterable[TaskId]:
+def _look_at_clock(x: Execution) -> Iterable[TaskId]:
+    x.armed_at = None
+    if x.look_at_ms is not None and x.look_at_ms <= x.now:
+        x.press_claims()
+    return x.runs.overdue(now_ms=x.now)
+
+
+def _going(x: Execution, event: Drained | FailedLetGo | Closed) -> Iterable[TaskId]:
     """The worker is to leave, or this process to end."""
-    if isinstance(event, LeavesForGood):
-        x.leaves_for_good = True
-        return ()
     if isinstance(event, FailedLetGo):
         x.keeps_failed = False
         return sorted(x.runs.failed)
     x.slots = 0  # planners need none
     if isinstance(event, Closed):
         x.closed = True
-        x.forget_what_goes_on()
+        x.forget_detached()
     return ()
 
 
 def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
-    """What is to run is compared when the jobs topic has changed only: there may be thousands of tasks. Otherwise of
-    those only of which something else is said, and that have failed, for they may be tried again, or run without a
-    process, for they may certainly be gone.
+    """All tasks are compared with the jobs topic only if this has changed: there may be thousands of tasks. Otherwise
+    only failed and detached tasks with new records are looked at: a failed one may be tried again elsewhere, and a
+    detached one may have been declared gone.
     """
     changed, before = event.jobs is not x.jobs, x.status
     x.jobs, x.status = event.jobs, event.status
-    abandoned.end_what_nobody_stays_for(x)
+    orphans.end_all_unless_others_stay(x)
     if changed or x.status.group is not before.group:
-        abandoned.end_what_nobody_has(x)
+        orphans.end_orphans(x)
     if not changed:
         looking, told = x.runs.looking, x.runs.failed | x.runs.detached
         return sorted(looking | said_since(before, x.status, told)) if told or looking else ()
@@ -337,7 +339,7 @@ def _apply(x: Execution, task: TaskId, event: Event) -> None:
 
 
 def _start_next(x: Execution) -> None:
-    """As many as there are slots. What has ended elsewhere makes room for others."""
+    """Start as many tasks as there are free slots. A task that has ended elsewhere makes room for another one."""
     if not x.may_start:
         return
     turn, ended = SlotFree(now_ms=x.now, wall_ms=x.wall), False
@@ -349,4 +351,4 @@ def _start_next(x: Execution) -> None:
     if ended:
         _start_next(x)
     elif x.runs.held_back is not None and not x.runs[x.runs.held_back].wait_written:
-        x.say_that_it_waits(x.runs.held_back)  # or a leader that sees a slot free thinks that it is about to start
+        x.write_waiting(x.runs.held_back)  # otherwise a leader that sees a free slot assumes that it is about to start

@@ -1,5 +1,5 @@
-"""The order of a new plan's tasks. A task is known by its index, and a streaming one goes on by its checkpoint: what
-has a checkpoint key stays at the index that it had, so that it goes on undisturbed where it runs.
+"""The order of a new plan's tasks. A task is identified by its index. So a task with a checkpoint key keeps its index,
+and continues undisturbed where it runs.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from airflow_provider.records import CHECKPOINT_KEY, JobError, PlanRecord
 
 
 def in_known_order(plan: PlanRecord, known: PlanRecord | None) -> PlanRecord:
-    """``plan`` with each known key at its index, as far as the plan goes. Tasks without a key stay where they are:
-    their index names their checkpoint.
+    """``plan`` with each known key at its previous index, if the plan has so many tasks. Tasks without a key are not
+    moved: their index names their checkpoint.
 
-    :param known: the job's last plan, of whatever run
+    :param known: the job's last plan, of any run
     :raises JobError: if two tasks have the same key
     """
     indexes = _indexes_by_key(plan)

@@ -1,4 +1,4 @@
-"""How the tables of this package are written and kept: what an event does to a task in a state."""
+"""How the tables of this package are written and applied: what an event does to a task in a state."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Handler = Callable[[Execution, TaskId, Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[State]):
-    """What an event does to a task in a state: its handler, and the states in which that may end (None: not here)."""
+    """What an event does to a task in a state: the handler, and the states that may follow (None: not here)."""
 
     handler: Handler
     leads_to: frozenset[State | None]
@@ -32,20 +32,20 @@ def to(handler: Handler, *states: State | None) -> Rule[State]:
 
 
 def late(_x: Execution, _task: TaskId, _event: Event) -> None:
-    """News of an attempt or a record that nobody waits for any more, or that this state has no use for."""
+    """An event that comes too late, or that has no meaning in this state."""
 
 
 def all_late(state: State | None, *events: Iterable[type[Event]]) -> dict[type[Event], Rule[State]]:
-    """None of these means anything to a task in this state."""
+    """None of these events has a meaning in this state."""
     return {event: to(late, state) for some in events for event in some}
 
 
 def apply(
     table: Table[State], state_of: Callable[[TaskId], State | None], x: Execution, task: TaskId, event: Event
 ) -> None:
-    """Do what the table says, and see that it ends where the table says.
+    """Do what the table says, and check that the task is then in one of the states that the table allows.
 
-    :raises ImpossibleEventError: if the table knows no such event there, or it ends elsewhere
+    :raises ImpossibleEventError: if the table has no such event for this state, or the next state is not allowed
     """
     before = state_of(task)
     rule = table[before].get(type(event))

@@ -1,10 +1,10 @@
 """When a worker starts tasks again after its Spark has ended, and which of them are to blame.
 
-Nobody sees which task has ended a JVM that several shared. So at first each that ran then is counted, and all start
-again. A task that another death would fail has a trial: those run one after the other, each until it has ended or has
-run for a minute. If Spark ends during a trial, only the one on trial is counted. So a task that ends Spark soon after
-its start can't take the innocent with it: they have had their trial. One that ends it later looks like those
-that ran beside it, and they fail together.
+Nobody can see which task has ended a JVM that several tasks shared. So at first the end counts for all tasks that were
+running, and all start again. A task that would fail with the next end of Spark gets a trial: such tasks run one after
+the other, each until it has ended or has run for a minute. If Spark ends during a trial, this counts only for the task
+on trial. So a task that ends Spark soon after its start does not make others fail. If it ends Spark later, it can't be
+told apart from the tasks beside it, and they fail together.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ TRIAL_MS: Final = 60_000
 _FIRST_WAIT_MS: Final = 1_000
 _LONGEST_WAIT_MS: Final = 60_000
 _CALM_MS: Final = 600_000
-"""After so long without a death the next one is waited for as the first one was."""
+"""After this time without an end of Spark, the wait after the next end is short again."""
 _FORGIVEN_MS: Final = 3_600_000
-"""A stream runs for weeks, and its host may run out of memory each month: what was so long ago counts no more."""
+"""Earlier ends of Spark no longer count for a stream that has run for this long: it may run for months."""
 _FORGIVEN_ON_SERVER_MS: Final = 600_000
-"""A server has the streams of many workers, and people restart it: three times in an hour must not fail all of them."""
+"""The same for a stream on a server. A server runs the streams of many workers, and people restart it: three restarts
+in an hour must not fail all of them."""
 _LOOK_AGAIN_MS: Final = 1_000
 
 
 class SparkRestarts:
-    """The deaths of one worker's Spark.
+    """The ends ("deaths") of one worker's Spark.
 
-    :param max_deaths: a task under which Spark has ended so often fails
+    :param max_deaths: a task fails when Spark has ended this often while it ran
     """
 
     def __init__(self, max_deaths: int) -> None:
@@ -45,12 +46,12 @@ class SparkRestarts:
         self._hold_until_ms = 0
 
     def admit(self, run: TaskRun) -> None:
-        """A task is here that Spark may have ended under, here or elsewhere."""
+        """Note a task that this worker has got, in case that Spark has ended while it ran, here or elsewhere."""
         if 0 < run.spark_deaths >= self._max_deaths - 1:
             self._last_chance.add(run.task)
 
     def lost(self, runs: Mapping[TaskId, TaskRun], event: SparkLost) -> TaskRun:
-        """The task as it is after its Spark has ended."""
+        """The task after its Spark has ended."""
         wall_ms = event.wall_ms
         self.wait_after(runs, event)
         run = runs[event.task]
@@ -65,25 +66,25 @@ class SparkRestarts:
         return run
 
     def wait_after(self, runs: Mapping[TaskId, TaskRun], event: SparkLost | WarmUpLost) -> None:
-        """A Spark has ended, whatever ran in it: nothing starts for a while."""
+        """A Spark has ended: start nothing for a while."""
         if event.spark not in self._on_trial_at:
             self._on_trial_at[event.spark] = self._on_trial(runs, event.wall_ms)
             self._wait(event.now_ms)
 
     def trial_ms(self, runs: Mapping[TaskId, TaskRun], *, now_ms: int, wall_ms: int) -> int | None:
-        """When to look again whether a trial is over (monotonic milliseconds); None: no task is on trial."""
+        """When to check again whether a trial is over (monotonic milliseconds); None: no task is on trial."""
         return now_ms + _LOOK_AGAIN_MS if self._on_trial(runs, wall_ms) else None
 
     def condemns(self, run: TaskRun) -> bool:
-        """Whether Spark has ended too often under this task."""
+        """Whether Spark has ended too often while this task ran."""
         return run.spark_deaths >= self._max_deaths
 
     def holds(self, now_ms: int) -> bool:
-        """Whether nothing may start, because Spark has ended just now."""
+        """Whether nothing may start because Spark has just ended."""
         return now_ms < self._hold_until_ms
 
     def blocked(self, runs: Mapping[TaskId, TaskRun], others: Tasks = NO_TASKS, *, now_ms: int, wall_ms: int) -> Tasks:
-        """The tasks that can't start, because they have to wait for their trial, or for other reasons.
+        """The tasks that can't start, because they have to wait for a trial, or for other reasons.
 
         :param others: those with other reasons
         """
@@ -99,9 +100,9 @@ class SparkRestarts:
     def due_ms(
         self, runs: Mapping[TaskId, TaskRun], other_ms: int | None = None, *, now_ms: int, wall_ms: int
     ) -> int | None:
-        """When :meth:`holds` and :meth:`blocked` may say something else (monotonic milliseconds).
+        """When :meth:`holds` and :meth:`blocked` may change (monotonic milliseconds).
 
-        :param other_ms: when there is another reason to look again, which may be sooner
+        :param other_ms: when to look again for another reason, if that is sooner
         """
         due_ms = None
         if self.holds(now_ms):
@@ -134,7 +135,7 @@ class SparkRestarts:
         message = f"Spark has ended {times} while this task ran"
         if deaths >= self._max_deaths:
             message += (
-                ", so it is taken for the reason, and not tried again; give it less to do, or Spark more memory"
+                ", so the task counts as the reason and is not tried again: give it less to do, or Spark more memory"
                 f" (max_spark_deaths={self._max_deaths})"
             )
         return TaskFailure.of(f"{message}. The last time: {event.failure.message}", event.failure.traceback)

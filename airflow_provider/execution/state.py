@@ -1,7 +1,7 @@
-"""Everything that the machine knows, and the steps that its handlers share.
+"""The state of the machine, and the steps that its handlers share.
 
-Unlike the member's it changes in place: a worker may have thousands of tasks, and a new value of all of them for each
-event would cost more than the event. What is known of one task is a frozen value.
+Unlike the member's state, it changes in place: a worker may have thousands of tasks, and copying all of them for each
+event would cost more than the event. The state of each single task is a frozen value.
 """
 
 from __future__ import annotations
@@ -52,35 +52,35 @@ from airflow_provider.runs.runs import (
 from airflow_provider.runs.warm_up_deaths import deaths_after
 
 WAITS_ITS_TURN: Final = (RunState.WAITING, RunState.PAUSED, RunState.RESTARTING)
-"""A task in one of these will start, if nothing comes between."""
+"""A task in one of these states will start, if nothing else happens."""
 LAST_WORDS_MS: Final = 5_000
-"""So long the membership waits at most for the record of a task that has ended."""
+"""How long the membership waits for the last record of a task."""
 
 
 class Place(str, Enum):
     """Where a worker is held."""
 
     PROCESS = "process"
-    """In a process of its own, in which tasks run."""
+    """In a process of its own, which runs tasks."""
     TRIGGERER = "triggerer"
-    """Among many others: what runs without a process is watched, and nothing is started."""
+    """Among many others: detached tasks are watched, and nothing is started."""
 
 
 class ImpossibleEventError(Exception):
-    """An event that cannot happen as things are, or a rule that was broken: a fault of this program."""
+    """An event that can't happen in this state, or a broken rule: a fault of this program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionSettings:
-    """What does not change as long as a worker's process runs tasks.
+    """The settings of one machine.
 
     :param slots: how many tasks run at the same time
-    :param process: which one this is (:attr:`~airflow_provider.records.WorkerStatus.process`)
-    :param lease_ms: how long it may go on when another has taken its worker's name
-    :param linger_ms: how long its group must have nothing for it to do until the membership had better go on elsewhere;
-        in a triggerer: how long no process is wanted
-    :param max_spark_deaths: a task under which Spark has ended so often fails
-    :param mask: takes secrets out of what is said of errors
+    :param process: the identity of this process (:attr:`~airflow_provider.records.WorkerStatus.process`)
+    :param lease_ms: how long it may continue after another process has taken its worker's name
+    :param linger_ms: in a process: hand the membership over when there was nothing to do for this long; in a triggerer:
+        don't ask for a process before this time is over
+    :param max_spark_deaths: a task fails when Spark has ended this often while it ran
+    :param mask: removes secrets from error messages
     """
 
     worker: WorkerId
@@ -94,19 +94,19 @@ class ExecutionSettings:
 
 
 class Execution:
-    """What a worker does with the tasks that it was given.
+    """The state of the machine.
 
     :param jobs: the jobs topic as far as it was read
     :param status: the status topic as far as it was read
     :param now_ms: the monotonic clock
-    :ivar runs: the tasks that it has
+    :ivar runs: the worker's tasks
     :ivar learners: the tasks that it learns
-    :ivar idle_since_ms: where there is nothing to do: when the last task went, or when the worker joined since
-    :ivar keeps_failed: whether what fails for good keeps its place here
-    :ivar looked_for_abandoned: whether this process has looked for what lives on and nobody has
-    :ivar leaves_for_good: whether this worker leaves, never comes back, and has still to see whether anybody stays
-    :ivar unable: why no task can be started here, though perhaps elsewhere; mostly nothing
-    :ivar stopped_running: how many tasks, planners apart, were running here when they were revoked
+    :ivar idle_since_ms: when the last task was released or detached, or the worker has joined
+    :ivar keeps_failed: whether tasks that have failed for good stay here
+    :ivar looked_for_orphans: whether this process has looked for orphans
+    :ivar leaves_for_good: whether this worker leaves and never comes back, and has not yet seen whether others stay
+    :ivar unable: why no task can be started in this process; usually empty
+    :ivar stopped_running: how many tasks, without planners, were running here when they were revoked
     """
 
     def __init__(self, settings: ExecutionSettings, jobs: JobsSnapshot, status: StatusSnapshot, *, now_ms: int) -> None:
@@ -115,7 +115,7 @@ class Execution:
         self.status = status
         self.slots = settings.slots
         self.closed = False
-        self.looked_for_abandoned = False
+        self.looked_for_orphans = False
         self.leaves_for_good = False
         self.unable = ""
         self.keeps_failed = True
@@ -137,12 +137,12 @@ class Execution:
         self._finished: set[TaskId] = set()
 
     def done(self, now_ms: int) -> bool:
-        """Whether the membership had better go on elsewhere, and has for long enough."""
+        """Whether the membership should be handed over: for long enough, there was nothing to do here."""
         return self._wants_to_go and now_ms >= self.idle_since_ms + self.settings.linger_ms
 
     @property
     def _wants_to_go(self) -> bool:
-        """Not while a query is being ended: who goes on with it then would take it for one that has come to its end."""
+        """Not while a query is being ended: whoever takes over would think that it has ended by itself."""
         if self.runs.ends_some:
             return False
         if self.settings.place is Place.PROCESS:
@@ -151,7 +151,7 @@ class Execution:
         return free and not self.closed
 
     def state_of(self, task: TaskId) -> RunState | None:
-        """None: it is not here."""
+        """None: the task is not here."""
         run = self.runs.get(task)
         return run.state if run is not None else None
 
@@ -165,7 +165,7 @@ class Execution:
         self._commands.append(command)
 
     def commands(self) -> list[Command]:
-        """What came of the event. What is released comes last: the membership may go on immediately."""
+        """The commands of this event. Releases come last, because the membership reacts to them immediately."""
         self._arm()
         if self._stopped:
             self.do(ReleaseStopped(tasks=frozenset(self._stopped)))
@@ -175,14 +175,14 @@ class Execution:
         return commands
 
     def _arm(self) -> None:
-        """A timer that fires too soon is harmless, and armed for each event it would cost more than that."""
+        """Only move the timer forward: firing too early is harmless, and cheaper than arming it for each event."""
         due_ms = self.next_due_ms()
         if due_ms is not None and (self.armed_at is None or due_ms < self.armed_at):
             self.armed_at = due_ms
             self.do(ArmTimer(at_ms=due_ms))
 
     def next_due_ms(self) -> int | None:
-        """When something changes though nothing happens (monotonic milliseconds)."""
+        """When something changes without an event (monotonic milliseconds)."""
         due = self.restarts.due_ms(
             self.runs, self.runs.next_due_ms(now_ms=self.now), now_ms=self.now, wall_ms=self.wall
         )
@@ -201,12 +201,15 @@ class Execution:
     # ---- what handlers do
 
     def keep(self, run: TaskRun) -> TaskRun:
-        """So its task is from now on."""
+        """Store the new state of a task."""
         self.runs[run.task] = run
         return run
 
     def admit(self, task: TaskId, epoch: Epoch) -> bool:
-        """Take a task in, unless it is already over."""
+        """Add a task, unless it has already ended or is not configured.
+
+        :returns: whether it is here now
+        """
         work = self.jobs.work_of(task)
         if work is None:
             return False
@@ -231,11 +234,11 @@ class Execution:
         self.runs[task] = run
         self.restarts.admit(run)
         if claim is not None or is_said_to_run(last):
-            self.say_that_it_waits(task)
+            self.write_waiting(task)
         return True
 
     def _take_over(self, run: TaskRun, last: TaskStatus, *, attempt: int) -> None:
-        """What runs by what is configured no more is ended before anything else begins."""
+        """Take over the task's earlier query. If it is of another work, end it before anything else starts."""
         run = self.keep(taken_over(run, last, attempt=attempt, now_ms=self.now, wall_ms=self.wall))
         self.restarts.admit(run)
         self.do(TakeOver(run=run))
@@ -248,53 +251,53 @@ class Execution:
             self.stop(run.task, RunState.RESTARTING, asked.in_words())
 
     def _admit_failed(self, work: TaskWork, epoch: Epoch) -> bool:
-        """What has failed for good has a place here, as where it failed."""
+        """A task that has failed for good stays here, as it did where it failed."""
         if not self.keeps_failed or not has_failed(work.task, self.jobs, self.status.tasks):
             return False
         self.rest(TaskRun(work=work, epoch=epoch, attempt=self.status.tasks[work.task].attempt))
         return True
 
     def rest(self, run: TaskRun) -> None:
-        """It has failed for good, and is not given up. Of the run that has ended nothing else is needed here."""
+        """Keep a task that has failed for good. The rest of its state is not needed any more."""
         self.runs[run.task] = TaskRun(work=run.work, epoch=run.epoch, attempt=run.attempt, state=RunState.FAILED)
         self.idle_since_ms = self.now
 
     def _admit_paused(self, run: TaskRun, last: TaskStatus | None) -> None:
-        """It does not claim its checkpoint: what is not about to start must not keep another from it."""
+        """A paused task does not claim its checkpoint, so that it keeps no other task from it."""
         self.runs[run.task] = replaced(run, state=RunState.PAUSED)
         self.restarts.admit(run)
         self.idle_since_ms = self.now
         if is_said_to_run(last):
-            self.say_that_it_waits(run.task)
+            self.write_waiting(run.task)
 
-    def say_that_it_waits(self, task: TaskId) -> None:
+    def write_waiting(self, task: TaskId) -> None:
         self.write(self.keep(replaced(self.runs[task], wait_written=True)), TaskState.PENDING)
 
     def claim_again(self, task: TaskId) -> None:
-        """It waits for the checkpoint that its configuration names."""
+        """Claim the checkpoint that its configuration names, if it names one."""
         claim = self.claims.of(self.runs[task].work)
         if claim is not None:
             self.keep(replaced(self.runs[task], claim=claim))
-            self.say_that_it_waits(task)
+            self.write_waiting(task)
 
     def wait_for_next(self, run: TaskRun, delay_ms: int) -> None:
-        """It is tried again here, after this time."""
+        """Start its next attempt here, after this time."""
         self._began_nothing(run)
         waiting = self.runs[run.task] = run.next_attempt(delay_ms, now_ms=self.now, wall_ms=self.wall)
         self.write(waiting, TaskState.PENDING)
 
     def stop(self, task: TaskId, state: RunState, reason: str) -> None:
-        """End its work, for this reason."""
+        """Stop its attempt, for this reason."""
         self.keep(replaced(self.runs[task], state=state, give_up_ms=None))
         self.do(StopAttempts(tasks=frozenset({task}), reason=reason))
 
     def let_go(self, task: TaskId) -> None:
-        """Somebody else goes on with its work. Its last record stays true: it runs on."""
+        """Leave a detached task to another worker. Its last record stays true: it is running."""
         self.do(StopWatching(tasks=frozenset({task})))
         self.release_stopped(task)
 
-    def forget_what_goes_on(self) -> None:
-        """This process has no part in it any more: whose it is, is for the membership to say."""
+    def forget_detached(self) -> None:
+        """Stop watching detached tasks, because this process ends. The membership decides who has them next."""
         alone = frozenset(
             task
             for task, run in self.runs.items()
@@ -306,13 +309,13 @@ class Execution:
             self.do(StopWatching(tasks=alone))
 
     def watch(self, run: TaskRun) -> TaskRun:
-        """It runs without this process from now on."""
+        """The task is detached from now on: watch it."""
         self.idle_since_ms = self.now
         self.do(Watch(run=run))
         return run
 
     def write_handle(self, run: TaskRun) -> None:
-        """It begins when that is stored: what may run is known to whoever has the task next."""
+        """Write the handle of an attempt. It begins when this is stored, so that the task's next worker knows of it."""
         run = self.keep(replaced(run, number=self.next_number()))
         self.do(WriteHandle(number=run.number, status=run.status(TaskState.RUNNING, self.settings.worker)))
 
@@ -320,30 +323,30 @@ class Execution:
         self.do(WriteStatus(status=run.status(state, self.settings.worker)))
 
     def write_stopped(self, run: TaskRun, *, ended_at_ms: int | None) -> None:
-        """Say so, and know it if the task comes back before the topic does.
+        """Write that it has stopped, and remember it in case the task comes back before the record is read.
 
-        :param ended_at_ms: by the wall clock, where there was anything of it that has ended
+        :param ended_at_ms: when its attempt ended (wall clock); None: there was none
         """
         self._began_nothing(run)
         status = self.stops[run.task] = run.status(TaskState.STOPPED, self.settings.worker, finished_at_ms=ended_at_ms)
         self.do(WriteStopped(status=status))
 
     def _began_nothing(self, run: TaskRun) -> None:
-        """Perhaps it is still to be written where it would have begun."""
+        """Stop writing its handle, if the attempt has not begun."""
         if run.handle is not None and not run.detached:
             self.do(GiveUpWriting(task=run.task))
 
     def remember_stopped(self, run: TaskRun) -> None:
-        """Say nothing of it, and know it if the task comes back."""
+        """Write nothing, and remember that it has stopped in case the task comes back."""
         self.stops[run.task] = run.status(TaskState.STOPPED, self.settings.worker)
 
     def close(self, run: TaskRun, state: TaskState, result: Any = None, wrote: tuple[WrittenAsset, ...] = ()) -> None:
-        """It has come to its end, which is written before it is released: the next leader must not take it for lost."""
+        """The task has ended. Its record is stored before it is released: the next leader must not take it for lost."""
         end = End(state=state, at_ms=self.wall, result=result, wrote=wrote)
         self.write_end(replaced(run, end=end, plan=None))
 
     def write_end(self, run: TaskRun) -> None:
-        """In the present epoch: a leader would not know it from a word of an earlier one."""
+        """Write the last record, with the present epoch: leaders ignore the end if it is of an earlier one."""
         assert run.end is not None
         closing = self.runs[run.task] = replaced(
             run, state=RunState.CLOSING, number=self.next_number(), give_up_ms=self.give_up_ms(run)
@@ -360,12 +363,12 @@ class Execution:
         self.do(WriteEnd(number=closing.number, status=status))
 
     def keeps(self, ended: TaskRun) -> bool:
-        """Whether the task stays here after its end: it has failed for good, and nobody wants it to go."""
+        """Whether the task stays here after its end: it has failed for good, and was not revoked."""
         assert ended.end is not None
         return ended.end.state is TaskState.FAILED and self.keeps_failed and not ended.revoked
 
     def give_up_ms(self, run: TaskRun) -> int | None:
-        """Until when the membership waits for its record, if it does."""
+        """Until when the membership waits for its record; None: it does not wait."""
         waited_for = run.revoked or run.state is RunState.STOPPING
         return run.give_up_ms or (self.now + LAST_WORDS_MS if waited_for else None)
 
@@ -381,19 +384,19 @@ class Execution:
         return TaskFailure.of(mask(message), mask(traceback))
 
     def release_stopped(self, task: TaskId) -> None:
-        """Nothing of it is here any more, and it is still to be run."""
+        """Release a task that no longer runs here, and still has to be run."""
         self.runs.pop(task, None)
         self._stopped.add(task)
         self.idle_since_ms = self.now
 
     def release_finished(self, task: TaskId) -> None:
-        """It has come to its end, and the topic says so."""
+        """Release a task that has finished or failed, when its record is stored."""
         del self.runs[task]
         self._finished.add(task)
         self.idle_since_ms = self.now
 
     def forget_removed_jobs(self) -> None:
-        """A worker may live for months, and see many jobs."""
+        """Forget stops of removed jobs: a worker may live for months, and see many jobs."""
         self.stops = {task: stopped for task, stopped in self.stops.items() if task.job in self.jobs.jobs}
 
     # ---- who may start
@@ -404,17 +407,17 @@ class Execution:
 
     @property
     def may_begin(self) -> bool:
-        """Whether something might start, here or in a process of its own."""
+        """Whether something could start, here or in a process of its own."""
         return not (self.closed or self.unable or self.restarts.holds(self.now))
 
     @property
     def may_warm_up(self) -> bool:
-        """Not while a task is on trial, which would have to answer for what ends Spark then."""
+        """Not while a task is on trial: it would be blamed if the warm-up ended Spark."""
         on_trial = self.restarts.trial_ms(self.runs, now_ms=self.now, wall_ms=self.wall) is not None
         return self.may_begin and self.slots > 0 and not on_trial
 
     def look_at_claims(self) -> Tasks:
-        """Which tasks wait for a checkpoint; looks again as long as there are some."""
+        """Which tasks wait for a checkpoint. Sets a timer to look again while there are some."""
         claiming = self.runs.claiming
         if not claiming:
             return NO_TASKS
@@ -426,15 +429,15 @@ class Execution:
         return blocked.tasks
 
     def press_claims(self) -> None:
-        """Write those claims again that can't be read: perhaps a word of a later epoch about the task hides them."""
+        """Write claims again that were not read back: a record of a later epoch may hide them."""
         self.look_at_ms = None
         for task in self.claims.blocked(self.runs.claiming, self.status, now_ms=self.now).unread:
             self.write(self.runs[task], TaskState.PENDING)
 
     def validate(self) -> None:
-        """Check what must hold after each event.
+        """Check the rules that must hold after each event.
 
-        :raises ImpossibleEventError: naming what does not
+        :raises ImpossibleEventError: naming the broken rule
         """
         self.runs.validate()
         runs = self.runs.values()
@@ -448,7 +451,7 @@ class Execution:
             "nothing is started in a triggerer": self.settings.place is Place.PROCESS
             or all(run.detached for run in started),
             "what is detached has a handle": all(run.handle is not None for run in runs if run.detached),
-            "what is left alone runs by itself": all(run.detached for run in runs if run.state is RunState.LEAVING),
+            "only what is detached is left": all(run.detached for run in runs if run.state is RunState.LEAVING),
             "a planner takes no slot": not any(run.taken_slots for run in runs if run.task.is_planner),
             "what runs has a slot": all(run.taken_slots for run in runs if run.state.runs and not run.task.is_planner),
             "what waits for a checkpoint does not run": not any(run.task in self.blocked for run in started),

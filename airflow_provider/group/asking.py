@@ -174,11 +174,11 @@ class Asking:
         return Synced(now_ms=now_ms(), seq=command.seq, assignment=answer.assignment)
 
     def _warn_of_size(self, of_assignments: int) -> None:
-        """The coordinator keeps a round as one record. What is too large for that it refuses without saying so."""
+        """The coordinator stores a round as one record. It refuses a round that is too large without saying why."""
         if of_assignments >= _SUSPICIOUS:
             log.warning(
-                "group %s: the coordinator does not take this round, whose assignments have %d bytes. With as much that"
-                " its members say, they are one record of __consumer_offsets: if the broker's log says that it is too"
+                "group %s: the coordinator refuses this round, whose assignments have %d bytes. Together with the"
+                " members' metadata, they are one record of __consumer_offsets: if the broker's log says that it is too"
                 " large, set offsets.topic.compression.codec=1 (gzip), or raise message.max.bytes",
                 self._settings.group_id,
                 of_assignments,

@@ -280,7 +280,7 @@ class DeclarativeMember(Driving[MembershipState]):
             if due:
                 self.feed(TasksDue(now_ms=now_ms(), tasks=due))
         except (TopicError, TimeoutError, asyncio.TimeoutError) as unread:
-            log.debug("what is due again is looked at after the next heartbeat: %s", unread)
+            log.debug("tasks that are due again are checked after the next heartbeat: %s", unread)
         finally:
             self._looking = None
 

@@ -133,7 +133,7 @@ class Driving(ABC, Generic[S]):
             return
         story = self.story()
         log.error(
-            "group %s, worker %s: the membership ends, for a fault of this program%s",
+            "group %s, worker %s: the membership ends because of a fault of this program%s",
             self._group_id,
             self._worker,
             f"; what happened last:\n{story}" if story else "",
@@ -243,7 +243,7 @@ class Driving(ABC, Generic[S]):
     def _topics_gone(self, topic: str) -> None:
         self._leaving_for = (
             f"the topic {topic!r} of group {self._group_id!r} is gone; was the broker started again without its"
-            " data? A worker that starts makes the topics anew if they are missing; jobs have to be submitted again"
+            " data? A starting worker creates missing topics again; jobs have to be submitted again"
         )
         log.error("group %s, worker %s: %s", self._group_id, self._worker, self._leaving_for)
         self.leave("the topics of the group are gone")

@@ -134,10 +134,10 @@ async def assign(
         tasks=jobs.planned + len(command.members),
     )
     for worker in answer.unreadable:
-        log.warning("group %s: what worker %s says of itself cannot be read; it gets nothing", topics.group, worker)
+        log.warning("group %s: the metadata of worker %s can't be read, so it gets no tasks", topics.group, worker)
     for worker, offset in answer.unbelievable.items():
         log.warning(
-            "group %s: worker %s claims to have read the jobs topic up to %d, but it ends at %d; that is not believed",
+            "group %s: worker %s claims to have read the jobs topic up to %d, but it ends at %d; this is ignored",
             topics.group,
             worker,
             offset,
@@ -196,14 +196,14 @@ def learned_for_nothing(jobs: JobsSnapshot, status: StatusSnapshot) -> str | Non
     record = last_round(status)
     if record is None or all(jobs.work_of(task) for tasks in record.learning.values() for task in tasks):
         return None
-    return "a task is learned that is not there any more"
+    return "a learned task no longer exists"
 
 
 def later_epoch(status: StatusSnapshot) -> str | None:
     """Why what the workers say would not be believed; None if it is. Only a round of a higher epoch helps."""
     if status.group is None or spoken_epoch(status) <= status.group.epoch:
         return None
-    return "somebody spoke in a later epoch than that of the last round"
+    return "a record is of a later epoch than the last round"
 
 
 def covered(record: ClassicRecord, released: AbstractSet[TaskId]) -> set[TaskId]:

@@ -186,7 +186,7 @@ def watched_topics(
                 if time.monotonic() >= until:
                     raise TopicTimeoutError(f"after {timeout_s:g} s: {missing}") from missing
                 if pace.is_due(str(missing), time.monotonic()):
-                    log.info("Waiting for somebody to begin: %s", missing)
+                    log.info("Waiting for the group's topics: %s", missing)
             await asyncio.sleep(min(pause_s, until - time.monotonic()))
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 

@@ -1,5 +1,5 @@
 """Carries out what :mod:`airflow_provider.execution` decides: hands attempts to a runner, has records written, arms a
-timer, and feeds the machine with what comes of it.
+timer, and feeds the results back to the machine as events.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ _LAST_WORDS_S: Final = 5.0
 
 
 class TaskExecutor:
-    """Runs tasks (:class:`~airflow_provider.worker.hands.Hands`) with a runner, and watches what goes on without one.
+    """Runs tasks with a runner, and watches detached queries (:class:`~airflow_provider.worker.hands.Hands`).
 
-    :param make_runner: makes the runner, given whom it shall tell of its events
+    :param make_runner: makes the runner, given the callback for its events
     :param slots: how many tasks run at the same time
-    :param checkpoint_root: folder or URI of all streaming checkpoints; None: it has none, and runs no stream
+    :param checkpoint_root: folder or URI of all streaming checkpoints; None: there is none, and no stream runs
     :param stopped: called with tasks that were stopped
-    :param finished: called with tasks that came to their end
-    :param changed: called whenever something else may depend on what runs here
-    :param lease_ms: how long this process may go on when another has taken its worker's name
-    :param mask: takes secrets out of what is said of errors
-    :param max_spark_deaths: a task under which Spark has ended so often fails
-    :param log_levels: sets those of the jobs' loggers
-    :param linger_s: how long its group must have nothing for it to run until the membership had better go on elsewhere;
-        in a triggerer: how long no process is wanted
-    :param make_queries: makes what watches the queries that go on without a process, given whom it shall tell
-    :param place: where this is
+    :param finished: called with tasks that have finished or failed
+    :param changed: called whenever the state here has changed
+    :param lease_ms: how long this process may continue after another one has taken its worker's name
+    :param mask: removes secrets from error messages
+    :param max_spark_deaths: a task fails when Spark has ended this often while it ran
+    :param log_levels: sets the levels of the jobs' loggers
+    :param linger_s: in a process: hand the membership over when there was nothing to run for this long; in a triggerer:
+        don't ask for a process before this time is over
+    :param make_queries: makes the watch of detached queries, given the callback for its events
+    :param place: whether this is a task's process or a triggerer
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class TaskExecutor:
         self._runner = make_runner(lambda event: self._steps.guarded(lambda: self._on_event(event)))
         self._queries = make_queries(lambda event: self._steps.guarded(lambda: self._on_event(event)))
         self._for_good = False
-        self._heard_of_workers = asyncio.Event()
+        self._read_of_workers = asyncio.Event()
         self._unsubscribes = [topics.subscribe(lambda: self._steps.guarded(self.refresh), About.ROUNDS)]
         self._records = TaskRecords(worker, topics, feed=self._feed, steps=self._steps)
         settings = ExecutionSettings(
@@ -203,23 +203,23 @@ class TaskExecutor:
         self._feed(events.FailedLetGo(now_ms=now_ms(), wall_ms=wall_ms()))
 
     def leave_for_good(self) -> None:
-        """From now on it matters what workers say of themselves."""
+        """From now on, changes of the workers' own records matter, too."""
         if not self._for_good:
             self._for_good = True
             self._feed(events.LeavesForGood(now_ms=now_ms(), wall_ms=wall_ms()))
-            about_workers = self._topics.subscribe(lambda: self._steps.guarded(self._read_of_workers), About.WORKERS)
+            about_workers = self._topics.subscribe(lambda: self._steps.guarded(self._workers_read), About.WORKERS)
             self._unsubscribes.append(about_workers)
 
-    def _read_of_workers(self) -> None:
-        self._heard_of_workers.set()
+    def _workers_read(self) -> None:
+        self._read_of_workers.set()
         self.refresh()
 
     async def _see_who_stays(self) -> None:
-        """Others may have let go of what they had, because this worker was there still."""
+        """Other leaving workers may have left their queries to this one, because it was still there."""
         with anyio.move_on_after(_LAST_WORDS_S):
             while any(self._topics.status.living()) and not self._has_said_that_it_leaves:
-                self._heard_of_workers.clear()
-                await self._heard_of_workers.wait()
+                self._read_of_workers.clear()
+                await self._read_of_workers.wait()
         self.refresh()
 
     @property
@@ -242,7 +242,7 @@ class TaskExecutor:
         self._feed(events.TimerFired(now_ms=now_ms(), wall_ms=wall_ms()))
 
     def _feed(self, event: events.Event) -> None:
-        """One event, and what comes of it: what is fed meanwhile is carried out after that."""
+        """Handle one event, and carry out the commands. Commands of events that are fed meanwhile come after these."""
         self._commands += handle(self._execution, event)
         if self._carrying_out:
             return
@@ -269,7 +269,7 @@ class TaskExecutor:
             commands.StopWatching: lambda command: self._queries.let_go(command.tasks),
             commands.Watch: lambda command: self._queries.watch(order_to_watch(command.run), command.run.handle),
             commands.TakeOver: lambda command: self._queries.take_over(order_to_watch(command.run), command.run.handle),
-            commands.EndAbandoned: lambda command: self._end_abandoned(command.status),
+            commands.EndOrphan: lambda command: self._end_orphan(command.status),
             commands.LetBegin: lambda command: self._runner.proceed(command.task),
             commands.WriteHandle: self._records.handle,
             commands.WriteStatus: lambda command: self._records.write(command.status),
@@ -285,20 +285,20 @@ class TaskExecutor:
             commands.Warn: lambda command: log.warning("%s", command.message),
         }
 
-    def _end_abandoned(self, status: TaskStatus) -> None:
+    def _end_orphan(self, status: TaskStatus) -> None:
         ended = replace(status, state=TaskState.STOPPED, worker=self._worker)
 
         def tell() -> None:
             self._records.stopped(replace(ended, finished_at_ms=wall_ms()))
 
         def still() -> bool:
-            """Its job may have been resumed, or submitted again, since."""
+            """Its job may have been resumed or submitted again since."""
             return self._for_good or self._topics.jobs.work_of(status.task) is None
 
         self._queries.end(status.handle, tell, still=still)
 
     def _release_soon(self, ended: Tasks) -> None:
-        """Together with what else is stored in this turn of the loop: each release is an event of the membership."""
+        """Release all tasks that end in this turn of the loop together: each release is an event of the membership."""
         if not self._ended:
             asyncio.get_running_loop().call_soon(self._steps.guarded, self._release_ended)
         self._ended |= ended
@@ -315,7 +315,7 @@ class TaskExecutor:
         self._timer = call_at(at_ms, lambda: self._steps.guarded(self._on_timer))
 
     def _start_soon(self, run: TaskRun) -> None:
-        """In the next turn of the loop: it may be revoked in this one."""
+        """Start it in the next turn of the loop: it may still be revoked in this one."""
         self._to_start[run.task] = run
         self._may_start.set()
         if self._starter is None:
@@ -357,12 +357,12 @@ class TaskExecutor:
             self._steps.spawn(self._stop_until_stopped(tasks, reason))
 
     async def _stop_until_stopped(self, tasks: Tasks, reason: str) -> None:
-        """Spark jobs that a task starts after it was told to stop are cancelled, too, as long as it runs."""
+        """Repeat the stop while a task runs: it may start Spark jobs after it was told to stop."""
         while tasks:
             tasks = await self._runner.stop(tasks, reason, timeout_s=_STOP_WAIT_S)
 
     def _never_began(self, task: TaskId) -> None:
-        self._runner.stop_warming(task)  # which the attempt would have gone on with
+        self._runner.stop_warming(task)  # the attempt would have continued with the warm-up
         self._feed(events.AttemptStopped(now_ms=now_ms(), wall_ms=wall_ms(), task=task))
 
     async def close(self) -> None:

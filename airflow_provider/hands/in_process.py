@@ -1,7 +1,8 @@
-"""Hands for a worker whose tasks run in its own process, and end with it."""
+"""Hands for a worker in a process that runs its tasks."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
@@ -27,7 +28,7 @@ from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
 from airflow_provider.worker.process_identity import is_gone
 from airflow_provider.worker.settings import WorkerSettings
-from airflow_provider.worker.standing_back import Means
+from airflow_provider.worker.standing_back import SparkStarter
 from airflow_provider.worker.worker import MakeHands
 
 _CLOSE_WAIT_S: Final = 10.0
@@ -46,9 +47,9 @@ def hands_in_process(
 ) -> MakeHands:
     """What :class:`~airflow_provider.worker.worker.Worker` takes as ``make_hands``.
 
-    :param mask: takes secrets out of what is said of errors
-    :param hear: is told of each event of a task, too, when the worker has been
-    :param token_of: for other servers than the worker's own, on which its tasks may have run before
+    :param mask: removes secrets from error messages
+    :param hear: also called with each event of a task, after the worker
+    :param token_of: gives the tokens for other servers than the worker's own, on which its tasks may have run before
     """
     member = settings.member
     servers = servers_of(equipment, token_of)
@@ -110,10 +111,10 @@ def hands_in_process(
 
 
 class InThisProcess:
-    """A place whose tasks run here, and end with this process (:class:`~airflow_provider.worker.holding.Place`).
+    """A process that runs tasks (:class:`~airflow_provider.worker.holding.Place`).
 
-    :param mask: takes secrets out of what is said of errors
-    :param hear: is told of each event of a task, too
+    :param mask: removes secrets from error messages
+    :param hear: also called with each event of a task
     :param token_of: see :func:`hands_in_process`
     """
 
@@ -134,55 +135,44 @@ class InThisProcess:
     def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands:
         return hands_in_process(self._equipment, settings, topics, self._mask, self._hear, self._token_of)
 
-    def means(self, settings: WorkerSettings) -> Means:
+    def spark_starter(self, settings: WorkerSettings) -> SparkStarter:
         if is_connect(self._equipment.spark_master):
             return SparkOfServer(self._equipment, settings, self._mask, self._token_of)
         return SparkOfProcess(self._equipment, settings, self._mask, self._token_of)
 
 
-class SparkOfProcess:
-    """Starts this process's Spark for a worker that stands back until it does (a
-    :class:`~airflow_provider.worker.standing_back.Means`).
+class _Starter(ABC):
+    """Starts what a worker needs that stands back until it can run tasks (a
+    :class:`~airflow_provider.worker.standing_back.SparkStarter`).
 
-    :param mask: takes secrets out of what is said of errors
+    :param mask: removes secrets from error messages
     :param token_of: see :func:`hands_in_process`
     """
 
-    def __init__(
-        self,
-        equipment: Equipment,
-        settings: WorkerSettings,
-        mask: Mask = nothing_secret,
-        token_of: TokenOf = no_token,
-    ) -> None:
-        self._settings = _spark_settings(equipment, settings)
+    def __init__(self, equipment: Equipment, mask: Mask = nothing_secret, token_of: TokenOf = no_token) -> None:
         self._mask = mask
         self._token_of = servers_of(equipment, token_of).token_of
-        self._started = False
 
     async def start(self) -> str:
         try:
-            await in_thread(lambda: APPLICATION.running_for(self, self._settings), "spark-start")
+            await self._start()
         except SparkStartError as wrong:
             return self._mask(str(wrong))
-        self._started = True
         return ""
-
-    async def release(self) -> None:
-        if self._started:  # else it may just be starting, and who leaves does not wait for that
-            await release_spark(self, timeout_s=_CLOSE_WAIT_S)
 
     async def end_what_lives_on(self, topics: GroupTopics) -> None:
         await end_what_lives_on(topics, self._token_of)
 
+    @abstractmethod
+    async def _start(self) -> None:
+        """:raises SparkStartError: if it does not start"""
 
-class SparkOfServer:
-    """Reaches its Spark Connect server for a worker that stands back until it does (a
-    :class:`~airflow_provider.worker.standing_back.Means`).
+    @abstractmethod
+    async def release(self) -> None: ...
 
-    :param mask: takes secrets out of what is said of errors
-    :param token_of: see :func:`hands_in_process`
-    """
+
+class SparkOfProcess(_Starter):
+    """Starts this process's Spark."""
 
     def __init__(
         self,
@@ -191,28 +181,43 @@ class SparkOfServer:
         mask: Mask = nothing_secret,
         token_of: TokenOf = no_token,
     ) -> None:
-        self._connection = ServerConnection(_connect_settings(equipment), f"cospark/{settings.member.worker}")
-        self._mask = mask
-        self._token_of = servers_of(equipment, token_of).token_of
+        super().__init__(equipment, mask, token_of)
+        self._settings = _spark_settings(equipment, settings)
+        self._started = False
 
-    async def start(self) -> str:
-        try:
-            await in_thread(self._connection.server, "connect-start")
-        except SparkStartError as wrong:
-            return self._mask(str(wrong))
-        return ""
+    async def _start(self) -> None:
+        await in_thread(lambda: APPLICATION.running_for(self, self._settings), "spark-start")
+        self._started = True
+
+    async def release(self) -> None:
+        if self._started:  # otherwise it may be starting, and a worker that leaves does not wait for that
+            await release_spark(self, timeout_s=_CLOSE_WAIT_S)
+
+
+class SparkOfServer(_Starter):
+    """Reaches its Spark Connect server."""
+
+    def __init__(
+        self,
+        equipment: Equipment,
+        settings: WorkerSettings,
+        mask: Mask = nothing_secret,
+        token_of: TokenOf = no_token,
+    ) -> None:
+        super().__init__(equipment, mask, token_of)
+        self._connection = ServerConnection(_connect_settings(equipment), f"cospark/{settings.member.worker}")
+
+    async def _start(self) -> None:
+        await in_thread(self._connection.server, "connect-start")
 
     async def release(self) -> None:
         await close_connection(self._connection, timeout_s=_CLOSE_WAIT_S)
 
-    async def end_what_lives_on(self, topics: GroupTopics) -> None:
-        await end_what_lives_on(topics, self._token_of)
-
 
 def servers_of(equipment: Equipment, token_of: TokenOf = no_token) -> Servers:
-    """What a worker with this equipment knows of servers.
+    """The servers that a worker with this equipment can use.
 
-    :param token_of: for others than its own
+    :param token_of: gives the tokens for other servers than its own
     """
     if equipment.runner == "noop" or not is_connect(equipment.spark_master):
         return Servers(own=None, token_of=token_of)

@@ -63,13 +63,13 @@ class LogLevels:
             return
         for name in self._set.keys() - wanted.keys():
             logging.getLogger(name).setLevel(self._before.pop(name))
-            log.info("logger %s has the level again that it had before", name)
+            log.info("logger %s has its previous level again", name)
         for name, level in wanted.items():
             if self._set.get(name) is not level:
                 logger = logging.getLogger(name)
                 self._before.setdefault(name, logger.level)
                 logger.setLevel(level.value)
-                log.info("logger %s writes from %s on", name, level.value)
+                log.info("logger %s has the level %s now", name, level.value)
         self._set = wanted
         self._open_handlers()
 
@@ -89,5 +89,5 @@ class LogLevels:
 
     def _tell_of_others(self, names: Iterable[str]) -> None:
         for name in sorted(set(names) - self._left_alone):
-            log.info("logger %s is left alone: it is none of the code that this worker may import as jobs", name)
+            log.info("logger %s is not changed: it is not of code that this worker may import as jobs", name)
         self._left_alone = set(names)

@@ -1,4 +1,4 @@
-"""Between the machine and a runner: what is to run, in a runner's terms, and what a runner says, in the machine's."""
+"""Translates between the machine and a runner: runs into orders, and a runner's events into the machine's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from airflow_provider.spark.runner import (
 
 
 def order_of(run: TaskRun, *, root: str | None, group_id: str) -> TaskOrder:
-    """A run in a runner's terms.
+    """The order that starts a run.
 
     :param root: folder or URI of all streaming checkpoints; None: there is none
     :raises CheckpointError: if the task has no folder for its checkpoint
@@ -59,7 +59,7 @@ def order_of(run: TaskRun, *, root: str | None, group_id: str) -> TaskOrder:
 
 
 def order_to_watch(run: TaskRun) -> TaskOrder:
-    """The same of what runs already: where its checkpoint is, it knows."""
+    """The order of a query that is already running, and needs no checkpoint location."""
     return TaskOrder(
         task=run.task,
         entry_point=run.work.definition.entry_point,
@@ -72,7 +72,7 @@ def order_to_watch(run: TaskRun) -> TaskOrder:
 
 
 def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEvent | events.LearnerEvent:
-    """What the machine hears of it."""
+    """The machine's event for an event of a runner."""
     if isinstance(event, WarmUpEvent):
         return _heard_of_warm_up(event, now_ms=now_ms, wall_ms=wall_ms)
     if isinstance(event, SparkLost | SparkAbsent):
@@ -110,7 +110,7 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
 
 
 def _recorded(progress: QueryProgress | JobCounts, wall_ms: int) -> StreamProgress | SparkWork:
-    """How far a task is, as its record has it."""
+    """The progress of a task as its record has it."""
     kind = StreamProgress if isinstance(progress, QueryProgress) else SparkWork
     return kind(**asdict(progress), at_ms=wall_ms)
 
@@ -132,7 +132,7 @@ def _heard_of_warm_up(event: WarmUpEvent, *, now_ms: int, wall_ms: int) -> event
 
 
 def _heard_of_query(event: QueryDetached | LookedEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEvent:
-    """Of one that goes on without a process."""
+    """The machine's event for an event of a detached query."""
     task = event.order.task
     match event:
         case QueryDetached():

@@ -1,4 +1,4 @@
-"""Ends what runs on servers and nobody of its group watches: on behalf of people, and of who leaves as the last one."""
+"""Ends the detached queries of a group that no worker watches: on behalf of people, and when the last worker leaves."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from airflow_provider.hands.servers import TokenOf
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.orphans import Orphan
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryNews
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.watch_events import WatchEvent
 from airflow_provider.topics.group_topics import GroupTopics
 
 log = logging.getLogger(__name__)
@@ -25,11 +25,11 @@ _USER_AGENT: Final = "cospark/orphans"
 
 
 Ended = tuple[Orphan, str]
-"""With why it is not certain that it has ended; empty: it has."""
+"""An orphan, and why it has perhaps not ended; empty: it has ended."""
 
 
 async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, token_of: TokenOf) -> list[Ended]:
-    """Have their servers end them, and say so in the group: all servers at once, and of each a few queries.
+    """Have their servers end them, and write this to the group's topics: all servers at once, a few queries of each.
 
     :raises TopicError: if it can't be written
     """
@@ -41,21 +41,21 @@ async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, token_of: Toke
 
 
 async def end_what_lives_on(topics: GroupTopics, token_of: TokenOf) -> None:
-    """The same of all that lives on in a group in which nobody is left; what may run on, the log names.
+    """End all queries that live on in a group that has no workers. Those that may still be running are logged.
 
     :raises TopicError: if it can't be written
     """
     living = [
-        Orphan(status=last, label=topics.jobs.label(last.task), why="nobody stays in the group")
+        Orphan(status=last, label=topics.jobs.label(last.task), why="no worker stays in the group")
         for last in topics.status.living()
     ]
     for orphan, why in await end_all(living, topics, token_of):
         if why:
-            log.warning("%s may run on, and nobody is in the group: %s", orphan.label, why)
+            log.warning("%s may still be running, and no worker is in the group: %s", orphan.label, why)
 
 
 async def forget(orphan: Orphan, topics: GroupTopics) -> None:
-    """Say in the group that nothing of it runs any more: somebody is sure of that.
+    """Write to the group's topics that a query has ended: the caller is sure of that.
 
     :raises TopicError: if it can't be written
     """
@@ -65,14 +65,14 @@ async def forget(orphan: Orphan, topics: GroupTopics) -> None:
 
 
 async def _end_there(orphans: Sequence[Orphan], topics: GroupTopics, token_of: TokenOf) -> list[Ended]:
-    """Where a server ends none of a few, it is not asked for the others: each would take as long."""
+    """If a server ends none of the first few, don't try the others: each would take as long."""
     ended: list[Ended] = []
     while len(ended) < len(orphans):
         some = orphans[len(ended) : len(ended) + _AT_ONCE]
         whys = await asyncio.gather(*(_end(orphan, topics, token_of) for orphan in some))
         ended += zip(some, whys, strict=True)
         if all(whys):
-            untried = f"not tried, as others there could not be ended: {whys[0]}"
+            untried = f"not tried, because others on this server could not be ended: {whys[0]}"
             return [*ended, *((orphan, untried) for orphan in orphans[len(ended) :])]
     return ended
 
@@ -100,5 +100,5 @@ def _server_of(orphan: Orphan) -> ConnectServer | None:
         return None
 
 
-def _hear(_news: QueryNews) -> None:
-    """Nothing is watched."""
+def _hear(_news: WatchEvent) -> None:
+    """No events come: nothing is watched."""

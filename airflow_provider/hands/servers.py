@@ -1,4 +1,4 @@
-"""How a worker reaches the servers on which queries of its tasks run."""
+"""How a worker reaches the servers on which its detached queries run."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from airflow_provider.runners.watches import Watch
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryNews
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.watch_events import WatchEvent
 
 TokenOf = Callable[[QueryHandle], Awaitable[str]]
-"""The token of the server of a handle; empty: none. Raises what says, without a secret, why it is not known."""
+"""The token for the server of a handle; empty: none. The message of an exception says, without secrets, why it is not
+known."""
 
 
 async def no_token(handle: QueryHandle) -> str:  # noqa: ARG001
-    """Where nobody knows any."""
+    """For workers that know no tokens."""
     return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """What a worker knows of servers.
+    """The servers that a worker can use.
 
-    :param own: on which it runs its tasks; None: it has a Spark of its own, or none
-    :param token_of: for any server
+    :param own: the server on which it runs its tasks; None: it has a Spark of its own, or none
+    :param token_of: gives the token for any server
     """
 
     own: ConnectServer | None
@@ -42,12 +43,12 @@ class Servers:
         mask: Mask = nothing_secret,
         on_condition: Callable[[], None] = lambda: None,
     ) -> MakeQueries:
-        """What watches the queries of a worker's tasks."""
+        """Make the watch of the detached queries of a worker."""
 
         async def settings_of(handle: QueryHandle) -> ConnectSettings:
             return ConnectSettings(server=handle.server, token=await self.token_of(handle))
 
-        def make_watch(settings: ConnectSettings, hear: Callable[[QueryNews], None]) -> Watch:
+        def make_watch(settings: ConnectSettings, hear: Callable[[WatchEvent], None]) -> Watch:
             from airflow_provider.spark_connect.watching import QueryWatch  # gRPC stands behind it
 
             return QueryWatch(settings, f"cospark/{quote(worker)}", hear, tell_every_s=tell_every_s)

@@ -1,4 +1,4 @@
-"""Hands that run nothing, for a worker that is held in a triggerer: they notice that there is something to run."""
+"""Hands for a worker in a triggerer: they run nothing, and notice when there is something to run."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from airflow_provider.worker.worker import MakeHands
 
 
 class Standby:
-    """They are done when there is something to run or to learn, and that may be done.
+    """They are done when there is something to run or to learn now.
 
-    :param needs_running: whether a task that was assigned is still to be run
-    :param has_failed: whether it keeps its place instead, until somebody has it tried again
-    :param may_run: whether that may be now: a job that is paused is waited for here
-    :param stopped: called with tasks that were to stop, or need no running (none ever ran)
+    :param needs_running: whether an assigned task still has to run
+    :param has_failed: whether it has failed for good, and stays here until somebody has it tried again
+    :param may_run: whether it may run now: tasks of a paused job wait here
+    :param stopped: called with tasks that were told to stop or need not run (none ever ran)
     :param changed: called when they may be done
-    :param pause_s: a process that runs tasks is wanted no sooner
-    :param warm_up_deaths: what the process before has left for the next one that runs tasks
-    :param allowed: what that one has said that it may import
+    :param pause_s: don't ask for a process that runs tasks before this time is over
+    :param warm_up_deaths: those of the worker's last process, for its next one
+    :param allowed: the import prefixes that the last process has reported
     """
 
     running: Tasks = frozenset()
@@ -115,8 +115,8 @@ class Standby:
         self._timer.cancel()
 
 
-class NothingNeeded:
-    """The means of who runs nothing (:class:`~airflow_provider.worker.standing_back.Means`)."""
+class NoSparkNeeded:
+    """Needs no Spark (:class:`~airflow_provider.worker.standing_back.SparkStarter`)."""
 
     async def start(self) -> str:
         return ""
@@ -127,10 +127,10 @@ class NothingNeeded:
 
 
 class InTriggerer:
-    """A place where nothing is run (:class:`~airflow_provider.worker.holding.Place`). It looks for no process that has
-    ended: a triggerer has thousands of workers in one loop.
+    """A triggerer that runs nothing (:class:`~airflow_provider.worker.holding.Place`). It does not check whether
+    processes have ended, because it holds thousands of workers in one loop.
 
-    :param pause_s: for how long from now no process is wanted that runs tasks
+    :param pause_s: gives the time, from now, before which no process that runs tasks is to be started
     """
 
     is_gone = None
@@ -157,5 +157,5 @@ class InTriggerer:
 
         return make
 
-    def means(self, settings: WorkerSettings) -> NothingNeeded:  # noqa: ARG002
-        return NothingNeeded()
+    def spark_starter(self, settings: WorkerSettings) -> NoSparkNeeded:  # noqa: ARG002
+        return NoSparkNeeded()

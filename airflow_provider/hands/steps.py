@@ -1,4 +1,4 @@
-"""What goes on in a worker and nobody awaits: callbacks, and work beside them. A fault in it must not get lost."""
+"""Runs callbacks and background tasks that nobody awaits, without losing their faults."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class Steps:
-    """Runs them, and keeps the first fault of this program that shows up in one.
+    """Runs them, and keeps the first fault of this program that occurs.
 
-    :param on_fault: called when there is one
+    :param on_fault: called when a fault has occurred
     """
 
     def __init__(self, on_fault: Callable[[], None]) -> None:
@@ -19,21 +19,21 @@ class Steps:
         self._running: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Have this go on beside its caller."""
+        """Run this in the background."""
         step = asyncio.ensure_future(work)
         self._running.add(step)
         step.add_done_callback(self._done)
         return step
 
     def guarded(self, callback: Callable[[], None]) -> None:
-        """Call this, for somebody who could not help a fault in it."""
+        """Call this on behalf of a caller that could not handle a fault in it."""
         try:
             callback()
-        except Exception as bug:  # noqa: BLE001  the caller can't help it
+        except Exception as bug:  # noqa: BLE001  the caller can't handle it
             self._found(bug)
 
     async def cancel(self) -> None:
-        """Cancel what still goes on."""
+        """Cancel what is still running."""
         for step in self._running:
             step.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)

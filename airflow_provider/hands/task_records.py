@@ -1,4 +1,4 @@
-"""Writes what the machine says of a worker's tasks."""
+"""Writes the records of a worker's tasks, as the machine decides."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _Publish = Callable[[TaskStatus], Awaitable[None]]
 
 @dataclass(slots=True)
 class _Insisted:
-    """What is written again and again until it is stored.
+    """A record that is written again and again until it is stored.
 
     :ivar newest: what is to be written next
-    :ivar told: whether the timeline has this end, of an earlier epoch: it is no other step in a later one
+    :ivar told: whether the timeline has this end already, in an earlier epoch: then it is not written there again
     """
 
     newest: WriteEnd | WriteHandle | WritePlan
@@ -41,10 +41,10 @@ class _Insisted:
 
 
 class TaskRecords:
-    """The records of one worker's tasks. What nobody waits for is written once, in the order in which it was said.
+    """The records of one worker's tasks. Records that nobody waits for are written once, in their order.
 
-    :param feed: gets what became of the records that the machine waits for
-    :param steps: keeps what is wrong with that
+    :param feed: called with the outcome of the records that the machine waits for
+    :param steps: catches faults of this
     """
 
     def __init__(self, worker: WorkerId, topics: GroupTopics, *, feed: Callable[[Event], None], steps: Steps) -> None:
@@ -59,14 +59,14 @@ class TaskRecords:
         self._write(status, lambda: self._topics.publish_task(status))
 
     def progressed(self, status: TaskStatus) -> None:
-        """What nobody waits for: that the task runs has been said. It is no step of the timeline."""
+        """Write progress. Nobody waits for it, and it is not shown on the timeline."""
         self._journal.note(lambda: self._topics.publish_word(status))
 
     def stopped(self, status: TaskStatus) -> None:
         self._write(status, lambda: self._publish_last(status, self._topics.publish_task))
 
     def end(self, command: WriteEnd) -> None:
-        """Write it until it is stored, in place of an older one that is not."""
+        """Write it until it is stored. It replaces an older record that is not stored yet."""
         task = command.status.task
         self._journal.outdate(task)
         self._insist(task, command)
@@ -80,12 +80,12 @@ class TaskRecords:
         self._insist(command.task, command)
 
     def give_up(self, task: TaskId) -> None:
-        """Write its end, its plan, or where it is to begin, no more."""
+        """Stop trying to write the task's end, plan or handle."""
         self._insisted.pop(task, None)
         self._look_whether_settled()
 
     async def settle_ends(self, timeout_s: float) -> None:
-        """Wait until what must not be lost is stored; no longer than that."""
+        """Wait until all records that must not be lost are stored, at most this long."""
         self._settled.clear()
         if self._insisted:
             with anyio.move_on_after(timeout_s):
@@ -97,7 +97,7 @@ class TaskRecords:
         await self._journal.flush(timeout_s)
 
     def _write(self, status: TaskStatus, write: Write) -> None:
-        """Others may wait for what is said of a task with a claim."""
+        """Other workers may wait for the record of a task with a claim, so don't drop it."""
         if status.claim is None:
             self._journal.note(write)
         else:
@@ -123,7 +123,7 @@ class TaskRecords:
             elif failed is None or isinstance(failed, TooLargeError) or not isinstance(failed, TopicError):
                 del self._insisted[task]
                 self._steps.guarded(lambda: self._feed(_outcome(command, failed)))
-                self._look_whether_settled()  # what is stored may be followed by more, as a plan is by an end
+                self._look_whether_settled()  # afterwards: the machine may write more, such as an end after a plan
             else:
                 self._journal.later(again)
 
@@ -138,7 +138,7 @@ class TaskRecords:
             self._journal.attempt(lambda: self._publish_last(command.status, publish), tried)
 
     def _publish_last(self, status: TaskStatus, publish: _Publish) -> Awaitable[object]:
-        """The last word about a task of a job that was removed is that there is nothing more to say of it."""
+        """Write the last record of a task. If its job was removed, delete the record after that."""
         if self._is_removed(status):
             return self._publish_and_forget(status, publish)
         written = asyncio.ensure_future(publish(status))
@@ -150,7 +150,7 @@ class TaskRecords:
         await self._topics.forget_task(status.task)
 
     def _forget_if_removed(self, status: TaskStatus) -> None:
-        """The removal was read while the record was on its way."""
+        """Delete the record if the removal was read while the record was being written."""
         if self._is_removed(status):
             self._journal.note(lambda: self._topics.forget_task(status.task))
 
@@ -163,7 +163,7 @@ class TaskRecords:
 
 
 def _outcome(command: WriteEnd | WriteHandle | WritePlan, failed: BaseException | None) -> Event:
-    """:raises BaseException: what is none of the broker's refusals"""
+    """:raises BaseException: any error other than a refusal by the broker"""
     now, wall, number = now_ms(), wall_ms(), command.number
     if isinstance(command, WriteHandle):
         if failed is not None:

@@ -1,4 +1,4 @@
-"""Hands for a worker whose tasks go on without a process, while it is held in a triggerer."""
+"""Hands for a worker with detached tasks, while it is held in a triggerer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from airflow_provider.execution.state import Place
 from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.hands.servers import Servers, TokenOf
-from airflow_provider.hands.standby import NothingNeeded
+from airflow_provider.hands.standby import NoSparkNeeded
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.runners.ready_at_once import ReadyAtOnce
 from airflow_provider.spark.checkpoints import TEMPORARY
@@ -22,7 +22,7 @@ from airflow_provider.worker.worker import MakeHands
 
 
 class NothingRuns:
-    """Where nothing is started (a :class:`~airflow_provider.spark.runner.Runner`)."""
+    """A :class:`~airflow_provider.spark.runner.Runner` that starts nothing."""
 
     running: Tasks = NO_TASKS
     condition = spark_ui = ""
@@ -51,14 +51,13 @@ class NothingRuns:
 
 
 class WatchesInTriggerer:
-    """A place where nothing is started, and where what goes on without a process is watched (a
-    :class:`~airflow_provider.worker.holding.Place`).
+    """A triggerer that starts nothing, and watches detached queries (:class:`~airflow_provider.worker.holding.Place`).
 
-    :param pause_s: for how long from now no process is wanted that runs tasks
+    :param pause_s: gives the time, from now, before which no process that runs tasks is to be started
     :param server: the URL of the worker's Spark Connect server
-    :param token_of: of this one, and of others on which its tasks may have run before
-    :param tell_every_s: how often the progress of a task is told at most, in seconds
-    :param max_spark_deaths: a task under which Spark has ended so often fails
+    :param token_of: gives the tokens for this server, and for others on which its tasks may have run before
+    :param tell_every_s: report a task's progress at most this often, in seconds
+    :param max_spark_deaths: a task fails when Spark has ended this often while it ran
     """
 
     is_gone = None
@@ -107,5 +106,5 @@ class WatchesInTriggerer:
 
         return make
 
-    def means(self, settings: WorkerSettings) -> NothingNeeded:  # noqa: ARG002
-        return NothingNeeded()
+    def spark_starter(self, settings: WorkerSettings) -> NoSparkNeeded:  # noqa: ARG002
+        return NoSparkNeeded()

@@ -89,9 +89,9 @@ class SparkConnectHook(BaseHook):
 
 
 async def token_of_handle(handle: QueryHandle) -> str:
-    """The token of the server on which a query runs, as its connection has it now; in a task's process.
+    """The present token of the server on which a query runs; for use in a task's process.
 
-    :raises SparkConnectionError: if the connection leads elsewhere by now, or can't be used
+    :raises SparkConnectionError: if the connection now leads to another server, or can't be used
     """
     if not handle.conn_id:
         return ""
@@ -99,14 +99,14 @@ async def token_of_handle(handle: QueryHandle) -> str:
 
 
 def token_for(handle: QueryHandle, address: SparkAddress) -> str:
-    """No other server than the connection's own gets its token.
+    """The connection's token, which only the connection's own server gets.
 
-    :raises SparkConnectionError: if the connection leads elsewhere by now
+    :raises SparkConnectionError: if the connection now leads to another server
     """
     if ConnectServer.parse(address.master) != handle.server:
         raise SparkConnectionError(
-            f"a query runs on {handle.server}, and the connection {handle.conn_id!r} leads elsewhere by now: end it"
-            " there with cospark jobs orphans"
+            f"a query runs on {handle.server}, and the connection {handle.conn_id!r} now leads to another server: end"
+            " the query there with cospark jobs orphans"
         )
     return address.token
 
@@ -132,7 +132,7 @@ def address_of(connection: Connection, conn_id: str) -> SparkAddress:
     token = connection.password or ""
     if not is_token(token):
         raise SparkConnectionError(
-            f"connection {conn_id!r}: its password, which is the token, has a character that none can have: only"
-            " printable ASCII may be in it, and no line break at its end"
+            f"connection {conn_id!r}: its password, which is the token, has a character that is not allowed: use only"
+            " printable ASCII, without a line break at the end"
         )
     return SparkAddress(master=server.url, token=token)

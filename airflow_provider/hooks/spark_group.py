@@ -180,7 +180,7 @@ class SparkGroupHook(BaseHook):
         task of a classic group, if the worker where it failed still has it.
 
         :param tasks: the indexes of some tasks, -1 for the planner; by default all, and the planner
-        :param only_failed: leave tasks alone that have not failed
+        :param only_failed: only try failed tasks again; leave running tasks alone
         :param by: as in :meth:`pause_job`
         :raises OperationError: if there is no such job, or no such task
         :raises TopicError: as :meth:`submit_job`
@@ -310,7 +310,7 @@ class SparkGroupHook(BaseHook):
         by: str | None = None,
     ) -> ScaleDown:
         """Ask workers to leave when others have learned their tasks; their Airflow tasks then succeed. In a group that
-        learns no tasks, they leave when their running tasks have finished; others go on with their detached streams.
+        learns no tasks, they leave when their running tasks have finished; others adopt their detached streams.
         The workers with the least to move are asked first.
 
         Give one of these three:
@@ -357,8 +357,9 @@ class SparkGroupHook(BaseHook):
         return self.look(group, lambda jobs, status: JobReport.of(job, jobs, status))
 
     def orphans(self, group: str) -> list[Orphan]:
-        """What runs on Spark Connect servers and no worker of the group has, as far as the group's topics say: a worker
-        that was killed is in it until somebody has missed it. ``cospark jobs orphans`` asks the coordinator, too.
+        """The streams on Spark Connect servers that no worker of the group watches, according to the group's topics: a
+        worker that was killed counts until the group has noticed its loss. ``cospark jobs orphans`` asks the
+        coordinator, too.
 
         :raises TopicError: as :meth:`look`
         """
@@ -367,9 +368,10 @@ class SparkGroupHook(BaseHook):
         return self.look(group, lambda jobs, status: list(orphans(jobs, status, deserted=False))) or []
 
     def end_orphans(self, group: str) -> dict[str, str]:
-        """Have the servers end these, by the connections that their handles name.
+        """Have their servers end the streams that :meth:`orphans` lists. The tokens come from the connections in their
+        handles.
 
-        :returns: for each task why that is not certain; empty: it has ended
+        :returns: by task, why the stream has perhaps not ended; empty: it has ended
         :raises TopicError: if it can't be written
         """
         from airflow_provider.hands import orphans as ending

@@ -1,4 +1,4 @@
-"""Whether a group has a slot for each task that never ends: one that has none waits for ever. Pure."""
+"""Whether a group has a slot for each task that never ends: a task without a slot would wait for ever. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from airflow_provider.records import TaskKind, TaskState, WorkerPhase
 class SlotShortage:
     """Streams want more slots than there are.
 
-    :param unbounded: how many tasks of streaming jobs are to run; it is not known of any that it ends by itself
-    :param wanted: how many slots they take together, where each can have what it wants
-    :param slots: how many all workers have together
-    :param taken: how many those take that run, which may be more: what runs on a server is adopted beyond them
+    :param unbounded: the number of tasks of streaming jobs that are to run, as far as they may never end
+    :param wanted: how many slots they want together
+    :param slots: how many slots all workers have together
+    :param taken: how many slots the running ones take. This may be more than there are: a worker adopts queries on a
+        server even if it has no free slots
     """
 
     unbounded: int
@@ -31,7 +32,7 @@ class SlotShortage:
         return self.wanted - max(self.slots, self.taken)
 
     def in_words(self) -> str:
-        """For people: what it means, and what to do."""
+        """What this means and what to do, for people."""
         slots = "1 slot" if self.slots == 1 else f"{self.slots} slots"
         tasks = "1 stream" if self.unbounded == 1 else f"{self.unbounded} streams"
         if self.wanted == self.unbounded:
@@ -47,7 +48,7 @@ class SlotShortage:
 
 
 def slot_shortage(jobs: JobsSnapshot, status: StatusSnapshot) -> SlotShortage | None:
-    """What is missing; None: nothing, or it isn't known, because there is a member that has not said what it has."""
+    """The missing slots; None: none are missing, or this is unknown because a member has not written its slots."""
     unbounded = _unbounded_tasks(jobs, status)
     if not unbounded:
         return None
@@ -68,8 +69,8 @@ def slot_shortage(jobs: JobsSnapshot, status: StatusSnapshot) -> SlotShortage | 
 
 
 def _unbounded_tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> list[TaskId]:
-    """Without those that have failed for good or have ended, those of paused jobs, and those of a job of which a stream
-    has come to its end: what its others run does, too.
+    """Tasks of streaming jobs, without those that have ended or failed for good, those of paused jobs, and those of a
+    job of which one stream has finished: the others will finish, too.
     """
     streaming = {job for job, definition in jobs.jobs.items() if definition.kind is TaskKind.STREAMING}
     streaming = {job for job in streaming if not jobs.is_paused(job)}

@@ -1,5 +1,5 @@
-"""What the tasks of a group cost, how many slots they take, and what is left of those that run: as plans say, and as
-earlier runs took. Pure.
+"""What the tasks of a group cost, how many slots they take, and how much of running ones is left: according to their
+plans and to the times of earlier runs. Pure.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from airflow_provider.records import PlanRecord, TaskKind, TaskState, TaskStatus
 
 
 def costs_of(jobs: JobsSnapshot, status: StatusSnapshot, wanted: Iterable[TaskId], *, wall_ms: int) -> Costs:
-    """Of the tasks that come to an end; of slots also what others take.
+    """The costs of bounded tasks, and the slots of all tasks.
 
-    :param wanted: of which tasks
+    :param wanted: the tasks to look at
     :param wall_ms: now, milliseconds since 1970
     """
     times = {task: last.times_ms for task, last in status.tasks.items() if last.took_before_ms or last.took_ms}
@@ -48,12 +48,12 @@ def costs_of(jobs: JobsSnapshot, status: StatusSnapshot, wanted: Iterable[TaskId
 
 
 def _left(cost: float, ran_s: float) -> float:
-    """What takes longer than was thought may take half as long again: such is a heavy tail."""
+    """What is left of a running task. If it takes longer than expected, it is taken to need half of that time again."""
     return max(cost - ran_s, ran_s / 2)
 
 
 def _units_s(plans: Mapping[str, PlanRecord], statuses: Mapping[TaskId, TaskStatus]) -> dict[str, float]:
-    """In how many seconds one of what a job's weights count is done, where some of its tasks have told by now."""
+    """How many seconds one unit of a job's weights takes, according to its finished tasks."""
     weighted = {job: plan for job, plan in plans.items() if plan.weights}
     took_s: defaultdict[str, float] = defaultdict(float)
     weights: defaultdict[str, float] = defaultdict(float)

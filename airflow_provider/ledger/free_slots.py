@@ -1,4 +1,4 @@
-"""Whose slots are free while tasks wait elsewhere, and who fills no slot any more."""
+"""Which workers have free slots while tasks wait elsewhere, and which start nothing any more."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ from airflow_provider.records import TaskState, TaskStatus, WorkerStatus
 
 
 def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, WorkerStatus]) -> frozenset[WorkerId]:
-    """Which members start nothing more, and leave when what they run has finished: so they say themselves. What
-    another process has said under the same name does not count.
-    """
+    """The members that drain, by their own records. Records of other processes with the same name do not count."""
     return frozenset(
         worker
         for worker, member_id in members.items()
@@ -34,24 +32,24 @@ def drained(members: Mapping[WorkerId, MemberId], workers: Mapping[WorkerId, Wor
 
 
 def nobody_stays(record: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]) -> bool:
-    """Whether all leave as soon as they have nothing, or drain: then nothing new is given to anybody."""
+    """Whether all members leave soon or drain: then nobody gets new tasks."""
     if not record.leaving_soon:
-        return False  # where all drain, each is as any other
+        return False  # if all drain, nothing is gained by moving tasks
     draining = drained(record.members, workers)
     away = record.leaving_soon if draining >= record.members.keys() else record.leaving_soon | draining
     return away >= record.members.keys()
 
 
 def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> str | None:
-    """Why to rebalance, where that would fill a free slot, or take from a worker that drains what it will never start.
-    Such a round takes only tasks that wait.
+    """The reason for a rebalance, if it would fill a free slot, or take tasks from a draining worker that will never
+    start them. Such a round moves only waiting tasks.
 
-    Of those that stay, the worker that has the fewest tasks is the first to be given some. What its slots are it says
-    itself. Tasks with state are counted as the assignor counts them, as if they were spread already: a round for what
-    is still being learned would change nothing.
+    Of the workers that stay, the one with the fewest tasks gets some first. Its slots are in its own record. Tasks with
+    state are counted as the assignor counts them, as if they were already spread: a round for tasks that are still
+    being learned would change nothing.
 
-    Not while another round is to follow anyway (tasks are being revoked, a delay runs): what it brings is not known
-    yet, and a round right after one that revoked moves nothing.
+    There is no reason while another round follows anyway (tasks are being revoked, or a delay is running): its result
+    is not known yet, and a round right after one that revoked moves nothing.
 
     :param wall_ms: now, milliseconds since 1970
     :returns: the reason; None: there is none
@@ -104,10 +102,10 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) 
 
 
 def _ends_sooner(left: Shares, costs: Costs, dry: Container[WorkerId]) -> Shares:
-    """What waits and would end sooner elsewhere, if some of it would on a worker that has a slot free.
+    """The waiting tasks that would end sooner on a worker with a free slot.
 
-    :param left: what is shared out by what it costs
-    :param dry: the workers that have
+    :param left: the tasks that are shared out by cost
+    :param dry: the workers with free slots
     """
     pool = CostPool(left, {}, NO_TASKS, costs)
     taken = pool.relieve({})
@@ -115,12 +113,12 @@ def _ends_sooner(left: Shares, costs: Costs, dry: Container[WorkerId]) -> Shares
 
 
 def _weights(members: Container[WorkerId], workers: Mapping[WorkerId, WorkerStatus]) -> Weights:
-    """A bridge has as many slots as it stands for workers."""
+    """A bridge counts as many times as it has workers."""
     return {BRIDGE: _slots(workers.get(BRIDGE))} if BRIDGE in members else {}
 
 
 def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares) -> Excess:
-    """What is spread first, as if all that is learned had moved."""
+    """The tasks with state, which are spread first, as if all learned ones had already moved."""
     share, extras = divmod(len(stateful), len(left))
     learned = NO_TASKS.union(*record.learning.values())
     to_come = {worker: record.learning.get(worker, NO_TASKS) & stateful for worker in left}
@@ -129,21 +127,21 @@ def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares) -> Excess:
 
 
 def _beyond_one(left: Shares, jobs: JobsSnapshot) -> Mapping[WorkerId, int]:
-    """How many slots the tasks of each worker want beside one for each."""
+    """How many slots the tasks of each worker want beyond one per task."""
     if not jobs.has_large:
         return {}
     return {worker: sum(jobs.slots_of(task) - 1 for task in tasks) for worker, tasks in left.items()}
 
 
 def _slots(worker: WorkerStatus | None) -> int:
-    """One at least, if it has not said."""
+    """The slots of a worker; one if it has not written them."""
     return worker.slots if worker else 1
 
 
 def _surely_wait(tasks: Tasks, worker: WorkerId, left: Tasks, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
-    """Whether some of what a worker has left to do waits: the worker says so, or it has other tasks for its free slots.
+    """Whether some of a worker's tasks certainly wait: the worker has written so, or it has more tasks than free slots.
 
-    It says nothing of what waits for its first start, and of what is about to start nothing yet.
+    Nothing is written about tasks that wait for their first start, or are about to start.
     """
     said = {task for task in left if (last := status.tasks.get(task)) and last.state is TaskState.PENDING}
     now = {task: last.state for task in left if (last := effective_status(task, jobs, status))}
@@ -161,6 +159,6 @@ def _surely_wait(tasks: Tasks, worker: WorkerId, left: Tasks, jobs: JobsSnapshot
 
 
 def _holds_up(said: TaskStatus, jobs: JobsSnapshot, slots: int, free: int) -> bool:
-    """Whether a task waits for more slots than are free, and nothing else begins before it."""
+    """Whether a task waits for several slots, so that no other task starts before it."""
     waits_for_slots = said.retry_at_ms is None and said.claim is None
     return waits_for_slots and min(jobs.slots_of(said.task), slots) > free

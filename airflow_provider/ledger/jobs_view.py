@@ -1,4 +1,4 @@
-"""What the records of a jobs topic add up to. Pure: records go in one by one, snapshots come out."""
+"""The state of a jobs topic. Pure: records go in one by one, snapshots come out."""
 
 from __future__ import annotations
 
@@ -53,32 +53,32 @@ _Content = JobDefinition | Removal | PlanRecord | ControlRecord | _Steering
 
 _REMOVED: Final = f'"{REMOVED}":'.encode()
 _MOST_REMOVED: Final = 1_000
-"""So many removals are remembered, the newest: sooner or later everybody has read of one."""
+"""How many removals are remembered, the newest ones: sooner or later every process has read them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsSnapshot:
-    """The jobs topic as read up to an offset; never changes.
+    """The jobs topic as read up to an offset. Immutable.
 
     :param offset: the offset after the last record read: the config offset of KIP-415
     :param jobs: the definitions by the job's name
     :param defined_at: the offset of each definition
     :param replaced_at: the offset of the definition that each one has replaced, if it was read
-    :param removed_at: the offset of each job's removal, of jobs that were removed last and have not come back
-    :param removals: of those: by whom and when, as far as that was said
+    :param removed_at: the offset of each job's removal, for jobs that were removed last and have not come back
+    :param removals: who has removed them and when, if known
     :param plans: the last plan of each job, of its present run or an older one; see :meth:`plan_of`
-    :param controls: the last wish to each worker that has not been fulfilled
-    :param asked_at: the offset of each wish
-    :param halts: the jobs that shall not run; see :meth:`halt_of`
-    :param task_halts: the single tasks that shall not run; see :meth:`halt_of_task`
-    :param restarts: the last one of each whole job
-    :param task_restarts: the last one of each task for which it was asked by itself
-    :param rebalance: the last time that somebody asked for a round
+    :param controls: the last request to each worker that is not fulfilled
+    :param asked_at: the offset of each such request
+    :param halts: the halted jobs; see :meth:`halt_of`
+    :param task_halts: the tasks that were stopped singly; see :meth:`halt_of_task`
+    :param restarts: the last restart of each whole job
+    :param task_restarts: the last restart of each single task
+    :param rebalance: the last request for a round
     :param levels: the levels of the jobs' loggers, by worker, and for all
     :param unreadable: how many records could not be read
-    :ivar configured: of the statuses with which it was last asked for; see :mod:`~airflow_provider.ledger.progress`
-    :ivar unfinished: the same, for one of them
-    :ivar progress: of the jobs, with the status snapshot with which it was last asked for
+    :ivar configured: cached for the last statuses; see :mod:`~airflow_provider.ledger.progress`
+    :ivar unfinished: the same
+    :ivar progress: the progress of jobs, cached for the last status snapshot
     """
 
     offset: ConfigOffset = _START
@@ -97,7 +97,7 @@ class JobsSnapshot:
     rebalance: Wanted | None = None
     levels: Mapping[str, LevelsRecord] = field(default_factory=dict)
     unreadable: int = 0
-    # A copy with changes begins without answers.
+    # A changed copy begins with empty caches.
     configured: Memo[Mapping[TaskId, TaskStatus], Tasks] = field(
         default_factory=Memo, init=False, compare=False, repr=False
     )
@@ -109,20 +109,18 @@ class JobsSnapshot:
 
     @property
     def planned(self) -> int:
-        """How many tasks all plans have together, with those that have finished."""
+        """How many tasks all plans have together, including finished ones."""
         return sum(len(plan.configs) for plan in self.plans.values())
 
     def plan_of(self, job: str) -> PlanRecord | None:
-        """The plan of the job's present run, if it has been made: of its present definition; or, until there is one, of
-        that from which it was altered.
+        """The plan of the job's present run, if there is one. After the job was altered, this is the plan of the
+        previous definition until there is a new one.
         """
         definition, plan = self.jobs.get(job), self.plans.get(job)
         return plan if definition and plan and plan.holds_for(definition) else None
 
     def halt_of(self, job: str) -> HaltRecord | None:
-        """That the job shall not run for now; None: it runs. What was said of a job of that name that was removed since
-        is not said of this one.
-        """
+        """The halt of the job; None: it runs. A halt of a removed job does not count for a new one of the same name."""
         if not self.halts:
             return None
         placed, definition = self.halts.get(job), self.jobs.get(job)
@@ -139,7 +137,7 @@ class JobsSnapshot:
         return halt is not None and halt.halt is Halt.STOPPED
 
     def halt_of_task(self, task: TaskId) -> TaskHaltRecord | None:
-        """Set if this task, as it is planned now, was stopped singly; None: it runs when its job does."""
+        """The halt of this task, as it is planned now; None: it runs when its job does."""
         placed = self.task_halts.get(task)
         work = None if placed is None else self.planned_work(task)
         if placed is None or work is None or placed.offset <= (work.definition.removal or -1):
@@ -148,7 +146,7 @@ class JobsSnapshot:
         return placed.record if as_it_was == (work.definition.run_key, work.fingerprint) else None
 
     def is_stopped_task(self, task: TaskId) -> bool:
-        """Whether no worker is to have the task: it is stopped, or its job is."""
+        """Whether the task or its job is stopped, so that no worker may have it."""
         return self.is_stopped(task.job) or self.halt_of_task(task) is not None
 
     def stopped_tasks(self) -> frozenset[TaskId]:
@@ -156,7 +154,7 @@ class JobsSnapshot:
         return frozenset(task for task in self.task_halts if self.halt_of_task(task) is not None)
 
     def restart_since(self, task: TaskId, offset: int) -> Restart | None:
-        """The last restart of the task that was asked for at this offset or later."""
+        """The last restart of the task that was requested at this offset or later."""
         asked = (self.restarts.get(task.job), self.task_restarts.get(task))
         later = [restart for restart in asked if restart is not None and restart.offset >= offset]
         return max(later, key=lambda restart: restart.offset, default=None)
@@ -168,7 +166,7 @@ class JobsSnapshot:
 
     @property
     def stateful(self) -> frozenset[str]:
-        """The jobs whose tasks have something to warm up before they move, as their present plans say."""
+        """The jobs whose tasks have something to warm up, according to their present plans."""
         return self._stateful.get(self.plans, self._find_stateful)
 
     def _find_stateful(self) -> frozenset[str]:
@@ -181,16 +179,14 @@ class JobsSnapshot:
         return any(plan.large for plan in self.plans.values())
 
     def slots_of(self, task: TaskId) -> int:
-        """How many slots of its worker the task takes, if there are so many, as its present plan says. A planner takes
-        none.
-        """
+        """How many slots of its worker the task wants, according to its present plan. A planner takes none."""
         if task.is_planner:
             return 0
         plan = self.plan_of(task.job)
         return 1 if plan is None else plan.large.get(task.index, 1)
 
     def name_of(self, task: TaskId) -> str:
-        """What the plan calls the task (:func:`~airflow_provider.records.names.task_name`)."""
+        """The name of the task in the plan (:func:`~airflow_provider.records.names.task_name`)."""
         plan = None if task.is_planner else self.plan_of(task.job)
         return task_name(plan.configs[task.index]) if plan is not None and task.index < len(plan.configs) else ""
 
@@ -199,7 +195,7 @@ class JobsSnapshot:
         return labelled(task, self.name_of(task))
 
     def work_of(self, task: TaskId) -> TaskWork | None:
-        """What a worker that is assigned ``task`` must run; None if the task is not configured, or not any more."""
+        """What a worker that is assigned ``task`` must run; None: the task is not configured."""
         return None if self.is_stopped_task(task) else self.planned_work(task)
 
     def planned_work(self, task: TaskId) -> TaskWork | None:

@@ -1,7 +1,7 @@
-"""What lies in a group's topics and nobody needs any more: it is of jobs or workers that are gone. Pure.
+"""Records in a group's topics that are no longer needed, because their jobs or workers are gone. Pure.
 
-A job's plan and its tasks' records are deleted with it. But a worker that has not read the removal may write after
-that, and who removes a job may end half-way. And a worker that never comes back under its name leaves its record.
+A job's plan and its tasks' records are deleted with it. But a worker that has not read the removal may write later, and
+a removal may be interrupted. And a worker that never comes back under its name leaves its record behind.
 """
 
 from __future__ import annotations
@@ -34,17 +34,15 @@ from airflow_provider.records import (
 )
 
 _KEPT_MS: Final = 24 * 60 * 60 * 1_000
-"""How long the last words of, and to, a worker that is not in the group are kept: for people, and because the clocks of
-hosts may differ.
-"""
+"""How long the records of a worker that has left are kept: for people, and because the clocks of hosts may differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """What may be deleted, by key.
+    """The records that may be deleted, by key.
 
-    :param jobs: in the jobs topic
-    :param status: in the status topic
+    :param jobs: those in the jobs topic
+    :param status: those in the status topic
     """
 
     jobs: Mapping[str, PlanRecord | HaltRecord | TaskHaltRecord | Restart | ControlRecord | LevelsRecord]
@@ -62,7 +60,7 @@ class Leftovers:
 
 
 def leftovers(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> Leftovers:
-    """What is of no job and of no worker, if ``jobs`` is at least as new as ``status``."""
+    """The records without a job or worker. ``jobs`` must be at least as new as ``status``."""
     plans = {plan_key(job): plan for job, plan in jobs.plans.items() if job not in jobs.jobs}
     halts = {halt_key(job): placed.record for job, placed in jobs.halts.items() if job not in jobs.jobs}
     of_halts = {
@@ -87,7 +85,9 @@ def leftovers(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> Le
 
 
 def _holds_checkpoint(last: TaskStatus, status: StatusSnapshot) -> bool:
-    """Its worker deletes that when it has stopped; until then a new job of the same name has to wait."""
+    """Whether a task may still hold a checkpoint: its worker deletes the record when the task has stopped. Until then a
+    new job of the same name has to wait.
+    """
     lost = status.group is not None and status.group.is_without(last.worker, last.epoch)
     return last.standing_claim is not None and not lost
 
@@ -97,10 +97,10 @@ def _gone(
     status: StatusSnapshot,
     wall_ms: int,
 ) -> Iterator[WorkerId]:
-    """Who is not in the group, is not waited for, and of whom nothing was said for long.
+    """The workers that are not in the group, are not waited for, and have old records.
 
-    The coordinator has let such a worker go, so its lease is over: a successor need not know of it. A record of a later
-    epoch than the group's is needed until the group has counted on from there.
+    The coordinator has removed such a worker, so its lease is over, and a successor does not need its record. A record
+    of a later epoch than the group's is needed until the group has continued from that epoch.
     """
     record = status.group
     if record is None or record.delay_ms or record.deadline_ms:

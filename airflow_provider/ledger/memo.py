@@ -1,4 +1,4 @@
-"""What follows from values that never change is worked out once, for all in a process who ask."""
+"""Remembers what was computed from an immutable value, for all users in a process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ V = TypeVar("V")
 
 
 class Memo(Generic[K, V]):
-    """Remembers the last answer, and the one value that it was the answer for. Safe for threads: at worst they work
-    something out twice.
+    """Remembers the last result and the value that it was computed from. Thread-safe: at worst something is computed
+    twice.
     """
 
     __slots__ = ("_last",)
@@ -21,12 +21,12 @@ class Memo(Generic[K, V]):
 
     @property
     def known(self) -> V | None:
-        """The last answer, for whatever it was; None if there is none yet."""
+        """The last result, of whatever value; None: there is none yet."""
         last = self._last
         return None if last is None else last[1]
 
     def get(self, about: K, work_out: Callable[[], V]) -> V:
-        """The answer for ``about``, which is known again by its identity."""
+        """The result for ``about``, which is recognized by its identity."""
         last = self._last
         if last is None or last[0] is not about:
             last = self._last = about, work_out()

@@ -1,4 +1,4 @@
-"""What may run on servers, and nobody of its group watches. Pure."""
+"""Orphans: detached queries that may be running, and that no worker of the group watches. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from airflow_provider.records import TaskState, TaskStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
-    """What runs on by itself.
+    """A detached query without a worker.
 
-    :param status: the last word about its task
-    :param label: the task for people
-    :param why: why nobody watches it
+    :param status: the last record of its task
+    :param label: the task's name for people
+    :param why: why no worker watches it
     """
 
     status: TaskStatus
@@ -26,14 +26,14 @@ class Orphan:
     why: str
 
     def over(self, wall_ms: int) -> TaskStatus:
-        """The word that nothing of it runs any more."""
+        """The record that says that it has stopped."""
         return replace(self.status, state=TaskState.STOPPED, finished_at_ms=wall_ms)
 
 
 def orphans(jobs: JobsSnapshot, status: StatusSnapshot, *, deserted: bool) -> Iterator[Orphan]:
-    """In the order of their tasks.
+    """All orphans of a group, ordered by task.
 
-    :param deserted: whether the coordinator says that nobody is in the group
+    :param deserted: whether the coordinator says that the group has no members
     """
     there = frozenset[WorkerId]() if deserted else present(status)
     for last in sorted(status.living(), key=lambda each: each.task):
@@ -43,7 +43,7 @@ def orphans(jobs: JobsSnapshot, status: StatusSnapshot, *, deserted: bool) -> It
 
 
 def watcher_of(last: TaskStatus, status: StatusSnapshot) -> WorkerId | None:
-    """Who watches it, and hears of its server; None: nobody, as far as its group's topics say."""
+    """The worker that watches the query and reaches its server; None: nobody, according to the group's topics."""
     said = status.workers.get(last.worker)
     if last.state is not TaskState.RUNNING or last.worker not in present(status) or said is None:
         return None
@@ -53,10 +53,10 @@ def watcher_of(last: TaskStatus, status: StatusSnapshot) -> WorkerId | None:
 def _why(last: TaskStatus, there: frozenset[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> str:
     if {last.worker, status.owner_of(last.task)} & there:
         waits = last.state is TaskState.PENDING
-        error = last.error.line if last.error is not None else "it may run on"
+        error = last.error.line if last.error is not None else "it may still be running"
         return f"its worker {last.worker} can't end it: {error}" if waits else ""
     if last.task.job not in jobs.jobs:
         return "its job was removed"
     if jobs.work_of(last.task) is None:
-        return "it is stopped, or not planned any more"
-    return f"its worker {last.worker} is not in the group" if there else "nobody is in the group"
+        return "it is stopped, or no longer planned"
+    return f"its worker {last.worker} is not in the group" if there else "the group has no workers"

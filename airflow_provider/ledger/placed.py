@@ -1,4 +1,4 @@
-"""What people have asked for, with its offset in the jobs topic, which tells what is older."""
+"""The requests of people, with their offsets in the jobs topic, which give their order."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from airflow_provider.records import HaltRecord, TaskHaltRecord
 
 
 class Placed(NamedTuple):
-    """That a job shall not run."""
+    """A halt of a job."""
 
     record: HaltRecord
     offset: int
 
 
 class PlacedTask(NamedTuple):
-    """That one task shall not run."""
+    """A halt of a single task."""
 
     record: TaskHaltRecord
     offset: int
 
 
 class Restart(NamedTuple):
-    """Who has asked for a restart."""
+    """A request for a restart, and who has made it."""
 
     by: str
     offset: int
 
     def in_words(self) -> str:
         """Why a task is stopped."""
-        return f"it is to start anew, says {self.by or 'somebody'}"
+        return f"a restart was requested by {self.by or 'somebody'}"
 
 
 class Wanted(NamedTuple):
-    """Who has asked for a rebalance."""
+    """A request for a rebalance, and who has made it."""
 
     by: str
     offset: int

@@ -1,4 +1,4 @@
-"""Who is in a group as far as its topics say, and what became of its workers when nobody is. Pure."""
+"""The workers that are in a group according to its topics, and how the last ones ended if there is none. Pure."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.records.times import time_in_words
 
 _JOINS_WITHIN_MS: Final = 60_000
-"""So long it is believed of a worker that it joins: it may have ended before it could."""
+"""How long a worker counts as joining: it may have ended before it could."""
 
 
 def present(status: StatusSnapshot) -> frozenset[WorkerId]:
-    """Who was in the last round and has not said since that it has left. A worker that has crashed can't say it."""
+    """The members of the last round that have not written since that they left. A crashed worker can't write this."""
     members, records = status.group.members if status.group else (), status.workers
     return frozenset(name for name in members if name not in records or records[name].state is not WorkerPhase.LEFT)
 
 
 def stay(status: StatusSnapshot, *, wall_ms: int) -> frozenset[WorkerId]:
-    """Who is in the group, and has not said that it leaves, or has said that it joins, or comes back, and may still.
+    """The workers that stay: members that do not leave, and workers that are joining or may still come back.
 
     :param wall_ms: now, milliseconds since 1970
     """
@@ -34,7 +34,7 @@ def stay(status: StatusSnapshot, *, wall_ms: int) -> frozenset[WorkerId]:
 
 
 def _comes_within_ms(said: WorkerStatus) -> int:
-    """How long it is believed of who has said this that it comes; 0: it does not."""
+    """How long a worker that has written this is expected to come; 0: it is not expected."""
     if said.state is WorkerPhase.JOINING:
         return _JOINS_WITHIN_MS
     if said.left is LeaveReason.RESTARTING:
@@ -43,7 +43,7 @@ def _comes_within_ms(said: WorkerStatus) -> int:
 
 
 def has_said_that_it_leaves(status: StatusSnapshot, worker: WorkerId, process: str) -> bool:
-    """Whether others can read by now that this process of the worker leaves, or has left."""
+    """Whether the topic says that this process of the worker leaves or has left, so that others can read it."""
     said = status.workers.get(worker)
     if said is None or not is_same_process(said.process, process):
         return False
@@ -51,12 +51,12 @@ def has_said_that_it_leaves(status: StatusSnapshot, worker: WorkerId, process: s
 
 
 def is_same_process(one: str, other: str) -> bool:
-    """Whether both name the same process (:attr:`~.records.WorkerStatus.process`), whatever JVM it had then."""
+    """Whether both name the same process (:attr:`~.records.WorkerStatus.process`), with whatever JVM."""
     return one.split("/")[:4] == other.split("/")[:4]
 
 
 def stands_back(status: StatusSnapshot) -> Mapping[WorkerId, str]:
-    """Who has left only until its Spark starts, and what is wrong with that."""
+    """The workers that stand back until their Spark starts, and why it does not start."""
     return {
         name: said.condition
         for name, said in sorted(status.workers.items())
@@ -65,19 +65,19 @@ def stands_back(status: StatusSnapshot) -> Mapping[WorkerId, str]:
 
 
 def may_be_asked(status: StatusSnapshot) -> frozenset[WorkerId]:
-    """Who hears a wish to leave: who is in the group, or stands back from it."""
+    """The workers that can be asked to leave: those in the group, and those that stand back from it."""
     return present(status).union(stands_back(status))
 
 
 def all_left(status: StatusSnapshot) -> bool:
-    """Whether there was a round, and every member of the last one has said since that it has left."""
+    """Whether there was a round, and all its members have written since that they left."""
     return status.group is not None and bool(status.group.members) and not present(status)
 
 
 def what_was(status: StatusSnapshot) -> str:
-    """Who was in a group that has no member now, and how they ended.
+    """The last workers of a group that has no members now, and how they ended.
 
-    That nobody is there, the coordinator says, or else :func:`all_left`.
+    Whether it has none is known from the coordinator or from :func:`all_left`.
     """
     record, workers = status.group, status.workers
     if record is None:
@@ -95,7 +95,7 @@ def what_was(status: StatusSnapshot) -> str:
 
 
 def _back(status: StatusSnapshot) -> str:
-    """Who has left only until it can run something, and what keeps one of them from it."""
+    """The workers that will come back by themselves, and the reason of one of them."""
     back = stands_back(status)
     if not back:
         return ""

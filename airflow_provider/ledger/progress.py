@@ -28,7 +28,7 @@ from airflow_provider.records import (
 )
 
 _MOST_ERRORS: Final = 20
-"""Where one table is missing, all of two thousand may be."""
+"""If one table is missing, two thousand tasks may fail with the same error."""
 
 
 def configured(jobs: JobsSnapshot, statuses: Statuses) -> Tasks:

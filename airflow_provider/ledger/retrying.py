@@ -24,9 +24,9 @@ def to_try_again(
     statuses: Mapping[TaskId, TaskStatus],
     indexes: Collection[int] | None = None,
 ) -> list[TaskStatus]:
-    """The records by which what has failed in the present run of the job is tried again, with all its retries.
+    """The records that have failed tasks of the job's present run tried again, with all their retries.
 
-    :param indexes: of which tasks (-1: the planner); None: of all
+    :param indexes: the tasks (-1: the planner); None: all
     """
     failed = (
         status

@@ -147,7 +147,7 @@ class ScaleDown:
             return "they leave when others have learned and taken over their tasks"
         return (
             "this group learns no tasks: they start no more tasks, and leave when their running tasks have finished;"
-            " others go on with their detached streams"
+            " others adopt their detached streams"
         )
 
     def to_json(self) -> dict[str, Any]:

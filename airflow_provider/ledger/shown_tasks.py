@@ -1,4 +1,4 @@
-"""The state in which people see a task: what they have halted says so, whatever its worker wrote last. Pure."""
+"""The state of a task as people see it: a halted task is shown as such, whatever its worker wrote last. Pure."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _AS: Final[Mapping[Halt, TaskState]] = MappingProxyType(
 
 
 def halted_as(job: str, jobs: JobsSnapshot) -> TaskState | None:
-    """As what those tasks of a job are shown that do not run because people have halted it; None: nobody has."""
+    """The state that is shown for tasks of a halted job that do not run; None: the job is not halted."""
     halt = jobs.halt_of(job)
     return None if halt is None else _AS[halt.halt]
 
 
 def shown_state(state: TaskState, halted: TaskState | None) -> TaskState:
-    """:param halted: what :func:`halted_as` gives, of a task that was not stopped singly"""
+    """:param halted: the result of :func:`halted_as`; only for tasks that were not stopped singly"""
     return halted if halted is not None and state in _STANDS_STILL else state
 
 
 def state_of_nobodys(job: str, jobs: JobsSnapshot) -> TaskState:
-    """The state of a task that nobody has, or has had in this run."""
+    """The state of a task that no worker has or has had in this run."""
     return shown_state(TaskState.UNASSIGNED, halted_as(job, jobs))
 
 
@@ -47,7 +47,7 @@ def shown_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> Ta
 
 
 def kept_waiting_by(last: TaskStatus | None, status: StatusSnapshot) -> str:
-    """What keeps the worker of a task that is to run from running any, in its words; mostly nothing."""
+    """The condition that keeps the worker of a waiting task from running any; usually empty."""
     if last is None or last.state is not TaskState.PENDING:
         return ""
     said = status.workers.get(last.worker)
@@ -70,7 +70,7 @@ def shown_statuses(
 
 
 def with_tasks(workers: Iterable[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[str]:
-    """Each with what it runs, which keeps one that drains: a stream for ever."""
+    """Each worker with its running tasks, which keep a draining one from leaving."""
     for worker in workers:
         running = [
             jobs.label(task)

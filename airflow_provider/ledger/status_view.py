@@ -1,9 +1,9 @@
-"""What the records of a status topic add up to: what runs, where.
+"""The state of a status topic: what runs where.
 
-Several workers write to the topic, and one of them may have been asleep: a record with an older epoch than the one
-known never wins. The topic itself knows nothing of that: compaction keeps the last record of a key, even if it is a
-stale one. So a stale record is not only ignored here, the record that it was written over is held in
-:attr:`StatusSnapshot.overwritten` until it has been written again, which is the leader's duty.
+Several workers write to the topic, and one of them may have been asleep. So a record with an older epoch than the known
+one never wins. Compaction does not know this rule, and keeps the last record of a key, even a stale one. So a stale
+record is ignored here, and the winning record is kept in :attr:`StatusSnapshot.overwritten` until the leader has
+written it again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ StatusRecord = GroupRecord | WorkerStatus | TaskStatus
 
 
 class Step(NamedTuple):
-    """What was known of a task, and what is said of it since."""
+    """The previous and the new record of a task."""
 
     before: TaskStatus | None
     last: TaskStatus
@@ -46,8 +46,8 @@ Steps = Mapping[WorkerId, Sequence[Step]]
 
 
 class Point:
-    """Where a snapshot stands in the course of the tasks: from there one finds what has changed until a later one,
-    without comparing all. Nothing is kept for which nobody holds an earlier snapshot.
+    """The position of a snapshot in the history of changes: with it, the changes up to a later snapshot are found
+    without comparing all tasks. Changes are only kept as long as an earlier snapshot is in use.
     """
 
     __slots__ = ("_changed", "_next")
@@ -65,7 +65,7 @@ class Point:
     def changed_until(self, later: Point, *, all_tasks: Iterable[TaskId]) -> Iterable[TaskId]:
         """Which tasks may have changed.
 
-        :param all_tasks: the answer where no way leads there: the topic was read anew
+        :param all_tasks: the answer if the history does not connect the two, because the topic was read again
         """
         changed: set[TaskId] = set()
         point = self
@@ -79,17 +79,17 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusSnapshot:
-    """The status topic as read up to an offset; never changes.
+    """The status topic as read up to an offset. Immutable.
 
     :param offset: the offset after the last record read
     :param group: the last completed rebalance, None before the first
     :param overwritten: by key, the records that win although a stale one was written after them
-    :param tasks: the same object as in the snapshot before, if no task's record has come since
-    :param unended: what lives on, though a record was written over it by somebody who had not read of it; the first
-        of each task
+    :param tasks: the same object as in the previous snapshot, if no task's record has come since
+    :param unended: records of queries that live on although a record that does not know of them was written over them;
+        the first one of each task
     :param unreadable: how many records could not be read
-    :param owners: see :meth:`owner_of`; the same for all snapshots of a view
-    :param point: where ``tasks`` stands among those of other snapshots of the view
+    :param owners: see :meth:`owner_of`; shared by all snapshots of a view
+    :param point: the position of ``tasks`` in the history of the view
     :ivar steps: see :func:`steps_since`
     """
 
@@ -105,17 +105,17 @@ class StatusSnapshot:
     steps: Memo[Mapping[TaskId, TaskStatus], Steps] = field(default_factory=Memo, init=False, compare=False, repr=False)
 
     def of_tasks(self) -> StatusSnapshot:
-        """What :func:`steps_since` needs of it: who keeps that keeps no copy of what a thousand workers say."""
+        """The part that :func:`steps_since` needs, without the records of a thousand workers."""
         return StatusSnapshot(tasks=self.tasks, point=self.point)
 
     def lives_on(self, task: TaskId) -> bool:
-        """Whether something of it may run on the Spark side, whether or not its worker is there."""
+        """Whether the task has a detached query that may be running."""
         last = self.tasks.get(task)
         return task in self.unended or (last is not None and last.lives_on)
 
     def living(self) -> Iterator[TaskStatus]:
-        """What may run on the Spark side, as records that are believed when they say that it has stopped: of what is
-        unended the last word about its task, with the handle of that.
+        """The records of detached queries that may be running. For an unended one, this is the last record of its task
+        with the query's handle: a copy of it that says *stopped* is accepted.
         """
         for task, last in self.tasks.items():
             unended = self.unended.get(task)
@@ -125,7 +125,7 @@ class StatusSnapshot:
                 yield last
 
     def owner_of(self, task: TaskId) -> WorkerId | None:
-        """Who has the task since the last round, and has not left since; None: nobody."""
+        """The worker that has the task since the last round, and has not left; None: there is none."""
         if self.group is None:
             return None
         assignment = self.group.assignment
@@ -138,7 +138,7 @@ class StatusSnapshot:
 
 
 def steps_since(before: StatusSnapshot, now: StatusSnapshot) -> Steps:
-    """What has become of tasks since ``before``, by the worker that said so; compared once for all who ask."""
+    """The changes of tasks since ``before``, by the worker that wrote them; compared once for all users."""
     if before.tasks is now.tasks:
         return {}
 
@@ -154,22 +154,22 @@ def steps_since(before: StatusSnapshot, now: StatusSnapshot) -> Steps:
 
 
 def said_since(before: StatusSnapshot, now: StatusSnapshot, tasks: Tasks) -> Tasks:
-    """Of which of these tasks something may have been said since ``before``."""
+    """Those of these tasks that may have new records since ``before``."""
     if before.tasks is now.tasks:
         return NO_TASKS
     return tasks.intersection(before.point.changed_until(now.point, all_tasks=tasks))
 
 
 def ignore_stale(_key: str, _winner: StatusRecord) -> None:
-    """Holding it in the snapshot is enough."""
+    """Keeping it in the snapshot is enough."""
 
 
 def check_counts(record: StatusRecord, now_ms: int) -> None:
-    """Refuse what nobody can have counted up to. The next one counts on from what a record says: a number without
-    room above it could never be topped, and nobody who tells the truth would be believed any more.
+    """Refuse impossible numbers. Counting continues from the numbers in records: after the largest possible number, no
+    valid record could ever win again.
 
-    Nothing here happens a million times a second, so no count is above the microseconds since 1970. From a lie below
-    that the group counts on, and never gets there: the clock is faster.
+    Nothing here happens a million times a second, so no count can be above the number of microseconds since 1970. From
+    a wrong number below this limit, the group counts on. It never reaches the limit, because the clock is faster.
 
     :raises UnreadableRecordError: naming the number
     """
@@ -322,7 +322,7 @@ class StatusView(TopicView[StatusSnapshot]):
 
 
 def _is_stale_round(new: GroupRecord, known: GroupRecord) -> bool:
-    """An epoch belongs to the round that wrote it first; that round may write again."""
+    """An epoch belongs to the round that wrote it first, which may write it again."""
     if new.epoch != known.epoch:
         return new.epoch < known.epoch
     return not new.is_same_round(known)

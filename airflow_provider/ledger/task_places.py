@@ -1,4 +1,4 @@
-"""Where each task of a present run is, by its last status and by who has it now. Pure."""
+"""Where each task of a present run is, according to its last status and its present owner. Pure."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def tasks_of(
 
 
 def status_of(task: TaskId, definition: JobDefinition, fingerprint: str, statuses: Statuses) -> TaskStatus | None:
-    """The status, if it is about the present run of the present work."""
+    """The status, if it is of the present run of the present work."""
     status = statuses.get(task)
     return status if status is not None and status.is_of(definition.run_key, fingerprint) else None
 
 
 def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> TaskStatus | None:
-    """The status of a task of the present run, as if its worker had just written it; None if nobody has had it.
+    """The status of a task of the present run, as if its worker had just written it; None: no worker has had it.
 
-    No worker writes that a task waits for its first start: thousands may. So a task waits if it was assigned to a
-    worker that has written nothing of it since. What is detached runs, whoever is to watch it.
+    Nothing is written about tasks that wait for their first start, because there may be thousands. So a task waits if
+    it was assigned to a worker that has written nothing about it since. A detached query runs, whoever has to watch it.
     """
     work = jobs.planned_work(task)
     if work is None:
@@ -55,9 +55,9 @@ def effective_status(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -
 def effective_statuses(
     job: str, jobs: JobsSnapshot, status: StatusSnapshot, waiting: dict[TaskId, TaskStatus]
 ) -> Iterator[tuple[TaskId, TaskStatus | None]]:
-    """The same for each task of a job's plan, quicker than one by one: there may be 100,000.
+    """The same for all tasks of a job's plan, faster than one by one: there may be 100,000.
 
-    :param waiting: a cache for this round and this plan: the statuses of tasks of which no worker has written anything
+    :param waiting: a cache for this round and this plan: the statuses of tasks about which nothing is written
     """
     first_words: dict[WorkerId, TaskStatus] = {}
     for found in where_all_are(job, jobs, status):
@@ -81,10 +81,10 @@ def effective_statuses(
 class Whereabouts(NamedTuple):
     """Where a task is.
 
-    :param fingerprint: of its work
-    :param last: its last status, if that is about this run of this work
-    :param owner: who has it; None: nobody
-    :param halted: somebody has stopped it singly
+    :param fingerprint: the fingerprint of its work
+    :param last: its last status, if it is of this run of this work
+    :param owner: the worker that has it; None: none
+    :param halted: whether it was stopped singly
     """
 
     task: TaskId
@@ -96,7 +96,7 @@ class Whereabouts(NamedTuple):
 
 
 def where_all_are(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[Whereabouts]:
-    """Of each task of the job's plan, by index."""
+    """The whereabouts of each task of the job's plan, by index."""
     definition, plan = jobs.jobs.get(job), jobs.plan_of(job)
     if definition is None or plan is None:
         return
@@ -150,17 +150,17 @@ def _first_word(work: TaskWork, state: TaskState, epoch: Epoch, worker: WorkerId
 
 
 def _owner(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> WorkerId | None:
-    """Who has the task, if the last round knew the job's present definition. A stopped task nobody has."""
+    """The task's owner, if the last round knew the job's present definition. A stopped task has none."""
     return status.owner_of(task) if not jobs.is_stopped_task(task) and _is_given(task.job, jobs, status) else None
 
 
 def _is_given(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
-    """Whether the last round knew of the job as it is defined now."""
+    """Whether the last round knew the job's present definition."""
     return status.group is not None and jobs.defined_at.get(job, -1) < status.group.config_offset
 
 
 def _effective_state(last: TaskStatus | None, owner: WorkerId | None, status: StatusSnapshot) -> TaskState:
-    """The state of a task, by its last status in its present run and by who has it."""
+    """The state of a task, from its last status in its present run and its owner."""
     if last is None:
         return TaskState.UNASSIGNED if owner is None else TaskState.PENDING
     if owner is None or status.group is None or last.state.final or last.epoch >= status.group.epoch:

@@ -1,7 +1,6 @@
-"""How records of a compacted topic become a value. Pure: records go in one by one, snapshots come out.
+"""Builds a value from the records of a compacted topic. Pure: records go in one by one, snapshots come out.
 
-To parse a record takes milliseconds, and to take in what was parsed next to nothing: who holds a lock on a view
-parses before.
+Parsing a record takes milliseconds, and applying the parsed record almost no time. So parse before you lock a view.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ R = TypeVar("R")
 
 
 class About(Flag):
-    """What a change is about, or what somebody wants to hear about: a group of a thousand workers has a thousand who
-    listen, and hardly anything concerns them all.
+    """The subject of a change. A group of a thousand workers has a thousand listeners, and few changes concern all of
+    them.
     """
 
     NOTHING = 0
@@ -54,7 +53,7 @@ _SUBJECTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """A record that was skipped, where it lies, and why."""
+    """A record that was skipped, its offset, and the reason."""
 
     key: bytes | None
     offset: int
@@ -66,10 +65,10 @@ class Unreadable:
 
 
 class Parsed(NamedTuple):
-    """A record as it can be taken in.
+    """A parsed record.
 
-    :param key: None if the record can't be read
-    :param content: what to put under the key; None deletes what is there
+    :param key: None: the record can't be read
+    :param content: the new value of the key; None deletes it
     """
 
     offset: int
@@ -78,12 +77,12 @@ class Parsed(NamedTuple):
 
 
 def reason_of(wrong: Exception) -> str:
-    """What a parser says of a record. What is no ValueError it has not foreseen, and its text says little."""
+    """The error of a parser in words. For anything but a ValueError, with its type, because its text says little."""
     return str(wrong) if isinstance(wrong, ValueError) else f"{type(wrong).__name__}: {wrong}"
 
 
 def _shortened(text: str) -> str:
-    """Somebody else wrote it: it may be as long as a record."""
+    """Others have written the text, so it may be as long as a record."""
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
@@ -92,7 +91,7 @@ def ignore_unreadable(_record: Unreadable) -> None:
 
 
 class TopicView(ABC, Generic[S]):
-    """What a topic adds up to. Not safe for threads: its owner takes care of that.
+    """The state of a topic. Not thread-safe: its owner takes care of that.
 
     :param on_unreadable: called with each record that can't be read, before it is skipped
     """
@@ -112,18 +111,18 @@ class TopicView(ABC, Generic[S]):
 
     @property
     def renewals(self) -> int:
-        """How often the topic was found to have been deleted and made anew."""
+        """How often the topic was found deleted and created again."""
         return self._renewals
 
     def apply(self, key: bytes | None, value: bytes | None, offset: int) -> int:
-        """Parse one record and take it in; ``value`` None deletes what the key names.
+        """Parse one record and apply it; ``value`` None deletes the key.
 
         :returns: the offset to read next
         """
         return self.take(self.parse(key, value, offset))
 
     def parse(self, key: bytes | None, value: bytes | None, offset: int) -> Parsed:
-        """One record. Changes nothing: others may ask for snapshots meanwhile."""
+        """Parse one record. This changes nothing, so others may take snapshots meanwhile."""
         try:
             parsed = parse_key(key)
             return Parsed(offset, parsed, self._parse(parsed, value))
@@ -132,9 +131,9 @@ class TopicView(ABC, Generic[S]):
             return Parsed(offset)
 
     def take(self, parsed: Parsed) -> int:
-        """Take in what :meth:`parse` has made of the next record.
+        """Apply the next record, parsed by :meth:`parse`.
 
-        An offset that comes again means that the topic was deleted and made anew: what it held is gone.
+        If an offset comes again, the topic was deleted and created again: all earlier records are gone.
 
         :returns: the offset to read next
         """
@@ -152,9 +151,9 @@ class TopicView(ABC, Generic[S]):
         return self._offset
 
     def advance(self, offset: int) -> int:
-        """The topic has been read up to ``offset``, though maybe no record stands right before it: compaction took it.
+        """The topic has been read up to ``offset``. There may be no record right before it, because of compaction.
 
-        A topic that ends before what was read from it was deleted and made anew, too.
+        If a topic ends before what was read from it, it was deleted and created again.
 
         :returns: the offset to read next
         """
@@ -167,16 +166,16 @@ class TopicView(ABC, Generic[S]):
         return self._offset
 
     def all_is_news(self) -> None:
-        """It comes in the place of another view: anything may be different, and what is not in it is gone."""
+        """This view replaces another one, so everything may have changed."""
         self._news = About.EVERYTHING
 
     def take_news(self) -> About:
-        """What has changed since this was last asked."""
+        """What has changed since the last call."""
         news, self._news = self._news, About.NOTHING
         return news
 
     def snapshot(self) -> S:
-        """What has been read so far; never changes. Copied only if there was a change since the last one."""
+        """An immutable snapshot of what was read so far. Copied only if something has changed since the last one."""
         if self._snapshot is None:
             self._snapshot = self._take_snapshot()
         return self._snapshot
@@ -190,14 +189,14 @@ class TopicView(ABC, Generic[S]):
 
     @abstractmethod
     def _parse(self, key: Key, value: bytes | None) -> Any:
-        """What a record puts under its key; None if it deletes what is there.
+        """The new value of a record's key; None if it deletes the key.
 
         :raises ValueError: if it can't be read, or does not belong in this topic
         """
 
     @abstractmethod
     def _put(self, key: Key, content: Any) -> None:
-        """Take in what a record says."""
+        """Apply a record."""
 
     @abstractmethod
     def _clear(self) -> None:

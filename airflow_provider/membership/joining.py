@@ -68,7 +68,7 @@ def on_resumed(member: Transition, event: Resumed) -> None:
         spoken_epoch=event.spoken_epoch,
         owned=owned,
         held=owned,
-        rejoin_reason=state.rejoin_reason or (None if known else "a worker goes on in another process"),
+        rejoin_reason=state.rejoin_reason or (None if known else "a worker continues in another process"),
     )
     if state.lessons.learning:
         member.do(StartLearning(tasks=state.lessons.learning))

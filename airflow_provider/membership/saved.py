@@ -135,7 +135,7 @@ def taken_over(saved: Mapping[str, Any]) -> dict[str, Any]:
         **NO_LESSONS.to_json(),
         "predecessor": Predecessor.GONE.value,
         "returning": True,
-        "rejoin_reason": "another triggerer goes on with the worker",
+        "rejoin_reason": "another triggerer takes over the worker",
         "lease_ms": None,
         "rejoin_in_ms": None,
         "deadline_ms": None,

@@ -149,7 +149,7 @@ def on_url_changed(member: Transition, event: UrlChanged) -> None:
         return
     member.set(url=event.url)
     if member.state.phase is not Phase.UNJOINED:
-        member.want_join("what a worker says of itself has changed")
+        member.want_join("the metadata of a worker has changed")
 
 
 # ---- leaving

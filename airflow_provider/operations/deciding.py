@@ -73,7 +73,7 @@ def check_still_it(job: str, defined_at: int | None, jobs: JobsSnapshot) -> None
     """
     if defined_at is not None and defined_at != jobs.defined_at.get(job):
         raise OperationError(
-            f"job {job!r} is another by now: it was submitted again or altered since you looked at it. Nothing was"
+            f"job {job!r} has changed: it was submitted again or altered since you looked at it. Nothing was"
             " done; look at it again first"
         )
 

@@ -77,7 +77,7 @@ class RestartJob(OnJob):
     tasks again that were stopped singly.
 
     :param tasks: the indexes of some tasks, -1 for the planner; None: all, and the planner
-    :param only_failed: leave tasks alone that have not failed
+    :param only_failed: only try failed tasks again; leave running tasks alone
     """
 
     tasks: frozenset[int] | None = None

@@ -38,7 +38,7 @@ class Change(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewedTask:
-    """:param worker: who would have it; None: nobody is in the group, or it has finished"""
+    """:param worker: who would have it; None: the group has no workers, or it has finished"""
 
     task: TaskId
     name: str
@@ -83,7 +83,7 @@ class Preview:
             label = f"{task.task} ({task.name})" if task.name else str(task.task)
             to = "" if task.change is Change.FINISHED else f", on {task.worker or 'nobody: the group is empty'}"
             lines.append(f"  {label}: {task.change.value}{to}: {dict(task.config)}")
-        lines += [f"  {task}: there would be no such task any more" for task in self.gone]
+        lines += [f"  {task}: it would no longer exist" for task in self.gone]
         return lines + [f"  {task}: would move" for task in self.moved]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseOperator
 
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
-from airflow_provider.common.leaving import RESUMED_TO_FAIL, leave_present_report, leave_report
+from airflow_provider.common.failure_reports import RESUMED_TO_FAIL, leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import TimeSpan, group_name, is_template, milliseconds, scale_goal
 from airflow_provider.common.task_instance import who_acts
@@ -32,7 +32,7 @@ class ScaleSparkGroupOperator(BaseOperator):
 
     Other workers learn the tasks that have something to warm up, and take them over when they are ready. A worker
     leaves when it has no task left, and its Airflow task succeeds. In a group that learns no tasks, it leaves when its
-    running tasks have finished; others go on with its detached streams. The workers with the least to move are asked
+    running tasks have finished; others adopt its detached streams. The workers with the least to move are asked
     first.
 
     It fails, without asking anybody, if the group can't reach this size by workers leaving, or has reached it already.

@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
 from airflow_provider.common.asset_events import tell_assets
-from airflow_provider.common.leaving import RESUMED_TO_FAIL, leave_present_report, leave_report
+from airflow_provider.common.failure_reports import RESUMED_TO_FAIL, leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
     TimeSpan,
@@ -216,7 +216,7 @@ class SparkJobOperator(BaseOperator):
         if submission.changed:
             self.log.info("Job %s (run %s) was submitted to group %s", definition.name, definition.run_key, group)
         else:
-            self.log.info("Job %s (run %s) was known to group %s already", definition.name, definition.run_key, group)
+            self.log.info("Job %s (run %s) was already known to group %s", definition.name, definition.run_key, group)
         if submission.retried:
             self.log.info("%s", retried_in_words(definition.name, submission.retried))
         if not self.wait_for_completion:

@@ -305,7 +305,7 @@ class SparkWorkerOperator(BaseOperator):
         if rebalance_ms < session_ms:
             raise ValueError(
                 f"rebalance_timeout: {self.rebalance_timeout!r} must be at least session_timeout"
-                f" ({self.session_timeout!r}): so long a worker that hears nothing believes in its tasks"
+                f" ({self.session_timeout!r}): a worker that hears nothing keeps its tasks for that long"
             )
         return MemberSettings(
             group_id=group,
@@ -379,10 +379,10 @@ class SparkWorkerOperator(BaseOperator):
         check_saved(event, "event of a WorkerTrigger")
         ending = Ending(event["ending"])
         if ending is Ending.HANDED_OVER:
-            self.log.info("Worker %s goes on in this process, from epoch %s", event["worker"], event["epoch"])
+            self.log.info("Worker %s continues in this process, from epoch %s", event["worker"], event["epoch"])
             return self._work(context, spec, story, tries, saved=event["saved"])
         if ending is Ending.FENCED and self._is_held_by_me(spec):
-            self.log.info("Worker %s was held in two triggerers; it joins anew", event["worker"])
+            self.log.info("Worker %s was held in two triggerers; it joins again as a new member", event["worker"])
             return self._work(context, spec, story, tries, saved=None)
         return self._end(spec, ending, event["error"], event["summary"])
 
@@ -418,11 +418,11 @@ class SparkWorkerOperator(BaseOperator):
                     f"worker {spec.member.worker}: it was held in two places; told to stop and still running: {stuck},"
                     " which ends with this process; its next try joins anew (does the job look at task.stopping?)"
                 )
-            self.log.info("Worker %s was held in two places; it joins anew", spec.member.worker)
+            self.log.info("Worker %s was held in two places; it joins again as a new member", spec.member.worker)
             return self._work(context, spec, result.story, tries, saved=None)
         if outcome.ending is Ending.HANDED_OVER:
             self.log.info(
-                "Worker %s has nothing that needs this process: its membership goes to the triggerer",
+                "Worker %s has nothing that needs this process: the triggerer takes over its membership",
                 spec.member.worker,
             )
             self.defer(
@@ -494,5 +494,5 @@ class SparkWorkerOperator(BaseOperator):
         try:
             groups = SparkGroupHook(self.kafka_conn_id).groups()
         except TopicError as failed:
-            return f"Which groups there are can't be said: {failed}"
+            return f"The groups can't be listed: {failed}"
         return f"Groups that connection {self.kafka_conn_id!r} sees: {names_in_words(groups)}"

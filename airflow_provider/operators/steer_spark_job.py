@@ -68,7 +68,7 @@ class RestartSparkJobOperator(SteerSparkJob, SomeTasksOperator):
     :param group: the group
     :param job: the job's name
     :param tasks: the indexes of some tasks, -1 for the planner; by default all, and the planner
-    :param only_failed: leave tasks alone that have not failed
+    :param only_failed: only try failed tasks again; leave running tasks alone
     :param kafka_conn_id: a connection of type ``kafka``
 
     Returns ``subject`` (the job), ``changed``, and the tasks that are ``restarted``, ``retried`` (had failed),

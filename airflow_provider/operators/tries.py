@@ -1,4 +1,4 @@
-"""How long Airflow takes to try a task again, as far as it can be known while the task runs."""
+"""How long Airflow takes to try a task again, as far as this is known while the task runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _A_DAY_S: Final = 24 * 60 * 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tries:
-    """What becomes of a worker when its task's try ends in whatever way.
+    """What happens to a worker after a try of its task, however the try ends.
 
     :param again: whether Airflow tries it again if it fails
     :param wait_ms: in what time at most it is back if it is tried again; None: not known

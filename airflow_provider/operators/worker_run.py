@@ -1,4 +1,4 @@
-"""A worker in the process of its task: membership, Spark, and the words for the task log."""
+"""A worker in the process of its task: membership, Spark, and the task log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider.common.airflow_stats import of_task
 from airflow_provider.common.lineage import UNTOLD, LineageTeller
 from airflow_provider.common.linking import FollowedLink, following_leader
 from airflow_provider.common.masking import masked
-from airflow_provider.common.metering import witness_of
+from airflow_provider.common.metering import observer_of
 from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.hooks.spark_connect import token_of_handle
@@ -23,7 +23,7 @@ from airflow_provider.operators.tries import RUNNING, Tries
 from airflow_provider.protocol.model import Epoch
 from airflow_provider.records import WorkerPhase
 from airflow_provider.worker.equipment import Equipment
-from airflow_provider.worker.reins import Reins
+from airflow_provider.worker.exit_requests import ExitRequests
 
 if TYPE_CHECKING:
     from airflow_provider.ledger.status_view import StatusSnapshot
@@ -50,7 +50,7 @@ class RunResult:
 
 
 class WorkerRun:
-    """Runs a worker until it is done, has to leave, or its membership had better go on in the triggerer.
+    """Runs a worker until it is done, has to leave, or hands its membership over to the triggerer.
 
     :param saved: the membership, as the triggerer left it; None to join anew
     :param tries: what becomes of the worker when this process ends
@@ -77,7 +77,7 @@ class WorkerRun:
         self._kafka = kafka
         self._story = story
         self._saved = saved
-        self._reins = Reins()
+        self._exit_requests = ExitRequests()
         self._leaving: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._asking: asyncio.Task[None] | None = None
         self._thread: LoopThread[RunResult] = LoopThread(self._work)
@@ -111,7 +111,7 @@ class WorkerRun:
             self._asking = asyncio.ensure_future(self._leaving())
 
     async def _interrupted(self) -> None:
-        self._reins.leave("its task was interrupted", self._tries.interrupted())
+        self._exit_requests.leave("its task was interrupted", self._tries.interrupted())
 
     async def _ended_by_airflow(self, reason: str) -> None:
         """Only Airflow knows whether the task is to be run again: a user has marked it, or cleared it."""
@@ -121,8 +121,8 @@ class WorkerRun:
             try:
                 state = await asyncio.wait_for(asyncio.to_thread(page.state), _ASK_WITHIN_S)
             except Exception as failed:  # noqa: BLE001  whatever Airflow's client raises, the worker has to leave
-                log.warning("Airflow does not say why it ends the task: %s", str(failed) or type(failed).__name__)
-        self._reins.leave(reason, self._tries.ended_by_airflow(state))
+                log.warning("Can't ask Airflow why it ends the task: %s", str(failed) or type(failed).__name__)
+        self._exit_requests.leave(reason, self._tries.ended_by_airflow(state))
 
     async def _work(self) -> RunResult:
         # Not at the top: Kafka's clients and PySpark stand behind them, and a DAG file imports this module.
@@ -136,13 +136,13 @@ class WorkerRun:
             settings=self._spec.settings(WorkerPhase.STABLE, self._tries.returns_ms),
             place=InThisProcess(self._equipment, masked, self._lineage.hear, token_of_handle),
             beside=lambda topics: following_leader(topics, self._link),
-            witness=witness_of(self._spec.member, of_task(), narrated),
+            observer=observer_of(self._spec.member, of_task(), narrated),
         )
         try:
-            async with held(holding, self._kafka, self._reins, narrated_epoch=narrated) as worker:
+            async with held(holding, self._kafka, self._exit_requests, narrated_epoch=narrated) as worker:
                 outcome = await worker.run(self._saved)
                 while outcome.came:
-                    log.info("There is work again: worker %s goes on in this process", self._spec.member.worker)
+                    log.info("There is work again: worker %s continues in this process", self._spec.member.worker)
                     outcome = await worker.run(outcome.saved)
                 status = worker.topics.status  # while they are open
         finally:

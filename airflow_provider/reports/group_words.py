@@ -86,7 +86,7 @@ def state_in_words(worker: Mapping[str, Any]) -> str:
     """How a worker is."""
     going = ""
     if worker["drains"]:
-        going = "drains, as nobody learns its tasks" if worker["leaves_soon"] else "drains"
+        going = "drains, because the group learns no tasks" if worker["leaves_soon"] else "drains"
     elif worker["leaves_soon"]:
         going = "leaves soon"
     return ", ".join(filter(None, (worker["state"], going, worker["condition"])))

@@ -26,7 +26,7 @@ _MEMBERS: Final[Memo[GroupRecord, str]] = Memo()
 
 
 def ends_with_its_worker(task: TaskId) -> bool:  # noqa: ARG001
-    """An :data:`Outlives` of which no task does."""
+    """An :data:`Outlives` for tasks that are all attached."""
     return False
 
 
@@ -36,7 +36,7 @@ def epoch_in_words(
     """What a rebalance means: for the group, for each task that moves, and for the worker ``me``.
 
     :param label: what a task is called
-    :param outlives: whether a task goes on without its worker, so that it changes hands and does not stop
+    :param outlives: whether a task keeps running without its worker, so that it does not stop when it moves
     """
     led = "led by this worker" if record.leader == me else f"led by {record.leader}"
     workers = "worker" if len(record.members) == 1 else "workers"

@@ -86,7 +86,7 @@ def explain_learners(
     for worker, lessons in sorted(this.learning.items()):
         ended = lessons.keys() - decided.learning.get(worker, NO_TASKS) - decided.target.get(worker, lessons.keys())
         for task in sorted(ended):
-            yield f"{worker} learns {task} no more: {_why_no_more(worker, task, this, decided, limits)}"
+            yield f"{worker} no longer learns {task}: {_why_no_more(worker, task, this, decided, limits)}"
 
 
 def _is_late(move: Move) -> bool:
@@ -98,4 +98,4 @@ def _why_no_more(worker: WorkerId, task: TaskId, this: LearnerRound, decided: Le
         return "its warm-up failed, and the task stays where it is"
     if task in decided.memory.given_up.get(worker, NO_TASKS):
         return f"it has taken longer than {limits.longest_ms / 1000:g} s, and the task stays where it is"
-    return "the task is not to move there any more"
+    return "the task is no longer to move there"

@@ -1,4 +1,4 @@
-"""How people set, and see, how a declarative group is coordinated: they ask its coordinator, as members do."""
+"""Shows and changes the settings of a declarative group, by requests to its coordinator."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from airflow_provider.topics.rights import Operation, Right
 NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {"session_timeout_ms": SESSION_TIMEOUT, "heartbeat_interval_ms": HEARTBEAT_INTERVAL, "max_delay_ms": MAX_DELAY}
 )
-"""What can be set: by the names that workers have for it, those of the record."""
+"""The settings: by the names of workers' parameters, the names in the record."""
 
 _NOT_YET: Final = frozenset(
     {
@@ -41,17 +41,17 @@ _NOT_YET: Final = frozenset(
 )
 _AGAIN_S: Final = 0.2
 _REPLY_S: Final = 5.0
-"""A coordinator may have ended with the request in its hands: then another one is asked. Twice does no harm."""
+"""How long to wait for a reply before asking again: the coordinator may have ended. Asking twice does no harm."""
 
 
 class GroupConfigError(ValueError):
-    """A coordinator has refused what was asked of it, and says why."""
+    """A coordinator has refused the request; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSetting:
-    """:param value: None: as the assignors of the group's members have it
-    :param is_default: nobody has set it for this group
+    """:param value: None: the value of the members' assignors
+    :param is_default: whether it was not set for this group
     """
 
     value: int | None
@@ -69,18 +69,18 @@ async def configure_group(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Mapping[str, GroupSetting]:
-    """Set all of this, or nothing; returns when it is recorded.
+    """Change all these settings, or none; returns when this is recorded.
 
-    :param changes: by names of :data:`NAMES`, in milliseconds
+    :param changes: new values by names of :data:`NAMES`, in milliseconds
     :param reset: names of those that get the default again
-    :returns: what holds now, by name
-    :raises GroupConfigError: a value is refused, or a name is in both, or is none
-    :raises RightsError: this user may not ask
-    :raises TopicError: no coordinator can be asked, or none has answered in time
+    :returns: the present settings by name
+    :raises GroupConfigError: a value is refused, or a name is unknown or in both
+    :raises RightsError: this user may not send requests
+    :raises TopicError: no coordinator can be reached, or none has answered in time
     """
     unknown = sorted({*changes, *reset} - NAMES.keys())
     if unknown:
-        raise GroupConfigError(f"{', '.join(unknown)}: nothing that can be set; there are: {', '.join(NAMES)}")
+        raise GroupConfigError(f"{', '.join(unknown)}: unknown; the settings are: {', '.join(NAMES)}")
     both = sorted(changes.keys() & set(reset))
     if both:
         raise GroupConfigError(f"{', '.join(both)}: both set and reset; do one of them")
@@ -98,7 +98,7 @@ async def configure_group(
 
 
 async def _may_ask(settings: KafkaSettings, timeout_s: float) -> None:
-    """Whoever may not write is told so by a producer for as long as it tries again."""
+    """Check the right to write first: a producer reports a missing right only after all its tries."""
     config = settings.librdkafka()
     admin = TopicAdmin(config, Outage(settings.bootstrap_servers))
     found = await admin.look_at(REQUESTS_TOPIC, timeout_s=timeout_s)
@@ -109,7 +109,7 @@ async def _may_ask(settings: KafkaSettings, timeout_s: float) -> None:
 async def asked(
     channel: RequestChannel, request: ConnectGroupAlterConfigsRequest, *, timeout_s: float
 ) -> Mapping[str, GroupSetting]:
-    """The same, of whoever coordinates the group."""
+    """Send the request until the group's coordinator has answered."""
     until, why = time.monotonic() + timeout_s, ""
     while (left_s := until - time.monotonic()) > 0:
         try:
@@ -128,12 +128,12 @@ async def asked(
         await asyncio.sleep(_AGAIN_S)
     raise TopicError(
         f"group {request.group_id!r}: no coordinator has answered within {timeout_s:g} s ({why}): is a worker with"
-        " group_protocol='connect', or cospark coordinator, running? What was asked may still be done when one begins"
+        " group_protocol='connect', or cospark coordinator, running? The request may still be carried out later"
     )
 
 
 def _by_name(reply: ConnectGroupAlterConfigsResponse) -> Mapping[str, GroupSetting]:
-    """What a newer coordinator has beyond these is left out."""
+    """The known settings in a reply; a newer coordinator may have others."""
     known = {one.name: one for one in reply.configs}
     return {
         name: GroupSetting(

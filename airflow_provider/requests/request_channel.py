@@ -1,4 +1,4 @@
-"""How members of declarative groups ask their coordinators: a request in one topic, its reply in another.
+"""Sends requests to the coordinators of declarative groups: a request in one topic, its reply in another.
 
 All memberships of an event loop share one consumer, one producer and one thread (:class:`WorkerRequests`).
 """
@@ -19,7 +19,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.requests.worker_requests import APPEAR_S, WorkerRequests
 
 _NUMBERS: Final = 2**31
-"""So many correlation ids there are. A coordinator ignores what has a lower one than it has seen before."""
+"""The number of correlation ids. A coordinator ignores requests with a lower id than it has seen before."""
 
 _SETTLE_S: Final = 2.0
 
@@ -29,20 +29,20 @@ class NoReplyError(Exception):
 
 
 class RequestChannel(Protocol):
-    """Asks the coordinators of groups."""
+    """Sends requests to the coordinators of groups."""
 
     async def ask(self, body: RequestBody, *, timeout_s: float) -> ReplyBody:
-        """The reply to a request; an error code is one, too. Who is cancelled while it waits leaves nothing behind.
+        """The reply to a request, which may be an error code. It may be cancelled while it waits.
 
-        :raises NoReplyError: there is none
+        :raises NoReplyError: there was no reply
         """
 
     async def settle(self) -> None:
-        """Wait until what has been asked so far is written, or can't be. Bounded; must not raise."""
+        """Wait until all requests so far are written, or have failed. Bounded; must not raise."""
 
 
 class KafkaChannel:
-    """Over topics (:class:`RequestChannel`). For one event loop."""
+    """A :class:`RequestChannel` over topics. For one event loop."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._loop: Final = asyncio.get_running_loop()
@@ -52,8 +52,8 @@ class KafkaChannel:
         self._requests: Final = WorkerRequests(settings, heard=self._heard, failed=self._failed)
 
     async def open(self, *, appear_s: float = APPEAR_S) -> None:
-        """:param appear_s: so long the topics may be missing: who makes them may start together with this
-        :raises TopicError: the topics are not there, can't be used, or no broker answers
+        """:param appear_s: how long to wait for missing topics: a coordinator that starts now creates them
+        :raises TopicError: the topics are missing, can't be used, or no broker answers
         """
         await asyncio.to_thread(self._requests.open, appear_s=appear_s)
 

@@ -36,7 +36,7 @@ _LOOK_AGAIN_S: Final = 1.0
 _AGAIN_ANSWER_S: Final = 1.0
 _FLUSH_S: Final = 1.0
 _DELIVERY_TIMEOUT_MS: Final = 5_000
-"""A request that is older has been asked again by then; written late it would only be in the way."""
+"""After this time the request was sent again, so there is no use in writing the old one."""
 _AWAY: Final = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED})
 _NO_LEADER: Final = frozenset(
@@ -47,15 +47,15 @@ _NO_LEADER: Final = frozenset(
         KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
     }
 )
-"""Of a topic that has just been made, and while brokers come and go."""
+"""Errors of a topic that was just created, and while brokers come and go."""
 
 
 class NoCoordinatorsError(TopicError):
-    """A cluster has no declarative groups."""
+    """A cluster has no coordinators of declarative groups."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
-            f"the topic {topic!r} does not exist: coordinators of declarative groups make it as they start. Start one"
+            f"the topic {topic!r} does not exist: coordinators of declarative groups create it. Start one"
             ", or give all workers of the group group_protocol='classic'"
         )
         self.topic = topic
@@ -69,8 +69,8 @@ class NoLeaderError(TopicError):
 
 
 class WorkerRequests:
-    """The clients. Replies come to a reader's own partition, among those to others that have the same one; each record
-    has the reader's id as its key.
+    """The Kafka clients. Each reader has a partition for its replies. Several readers may share one; the key of each
+    record is the id of its reader.
 
     :param heard: called with replies, in the thread
     :param failed: called in the thread with the correlation id of a request that could not be written, and why
@@ -104,13 +104,13 @@ class WorkerRequests:
             {
                 **config,
                 **ours,
-                # Asked for by librdkafka; without a subscription and without commits no broker hears of it.
+                # librdkafka requires it; without a subscription and without commits it is not used.
                 "group.id": "cospark-reply-reader",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "latest",
                 "isolation.level": "read_committed",
-                # By default librdkafka pauses for a second once it has what it should queue: a reply would wait for it.
+                # By default librdkafka pauses for a second when its queue is full: a reply would have to wait.
                 "fetch.queue.backoff.ms": 10,
                 "fetch.error.backoff.ms": 50,
             },
@@ -122,7 +122,7 @@ class WorkerRequests:
                 **ours,
                 "acks": "all",
                 "enable.idempotence": True,
-                # A reply waits for the request: what is asked in one turn of the loop goes together all the same.
+                # Don't delay requests to batch them: those of one turn of the loop are sent together anyway.
                 "linger.ms": 1,
                 "message.max.bytes": LARGEST_VALUE,
                 "delivery.timeout.ms": _DELIVERY_TIMEOUT_MS,
@@ -133,8 +133,8 @@ class WorkerRequests:
     def open(self, *, appear_s: float = APPEAR_S) -> None:
         """Find the topics, and read replies from here on. Blocks.
 
-        :param appear_s: so long the topics may be missing, or without a leader: a coordinator that starts together with
-            this makes them
+        :param appear_s: how long to wait for topics that are missing or without a leader: a coordinator that starts now
+            creates them
         :raises NoCoordinatorsError: a topic is missing
         :raises TopicRightsError: this user may not read it
         :raises BrokerAwayError: no broker answers in time
@@ -162,7 +162,7 @@ class WorkerRequests:
             raise self._explain(REPLIES_TOPIC, "READ", failed.args[0]) from failed
 
     def doubt(self) -> None:
-        """A request was not answered. Have it looked whether the topics are still those that they were."""
+        """A request was not answered: check in the thread whether the topics were deleted and created again."""
         self._doubtful.set()
 
     def _look_again(self) -> None:
@@ -178,11 +178,12 @@ class WorkerRequests:
             log.debug("the topics are looked for again: %s", wrong)
         else:
             if self._missing is not None:
-                log.info("coordinators can be asked again: the topic %r was made anew", self._missing)
+                log.info("coordinators can be asked again: the topic %r was created again", self._missing)
             self._missing = None
 
     def _find_again(self) -> None:
-        """A topic that was made anew may have more partitions, or less; and what it has of replies was not read yet.
+        """Find the topics again. A topic that was created again may have another number of partitions and unread
+        replies.
 
         :raises TopicError: one is missing, or can't be used at present
         """
@@ -200,9 +201,9 @@ class WorkerRequests:
             raise self._explain(REPLIES_TOPIC, "READ", failed.args[0]) from failed
 
     def send(self, body: RequestBody, *, correlation_id: int) -> Future[None]:
-        """Write a request. Its reply, or that it could not be written, comes by the callbacks.
+        """Write a request. Its reply, or the failure to write it, comes through the callbacks.
 
-        :returns: done when it is written, or can't be
+        :returns: done when it is written, or has failed
         """
         written: Future[None] = Future()
         request = request_of(
@@ -236,7 +237,7 @@ class WorkerRequests:
         return written
 
     def close(self) -> None:
-        """Write what is still to be written, for at most a second, and stop. Blocks."""
+        """Write pending requests, for at most a second, and stop. Blocks."""
         with contextlib.suppress(KafkaException):
             self._producer.flush(_FLUSH_S)
         self._closing.set()

@@ -1,1 +1,1 @@
-"""What runs tasks behind the port :mod:`airflow_provider.spark.runner`, and watches those that run without it."""
+"""Runs tasks behind the port :mod:`airflow_provider.spark.runner`, and watches detached queries."""

@@ -1,4 +1,4 @@
-"""A runner of attached tasks: a thread of this process and a session for each. Whose sessions, it is given."""
+"""The runner of attached tasks: each has a thread of this process and a Spark session."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Final
 
 from airflow_provider.driver.sight import LOOK_S, Sight
 from airflow_provider.protocol.model import TaskId, Tasks
-from airflow_provider.runners.local_attempt import LocalAttempt
-from airflow_provider.runners.progress_looks import ProgressLooks, all_done
+from airflow_provider.runners.attached_attempt import AttachedAttempt
+from airflow_provider.runners.progress_polling import ProgressPolling, all_done
 from airflow_provider.runners.sessions import AttachedSession, Spark, Sparks
 from airflow_provider.runners.threads import in_thread, start_thread
 from airflow_provider.runners.warming import Warming
@@ -41,28 +41,28 @@ from airflow_provider.spark.runner import (
 log = logging.getLogger(__name__)
 
 _STEP_S: Final = 5.0
-"""So long an attempt waits at most for a step of its warm-up that does not stop; then it does without."""
+"""How long an attempt waits for its warm-up to stop. After that it starts without the warm-up."""
 
 
 class AttachedRunner:
-    """Runs tasks by threads of this process (a :class:`~airflow_provider.spark.runner.Runner`).
+    """Runs tasks in threads of this process (a :class:`~airflow_provider.spark.runner.Runner`).
 
-    A task that is told to stop has its Spark jobs cancelled and its queries stopped, again and again until its thread
-    ends. Before that a query may end the batch that it is in, if that is soon and the lease holds. Python code that
-    does not look at ``task.stopping`` cannot be ended from outside: it is reported as still running until it really
-    ends. One that still waits for Spark to start has stopped immediately, though its thread goes on waiting: others may
-    be waiting for the task.
+    When a task is told to stop, its Spark jobs are cancelled and its queries stopped, repeatedly until its thread ends.
+    Before that, a query may complete its current batch, if this is quick and the lease holds. Python code that does not
+    check ``task.stopping`` can't be ended from outside: the task is reported as running until it really ends. A task
+    that still waits for Spark to start counts as stopped immediately, because other workers may be waiting for it; its
+    thread continues to wait.
 
-    What is made ready has a thread and a session, too, and its attempt goes on in these. An attempt does not wait for
-    the end of its warm-up: that is to stop. With one that does not, it does without.
+    A warm-up has a thread and a session, too, and the attempt of its task continues in both. The attempt does not wait
+    for the end of the warm-up, but tells it to stop. If it does not stop, the attempt starts without it.
 
-    :param on_event: hears what becomes of the tasks
+    :param on_event: called with the events of the tasks
     :param allowed: import prefixes of entry points (see :mod:`airflow_provider.spark.entry_point`)
-    :param lease: what ``task.fence()`` asks
-    :param sparks: where their sessions are from
-    :param mask: takes secrets out of what is said of errors
-    :param on_condition: is called when :attr:`condition` or :attr:`spark_ui` has changed
-    :param tell_every_s: how often the progress of a task is told at most, in seconds
+    :param lease: what ``task.fence()`` checks
+    :param sparks: gives the tasks their sessions
+    :param mask: removes secrets from error messages
+    :param on_condition: called when :attr:`condition` or :attr:`spark_ui` has changed
+    :param tell_every_s: report a task's progress at most this often, in seconds
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class AttachedRunner:
         self._lease: Lease = lease or EndlessLease()
         self._sparks = sparks
         self._mask = mask
-        self._attempts: dict[TaskId, LocalAttempt] = {}
-        self._abandoned: set[LocalAttempt] = set()
+        self._attempts: dict[TaskId, AttachedAttempt] = {}
+        self._abandoned: set[AttachedAttempt] = set()
         self._warming: dict[TaskId, Warming] = {}
         self._learning: set[asyncio.Future[None]] = set()
-        self._progress = ProgressLooks(lambda: list(self._attempts.values()), self._heard, every_s=tell_every_s)
+        self._progress = ProgressPolling(lambda: list(self._attempts.values()), self._heard, every_s=tell_every_s)
         self._closed = False
 
     @property
@@ -108,7 +108,7 @@ class AttachedRunner:
 
     async def start(self, order: TaskOrder) -> None:
         if self._closed:
-            raise RunnerClosedError(f"task {order.task} was to be started by a closed runner")
+            raise RunnerClosedError(f"task {order.task} can't be started: the runner is closed")
         if order.task in self._attempts:
             raise StillRunningError(f"task {order.task} is still running here; stop it first")
         warming = self._warming.pop(order.task, None)
@@ -119,7 +119,7 @@ class AttachedRunner:
 
     def warm(self, order: TaskOrder) -> None:
         if self._closed:
-            raise RunnerClosedError(f"task {order.task} was to be made ready by a closed runner")
+            raise RunnerClosedError(f"task {order.task} can't be warmed up: the runner is closed")
         self.stop_warming(order.task)
         loop = asyncio.get_running_loop()
         warming = self._warming[order.task] = Warming(order, self._sparks.session(order), loop.create_future())
@@ -174,17 +174,17 @@ class AttachedRunner:
 
     # ---- attempts and warm-ups, and their threads
 
-    def _attempt_at(self, order: TaskOrder, session: AttachedSession) -> LocalAttempt:
+    def _attempt_at(self, order: TaskOrder, session: AttachedSession) -> AttachedAttempt:
         ended = asyncio.get_running_loop().create_future()
-        attempt = self._attempts[order.task] = LocalAttempt(order, AttemptGuard(self._lease), session, ended)
+        attempt = self._attempts[order.task] = AttachedAttempt(order, AttemptGuard(self._lease), session, ended)
         return attempt
 
-    def _start_cold(self, attempt: LocalAttempt) -> None:
+    def _start_cold(self, attempt: AttachedAttempt) -> None:
         loop = asyncio.get_running_loop()
         start_thread(lambda: self._run(attempt, loop), f"task-{attempt.order.task}")
 
     def _hand_over(self, warming: Warming, order: TaskOrder) -> bool:
-        """:returns: whether an attempt goes on with what was made ready"""
+        """:returns: whether the attempt continues with the warm-up"""
         if not warming.fits(order):
             warming.drop()
             return False
@@ -194,13 +194,13 @@ class AttachedRunner:
         asyncio.get_running_loop().call_later(_STEP_S, self._do_without, warming, attempt)
         return True
 
-    def _do_without(self, warming: Warming, attempt: LocalAttempt) -> None:
+    def _do_without(self, warming: Warming, attempt: AttachedAttempt) -> None:
         if not self._closed and warming.take_back(attempt):
-            log.warning("The warm-up of %s does not stop; the task begins without it", attempt.order.label)
+            log.warning("The warm-up of %s does not stop; the task starts without it", attempt.order.label)
             attempt.session = self._sparks.session(attempt.order)
             self._start_cold(attempt)
 
-    def _run(self, attempt: LocalAttempt, loop: asyncio.AbstractEventLoop, job: SparkJob | None = None) -> None:
+    def _run(self, attempt: AttachedAttempt, loop: asyncio.AbstractEventLoop, job: SparkJob | None = None) -> None:
         def emit(event: RunnerEvent) -> None:
             _tell(loop, self._heard, attempt, event)
 
@@ -209,7 +209,7 @@ class AttachedRunner:
             emit(TaskProgressed(order=attempt.order, progress=counts))
         attempt.thread_ended.set()
         if attempt.guard.stopping:
-            attempt.guard.stop(attempt.guard.reason)  # a batch that Spark has let go of may still be about to write
+            attempt.guard.stop(attempt.guard.reason)  # a cancelled batch may still be about to write
         emit(attempt.last_word(last, self._mask))
 
     def _learn(self, warming: Warming, loop: asyncio.AbstractEventLoop) -> None:
@@ -227,20 +227,20 @@ class AttachedRunner:
         _tell(loop, warming.ended.set_result, None)
 
     def _heard_of_warm_up(self, warming: Warming, event: WarmUpEvent) -> None:
-        """If nobody has let go of it meanwhile."""
+        """Pass the event on, unless the warm-up was dropped meanwhile."""
         if self._warming.get(warming.order.task) is warming:
             if isinstance(event, WARM_UP_ENDS):
                 del self._warming[warming.order.task]
             self._on_event(event)
 
-    # ---- a look at Spark
+    # ---- watching Spark
 
     def _watch_on(self) -> None:
         if self._watching is None or self._watching.done():
             self._watching = asyncio.ensure_future(self._watch())
 
     async def _watch(self) -> None:
-        """As long as anything runs."""
+        """Check Spark regularly while anything runs."""
         while self._attempts or self._warming:
             await asyncio.sleep(LOOK_S)
             self._look_who_awaits_spark()
@@ -250,7 +250,7 @@ class AttachedRunner:
                 try:
                     self._saw(spark, await in_thread(functools.partial(self._sparks.look_at, spark), "spark-look"))
                 except Exception:
-                    log.exception("Could not look at this worker's Spark; looking again")
+                    log.exception("Could not check this worker's Spark; trying again")
         self._waited = False
         self._look_who_awaits_spark()
         self._is_in("")
@@ -269,11 +269,11 @@ class AttachedRunner:
                 self._on_event(WarmUpLost(order=warming.order, spark=spark.number))
         self._has_ui("" if sight is Sight.ENDED else spark.ui)
         waits = sight in (Sight.WAITING, Sight.MASTERLESS, Sight.SILENT)
-        self._is_in(sight.value if waits and self._waited else "")  # a first executor may just be starting
+        self._is_in(sight.value if waits and self._waited else "")  # the first executor may still be starting
         self._waited = waits
 
     def _look_who_awaits_spark(self) -> None:
-        """What has just been started is given its session in a moment: of short tasks there always is one."""
+        """An attempt that has just been started gets its session in a moment, so it does not count as waiting yet."""
         before = time.monotonic() - LOOK_S
         awaited = any(_awaits_spark(attempt) and attempt.since <= before for attempt in self._attempts.values())
         if awaited is not self._awaits_spark:
@@ -289,13 +289,13 @@ class AttachedRunner:
         if condition == self._stands_still:
             return
         if condition:
-            log.warning("Spark is %s: its tasks stand still", condition)
+            log.warning("Spark is %s: its tasks make no progress", condition)
         else:
-            log.info("Spark is not %s any more", self._stands_still)
+            log.info("Spark is no longer %s", self._stands_still)
         self._stands_still = condition
         self._on_condition()
 
-    def _heard(self, attempt: LocalAttempt, event: RunnerEvent) -> None:
+    def _heard(self, attempt: AttachedAttempt, event: RunnerEvent) -> None:
         attempt.begun = attempt.begun or isinstance(event, TaskStarted)
         if self._awaits_spark:
             self._look_who_awaits_spark()
@@ -303,25 +303,25 @@ class AttachedRunner:
             attempt.ended.set_result(None)
             if attempt in self._abandoned:
                 self._abandoned.discard(attempt)
-                self._on_condition()  # who has kept this process for its Spark need not any more
+                self._on_condition()  # nothing keeps this process for its Spark any more
                 return
             del self._attempts[attempt.order.task]
         self._on_event(event)
 
-    def _abandon(self, attempt: LocalAttempt, reason: str) -> None:
-        """Its thread will find that it may not begin."""
+    def _abandon(self, attempt: AttachedAttempt, reason: str) -> None:
+        """Report a task as stopped that still waits for Spark. Its thread will find out that it may not begin."""
         del self._attempts[attempt.order.task]
         self._abandoned.add(attempt)
         self._on_event(TaskStopped(order=attempt.order, reason=reason))
 
 
-def _awaits_spark(attempt: LocalAttempt) -> bool:
+def _awaits_spark(attempt: AttachedAttempt) -> bool:
     return not attempt.begun and attempt.session.spark is None
 
 
 def _tell(loop: asyncio.AbstractEventLoop, hear: Callable[..., object], *what: object) -> None:
-    """Have this called in the thread of the event loop."""
+    """Call this in the thread of the event loop."""
     try:
         loop.call_soon_threadsafe(hear, *what)
     except RuntimeError:
-        log.warning("Nobody hears any more that %s", what[-1])
+        log.warning("The event loop is closed; this event is dropped: %s", what[-1])

@@ -1,4 +1,4 @@
-"""A runner whose tasks have sessions of a Spark Connect server. It needs no Java, and no Spark of its own."""
+"""A runner whose tasks use a Spark Connect server. It needs no Java, and no Spark of its own."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ log = logging.getLogger(__name__)
 
 
 class ConnectSparks:
-    """Sessions of a server (:class:`~airflow_provider.runners.sessions.Sparks`).
+    """Gives tasks sessions on a server (:class:`~airflow_provider.runners.sessions.Sparks`).
 
-    :param worker: whose they are, for those who look at the server
-    :param scope: names the group among all that may use the server; empty: a session's id is known to nobody else
-    :param lease: whose tasks they are of: who has lost it ends nobody's session
-    :param tell_every_s: how often a query's progress is told at most, in seconds
-    :param detach_by: streams go on without this process: the name of the connection by which others reach the server,
-        empty where none is needed; None: they end with this process
+    :param worker: part of the user agent, which the server shows
+    :param scope: identifies the group among all users of the server, as part of session ids; empty: session ids are
+        random, so nobody else can find a session
+    :param lease: the worker's lease: without it, no session is ended
+    :param tell_every_s: report a query's progress at most this often, in seconds
+    :param detach_by: detach streams; their handles name this connection, by which others reach the server (empty: none
+        is needed). None: streams end with this process
     """
 
     opening = Sight.SILENT
@@ -90,16 +91,16 @@ class ConnectSparks:
 
 
 class ConnectRunner(AttachedRunner):
-    """Runs tasks by threads of this process, and their Spark work on a server.
+    """Runs tasks in threads of this process, and their Spark work on a server.
 
-    Nothing is made ready: the server is as warm for a task's next worker as for its last.
+    There is no warm-up: the server is equally warm for all its workers.
 
     :param settings: how to use the server
     :param worker: the name of the worker
-    :param scope: as of :class:`ConnectSparks`
-    :param detach_by: as of :class:`ConnectSparks`
+    :param scope: see :class:`ConnectSparks`
+    :param detach_by: see :class:`ConnectSparks`
 
-    The others are those of :class:`~airflow_provider.runners.attached.AttachedRunner`.
+    For the other parameters see :class:`~airflow_provider.runners.attached.AttachedRunner`.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class ConnectRunner(AttachedRunner):
 
     def warm(self, order: TaskOrder) -> None:
         if self._closed:
-            raise RunnerClosedError(f"task {order.task} was to be made ready by a closed runner")
+            raise RunnerClosedError(f"task {order.task} can't be warmed up: the runner is closed")
         self._ready.warm(order)
 
     def stop_warming(self, task: TaskId) -> None:
@@ -142,7 +143,7 @@ class ConnectRunner(AttachedRunner):
 
 
 async def close_connection(connection: ServerConnection, *, timeout_s: float) -> None:
-    """Nobody waits longer than this for a server that does not answer."""
+    """Close the connection, or give up after ``timeout_s`` if the server does not answer."""
     try:
         await asyncio.wait_for(in_thread(connection.close, "connect-close"), timeout_s)
     except asyncio.TimeoutError:

@@ -1,4 +1,4 @@
-"""What one task has of a Spark Connect server: a session of its own."""
+"""The session of one task on a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from airflow_provider.spark.session_conf import set_conf
 from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, release, settle, unbind_session
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.reported_counts import ReportedCounts
 from airflow_provider.spark_connect.server import ConnectSettings, following
 from airflow_provider.spark_connect.shipping import Parcels
-from airflow_provider.spark_connect.told_counts import ToldCounts
 from airflow_provider.spark_connect.trouble import (
     SessionRefusedError,
     Trouble,
@@ -42,26 +42,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _OWNER: Final = "cospark.attempt"
-"""A setting of each session: which attempt began in it."""
+"""A setting of each session: the attempt that uses it."""
 _TAKES_OVER_CHECKPOINT: Final = "spark.sql.streaming.stopActiveRunOnRestart"
-"""Whether the start of a query ends another one of the server that has its checkpoint. That other one has an owner."""
+"""Whether the start of a query stops another query on the server that uses the same checkpoint."""
 _SETTLE_S: Final = 2.0
 
 
 class ConnectSession:
     """A session of a Spark Connect server (an :class:`~airflow_provider.runners.sessions.AttachedSession`).
 
-    It is ended by the server: with all that the task has begun in it, and for ever. So a session whose worker was lost
-    is ended by the task's next attempt, which knows its id; who still works in it then can do nothing any more.
+    The server ends it for good, with everything that the task has started in it. If the worker was lost, the task's
+    next attempt, which knows the session's id, has it ended first. After that the lost worker can do nothing in it.
 
-    :param name: of the task, for those who look at the server
-    :param session_id: of this attempt; one that follows, if somebody has begun in that
-    :param former: the id of the attempt before, if there was one
-    :param check_owner: raises :class:`FencedError` if the task is not this worker's any more
-    :param conf: settings of the session, beside those of the worker
-    :param module: of the job, which the server's Python has to import; empty: none
-    :param tell_every_s: how often a query's progress is told at most, in seconds
-    :param detaches: how the query that the task returns is found, which goes on without this process; None: it doesn't
+    :param name: the user agent, which the server shows
+    :param session_id: the session of this attempt; if it was already used, the next free one is taken (``following``)
+    :param former: the session id of the previous attempt, if there was one
+    :param check_owner: raises :class:`FencedError` if the task no longer belongs to this worker
+    :param conf: settings of the session, besides those of the worker
+    :param module: the job's module, which the server's Python has to import; empty: none
+    :param tell_every_s: report a query's progress at most this often, in seconds
+    :param detaches: the handle of the query that the task returns, which is to be detached; None: it is not
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ConnectSession:
         self._released = False
         self._given_up = False
         self._shared: list[DataFrame] = []
-        self._counts = ToldCounts()
+        self._counts = ReportedCounts()
         self._awaits_query = False
         self._handle = detaches
         self._goes_on = False
@@ -119,7 +119,7 @@ class ConnectSession:
         return self._session
 
     def _begin(self) -> SparkSession:
-        """A session in which nobody has begun before: an attempt may have been lost before anybody heard of it."""
+        """Open a session that nobody has used: an attempt may have been lost before it was recorded."""
         self._id, session = self._first_free(self._id)
         if self._handle is not None:
             self._handle = replace(self._handle, session_id=self._id)
@@ -127,7 +127,7 @@ class ConnectSession:
         return session
 
     def _end_former(self, session_id: str) -> None:
-        """Wherever it has begun."""
+        """End all sessions that the previous attempt may have used."""
         _, session = self._first_free(session_id)
         try:
             release(session, RELEASE_S)
@@ -135,13 +135,13 @@ class ConnectSession:
             hang_up(session)
 
     def _first_free(self, session_id: str) -> tuple[str, SparkSession]:
-        """The first of this one and those that follow in which nobody has begun; the others are ended."""
+        """The first session that nobody has used, from this id on; the used ones are ended."""
         while (session := self._free(session_id)) is None:
             session_id = following(session_id)
         return session_id, session
 
     def _free(self, session_id: str) -> SparkSession | None:
-        """None: somebody has begun in it, and can do nothing any more."""
+        """None: the session was already used. It has been ended."""
         session = open_session(self._settings, self._name, session_id)
         try:
             if session.conf.get(_OWNER, None) is None:
@@ -157,9 +157,9 @@ class ConnectSession:
         return None
 
     def _require_mine(self) -> None:
-        """The task's next worker begins the same attempt, in a session of the same id: nothing is to end that."""
+        """The task's next worker may start the same attempt in a session with the same id: never end that session."""
         if self._given_up:
-            raise FencedError("the task was told to stop before it had begun")
+            raise FencedError("the task was told to stop before it had started")
         self._check_owner()
 
     # ---- streaming queries
@@ -172,7 +172,7 @@ class ConnectSession:
         return str(value.id) if isinstance(value, StreamingQuery) else None
 
     def left_running(self, value: object) -> str | None:
-        """Whether what ``run`` has returned ends by itself, a client is not told."""
+        """A client does not know whether the query that ``run`` has returned ends by itself."""
         if self._session is None:
             return None
         mine = self.query_id(value)
@@ -196,18 +196,18 @@ class ConnectSession:
     # ---- what there is for the job's code
 
     def share(self, name: str, make: Callable[[], DataFrame], guard: TaskGuard) -> DataFrame:  # noqa: ARG002
-        """Each task reads for itself; what reads the same, the server caches once."""
+        """Each task reads the data itself; the server caches equal plans once."""
         if guard.stopping:
-            raise FencedError("the task was told to stop before it had read what it shares")
+            raise FencedError("the task was told to stop before it had read its shared data")
         data = make().persist()
         self._shared.append(data)
         return data
 
     def rehearse(self, stream: DataStreamWriter, location: str, guard: TaskGuard) -> Iterator[float]:  # noqa: ARG002
-        """The server that is to run it is as warm as it can be: whose task it is, makes no difference to it."""
+        """There is nothing to rehearse: the server is equally warm for all its workers."""
         return iter(())
 
-    # ---- what goes on without this process
+    # ---- detached queries
 
     @property
     def handle(self) -> Any:
@@ -246,15 +246,15 @@ class ConnectSession:
         plain: Exception
         if trouble is Trouble.CLOSED:
             plain = SessionRefusedError(
-                f"the Spark Connect server {server} has closed this task's session: somebody has released it, or"
-                " nothing was asked of it for longer than its spark.connect.session.manager.defaultSessionTimeout"
+                f"the Spark Connect server {server} has closed this task's session: somebody has released it, or it was"
+                " idle for longer than the server's spark.connect.session.manager.defaultSessionTimeout"
             )
         elif trouble in (Trouble.FULL, Trouble.REFUSES):
             plain = SessionRefusedError(f"the Spark Connect server {server} refuses this task: {text_of(error)}")
         elif is_unsupported(error):
             plain = UnsupportedOnConnectError(
-                f"{error} This worker's Spark is {server}. On Spark Connect there are no SparkContext, no RDDs and no"
-                " py4j: use DataFrames, or have the job run by workers with a Spark of their own (spark_master)"
+                f"{error} This worker uses {server}. Spark Connect has no SparkContext, no RDDs and no py4j: use"
+                " DataFrames, or run the job on workers with a Spark of their own (spark_master)"
             )
         else:
             return explain_missing(error, str(server))
@@ -281,14 +281,14 @@ class ConnectSession:
             return
         try:
             if self._handle is not None and not self.spark.alive:
-                self.left_open = True  # a server that is not seen may go on
+                self.left_open = True  # the server does not answer, but may still be running
             elif self.spark.alive and not self._released:
-                with contextlib.suppress(Exception):  # it goes with its server, if not with its session
+                with contextlib.suppress(Exception):  # otherwise the server's cache keeps it until it restarts
                     for data in self._shared:
                         data.unpersist()
                 settle(session, _SETTLE_S)
                 release(session, RELEASE_S)
-        except Exception as error:  # noqa: BLE001 - a server that is away ends it, as it has heard nothing for long
+        except Exception as error:  # noqa: BLE001 - the server ends the session itself when it was idle for long
             self.left_open = self._handle is not None
             log.warning("Could not release the session of %s: %s", self._name, text_of(error))
         finally:
@@ -296,7 +296,7 @@ class ConnectSession:
 
 
 def _last_batch(query: Any) -> tuple[int, float] | None:
-    """The number of the last batch that has come to its end, and how many seconds that took."""
+    """The number of the last completed batch, and how many seconds it took."""
     progress = query.lastProgress
     if progress is None:
         return None

@@ -1,4 +1,6 @@
-"""Queries that go on without the process that began them: who has their tasks watches, ends, and adopts them."""
+"""Detached queries: they keep running without the process that started them. The worker that has their tasks adopts,
+watches and ends them.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,15 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import OfQuery, QueryEnded, QueryLost, QueryNews, QueryStopped, QueryTold
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.watch_events import (
+    QueryEnded,
+    QueryEvent,
+    QueryLost,
+    QueryProgressed,
+    QueryStopped,
+    WatchEvent,
+)
 
 log = logging.getLogger(__name__)
 
@@ -46,17 +55,16 @@ class _Watched:
 
 
 class DetachedQueries:
-    """The queries of one worker's tasks. All methods belong to one event loop and never block it.
+    """The detached queries of one worker's tasks. All methods belong to one event loop and never block it.
 
-    A query has ended for certain when its server says so: it has ended the session, and takes no call in it any more.
-    Or when the server that had it is there no more, and another one in its place. As long as a server says neither,
-    nothing is taken for ended, and it is asked again.
+    A query has certainly ended when its server confirms that it has closed the session, or when the server was
+    restarted. Until then the query is assumed to be running, and the server is asked again.
 
-    :param on_event: hears what becomes of the tasks: of each exactly one last event, if it is not let go of
-    :param own: the server on which this worker would go on with a query; None: it has none
-    :param settings_of: how to use another one
-    :param mask: takes secrets out of what is said of errors
-    :param on_condition: is called when :attr:`condition` has changed
+    :param on_event: called with the events of the tasks: exactly one last event for each, unless it is let go of
+    :param own: this worker's own server, on which it adopts queries; None: it has none
+    :param settings_of: how to use the server of a handle
+    :param mask: removes secrets from error messages
+    :param on_condition: called when :attr:`condition` has changed
     """
 
     def __init__(
@@ -83,31 +91,31 @@ class DetachedQueries:
 
     @property
     def condition(self) -> str:
-        """What keeps it from knowing how its tasks are; mostly nothing."""
+        """Why the state of some tasks is unknown; usually empty."""
         return SILENT if self._watches.silent else ""
 
     @property
     def running(self) -> Tasks:
-        """What is watched, looked for, or ended here."""
+        """The tasks whose queries are watched, searched for or being ended here."""
         return frozenset(self._tasks)
 
     def watch(self, order: TaskOrder, handle: Any) -> None:
-        """What has begun here goes on by itself, if it has begun."""
+        """Watch a query that this worker has started, if it was started."""
         self._follow(order, handle, tell=False)
 
     def take_over(self, order: TaskOrder, handle: Any) -> None:
-        """See what became of what ran before: on this worker's own server it is gone on with, elsewhere it is ended."""
+        """Take over an earlier query: adopt it on this worker's own server, or end it on any other server."""
         self._follow(order, handle, tell=True)
 
     def let_go(self, tasks: Iterable[TaskId]) -> None:
-        """Watch these no more; they go on. Nothing more is heard of them."""
+        """Stop watching these. They keep running, and no more events follow."""
         for task in tasks:
             self._forget(task)
 
     def stop(self, tasks: Iterable[TaskId], reason: str) -> Tasks:
-        """End these. Their last events come when that is certain.
+        """End these. Their last events come when they have certainly ended.
 
-        :return: those that are not here
+        :return: those that are not watched here
         """
         tasks = frozenset(tasks)
         here = tasks & self._tasks.keys()
@@ -120,21 +128,23 @@ class DetachedQueries:
         return tasks - here
 
     def end(self, handle: Any, then: Callable[[], None], *, still: Callable[[], bool]) -> None:
-        """End what nobody is to run; ``then`` is called when that is certain.
+        """End a query that nobody is to run; ``then`` is called when it has certainly ended.
 
-        :param still: whether nobody is; asked each time before the server is
+        :param still: whether this is still so; called before each call to the server
         """
         try:
             found = QueryHandle.from_json(handle)
         except ValueError as wrong:
-            log.warning("What is left of a task can't be ended: %s", wrong)
+            log.warning("Can't end a query that has no owner: %s", wrong)
             return
         if found not in self._ending:
             self._ending[found] = asyncio.ensure_future(self._end(found, then, still))
 
     async def close(self, *, timeout_s: float = 10.0) -> None:
-        """Let go of all. What is being ended has so long to end: a query that has stopped, in a session that is still
-        there, looks to the next one as if it had come to its end.
+        """Stop watching everything.
+
+        :param timeout_s: how long to wait for the queries that are being ended. If a query was stopped and its session
+            is still open, the next worker can't tell it from one that ended by itself
         """
         ends = {*self._ending.values(), *self._stops}
         if ends:
@@ -162,13 +172,15 @@ class DetachedQueries:
         self._step(watched, self._leave_for_good(watched) if elsewhere else self._find(watched, tell=tell))
 
     def _end_no_more(self, handle: QueryHandle) -> None:
-        """Somebody is to run it after all."""
+        """Stop ending the query: this worker has its task again."""
         place = handle.server, handle.session_id
         for ending in [each for each in self._ending if (each.server, each.session_id) == place]:
             self._ending.pop(ending).cancel()
 
     async def _find(self, watched: _Watched, *, tell: bool) -> None:
-        """Where it is not known whether it had begun, it is asked; what had not begun by then never will."""
+        """Find the query, if it is not known whether it was started. If it was not, end its session, so that it can't
+        start any more.
+        """
 
         async def look() -> QueryHandle | None:
             watch = await self._watches.of(watched.handle)
@@ -198,7 +210,7 @@ class DetachedQueries:
 
     async def _end(self, handle: QueryHandle, then: Callable[[], None], still: Callable[[], bool]) -> None:
         def refused(why: str) -> None:
-            log.warning("Could not end a query that nobody is to run, on %s: %s", handle.server, why)
+            log.warning("Could not end a query that has no owner, on %s: %s; trying again", handle.server, why)
 
         async def stop() -> None:
             if still():
@@ -210,7 +222,7 @@ class DetachedQueries:
             then()
 
     async def _insist(self, watched: _Watched, ask: Callable[[], Awaitable[QueryHandle | None]]) -> QueryHandle | None:
-        """Until it is answered; why it is not, is told once."""
+        """Ask until there is an answer. Report each reason for having none once."""
         said = ""
 
         def refused(why: str) -> None:
@@ -224,7 +236,7 @@ class DetachedQueries:
     async def _until_answered(
         self, handle: QueryHandle, ask: Callable[[], Awaitable[QueryHandle | None]], refused: Callable[[str], None]
     ) -> QueryHandle | None:
-        """:param refused: called each time with why there is no answer yet"""
+        """:param refused: called after each failed call, with the reason"""
         wait_s = _FIRST_WAIT_S
         while True:
             try:
@@ -233,7 +245,7 @@ class DetachedQueries:
                 refused(self._why(failed))
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
-            with contextlib.suppress(Exception):  # else it is asked as before
+            with contextlib.suppress(Exception):  # then the old settings are used again
                 await self._watches.look_again(handle)
 
     async def _stop_there(self, handle: QueryHandle) -> None:
@@ -242,46 +254,50 @@ class DetachedQueries:
     def _why(self, failed: Exception) -> str:
         return self._mask(str(failed)) or type(failed).__name__
 
-    # ---- news
+    # ---- events of the watches
 
-    def _hear(self, news: OfQuery) -> None:
-        task = self._sessions.get(news.handle.session_id)
+    def _hear(self, event: QueryEvent) -> None:
+        task = self._sessions.get(event.handle.session_id)
         if task is None:
             return
         watched = self._tasks[task]
         order = watched.order
-        if isinstance(news, QueryTold):
-            self._on_event(TaskProgressed(order=order, progress=news.progress))
-        elif isinstance(news, QueryLost):
-            self._say(watched, SparkLost(order=order, spark=self._number_of_lost(), error=self._mask(news.why)))
-        elif isinstance(news, QueryStopped):
+        if isinstance(event, QueryProgressed):
+            self._on_event(TaskProgressed(order=order, progress=event.progress))
+        elif isinstance(event, QueryLost):
+            self._say(watched, SparkLost(order=order, spark=self._number_of_lost(), error=self._mask(event.why)))
+        elif isinstance(event, QueryStopped):
             self._step(watched, self._leave_for_good(watched))
-        elif news.error is None:
-            self._finish(watched, news)
+        elif event.error is None:
+            self._finish(watched, event)
         else:
-            self._step(watched, self._fail(watched, news.error))
+            self._step(watched, self._fail(watched, event.error))
 
     def _finish(self, watched: _Watched, ended: QueryEnded) -> None:
-        """Said first: who let go of it while its session is closed would have nobody know how it ended."""
+        """Report first, then close the session: if the task were released in between, its next worker would find a
+        closed session, and take the query for lost.
+        """
         result = {"query_id": ended.handle.query_id, "last_batch": ended.last_batch}
         self._say(watched, TaskFinished(order=watched.order, result=result))
         self._stops_until_closed(asyncio.ensure_future(self._close_session(watched)))
 
     async def _fail(self, watched: _Watched, why: str) -> None:
-        """Said last: the next attempt may begin on another server."""
+        """Close the session first, then report: the next attempt may start on another server."""
         await self._close_session(watched)
         error, trace = describe_query(why, self._mask), traceback_of_query(why, self._mask)
         self._say(watched, TaskFailed(order=watched.order, error=error, traceback=trace, retryable=True))
 
     async def _close_session(self, watched: _Watched) -> None:
-        """It has ended by itself. Its session would stay, and what slept in the process that began it go on there."""
+        """The query has ended by itself. If its session stayed open, the process that started it could still use it."""
         try:
             await self._stop_there(watched.handle)
         except Exception as failed:  # noqa: BLE001 - the next attempt ends the session before it begins
-            log.info("The session of %s stays for now: %s", watched.order.label, self._why(failed))
+            log.info("Could not close the session of %s now: %s", watched.order.label, self._why(failed))
 
     def _number_of_lost(self) -> int:
-        """What is lost together, was lost with one server. Numbers below zero: those above are the runner's."""
+        """Queries that are lost at the same time count as lost with one Spark. Its number is negative: positive numbers
+        are the runner's.
+        """
         now = asyncio.get_running_loop().time()
         if now > self._lost_at + _TOGETHER_S:
             self._losses += 1
@@ -301,7 +317,7 @@ class DetachedQueries:
         return watched
 
     def _say(self, watched: _Watched, event: RunnerEvent) -> None:
-        """After this nothing of it is here."""
+        """Report the last event of a task, and forget the task."""
         assert isinstance(event, (*LAST_EVENTS, QueryCleared))
         self._drop(watched.order.task)
         self._on_event(event)
@@ -320,7 +336,7 @@ class DetachedQueries:
             if self._steps.get(task) is step:
                 del self._steps[task]
             if not step.cancelled() and step.exception() is not None:
-                log.error("A fault in what watches %s", watched.order.label, exc_info=step.exception())
+                log.error("A fault of this program while watching %s", watched.order.label, exc_info=step.exception())
 
         step.add_done_callback(done)
 
@@ -335,16 +351,16 @@ class DetachedQueries:
 
 
 MakeQueries = Callable[[OnEvent], DetachedQueries]
-"""Makes those of a worker, given whom they shall tell."""
+"""Makes the :class:`DetachedQueries` of a worker, given the callback for their events."""
 
 
 def nothing_detached(on_event: OnEvent) -> DetachedQueries:
-    """Of a worker that knows no way to any server."""
+    """For a worker without access to any server."""
 
     async def no_way(handle: QueryHandle) -> ConnectSettings:
-        raise LookupError(f"this worker knows no way to {handle.server}")
+        raise LookupError(f"this worker can't reach {handle.server}: it has no Spark Connect server")
 
-    def no_watch(settings: ConnectSettings, _hear: Callable[[QueryNews], None]) -> Watch:
-        raise LookupError(f"this worker knows no way to {settings.server}")
+    def no_watch(settings: ConnectSettings, _hear: Callable[[WatchEvent], None]) -> Watch:
+        raise LookupError(f"this worker can't reach {settings.server}: it has no Spark Connect server")
 
     return DetachedQueries(on_event, own=None, settings_of=no_way, make_watch=no_watch)

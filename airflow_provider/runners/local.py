@@ -1,4 +1,4 @@
-"""A runner whose tasks have sessions of one Spark application in this process."""
+"""A runner whose tasks share the Spark application of this process."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 
 
 class LocalSparks:
-    """Sessions of this process's Spark (see :class:`~airflow_provider.runners.sessions.Sparks`), which starts with the
-    first one that is opened.
+    """Gives tasks sessions of this process's Spark (see :class:`~airflow_provider.runners.sessions.Sparks`). It starts
+    when the first session is opened.
 
     :param settings: how to start it
-    :param tell_every_s: how often a query's progress is told at most, in seconds
+    :param tell_every_s: report a query's progress at most this often, in seconds
     """
 
     opening = Sight.STARTING
@@ -57,7 +57,7 @@ class LocalRunner(AttachedRunner):
 
     :param settings: how to start Spark
 
-    The others are those of :class:`~airflow_provider.runners.attached.AttachedRunner`.
+    For the other parameters see :class:`~airflow_provider.runners.attached.AttachedRunner`.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class LocalRunner(AttachedRunner):
 
 
 async def release_spark(user: object, *, timeout_s: float = 30.0) -> None:
-    """``user`` needs the process's Spark no more. Nobody waits for ever for one that does not stop."""
+    """Release the process's Spark for ``user``, or give up after ``timeout_s`` if it does not stop."""
     try:
         await asyncio.wait_for(in_thread(lambda: APPLICATION.release(user), "spark-stop"), timeout_s)
     except asyncio.TimeoutError:

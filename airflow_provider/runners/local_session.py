@@ -1,4 +1,4 @@
-"""What one task has of the process's Spark application: a session, a tag, a pool."""
+"""The part of the process's Spark application that one task has: a session, a tag, a pool."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Pools:
         self._lock = threading.Lock()
 
     def take(self) -> str | None:
-        """A pool that nobody has; None if all are taken, and the task shares Spark's default pool."""
+        """A free pool; None if all are taken: the task then shares Spark's default pool."""
         with self._lock:
             return self._names[heapq.heappop(self._free)] if self._free else None
 
@@ -66,8 +66,8 @@ class Pools:
 class LocalSession:
     """A session of this process's Spark application (an :class:`~airflow_provider.spark.attempt.TaskSession`).
 
-    The tag and the pool are properties of the thread that has called :meth:`open`, of the threads of Spark that work
-    for it, and of the streaming queries that it starts; so cancelling by the tag hits this task and no other.
+    The tag and the pool are properties of the thread that called :meth:`open`, of Spark's threads that work for it, and
+    of the streaming queries that it starts. So cancelling by the tag cancels this task and no other.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class LocalSession:
         """
         :param module: of the job, which the executors have to import
         :param label: the description of the task's Spark jobs, for the Spark UI and for listeners
-        :param conf: settings of the session; with a pool, it shares that with others that name it
+        :param conf: settings of the session; a pool named there is shared with other tasks that name it
         :param tell_every_s: the least time between two progress reports of a query, in seconds
         """
         self._user = user
@@ -100,9 +100,9 @@ class LocalSession:
         self._tag = f"cospark-{uuid.uuid4()}"
         self._session: SparkSession | None = None
         self._awaited: StreamingQuery | None = None
-        """Which may be of a session that the task has made for itself."""
+        """It may belong to a session that the task has made itself."""
         self.spark: RunningSpark | None = None
-        """The application that the session is of; None before it has started."""
+        """The application that the session belongs to; None before it has started."""
 
     def open(self) -> SparkSession:
         if self._session is None:
@@ -152,7 +152,7 @@ class LocalSession:
         return summary_of(query)
 
     def count(self) -> JobCounts | None:
-        """What its Spark jobs have done; from any thread. None: it has no Spark, or its query reports itself."""
+        """What its Spark jobs have done; callable from any thread. None: unknown, or reported by its query itself."""
         return None if self._counted is None or not self._says_how_far else self._counted.look()
 
     def count_at_the_end(self) -> JobCounts | None:
@@ -173,7 +173,7 @@ class LocalSession:
 
     def rehearse(self, stream: DataStreamWriter, location: str, guard: TaskGuard) -> Iterator[float]:
         yield from rehearse(self.open(), stream, location, guard.wait)
-        if self.spark is not None and not self.spark.alive:  # which is more than a rehearsal that has failed
+        if self.spark is not None and not self.spark.alive:  # then more than the rehearsal has failed
             raise self.spark.gone()
 
     def explain(self, error: BaseException) -> BaseException:
@@ -203,7 +203,7 @@ class LocalSession:
             self._stop_queries(session)
             self._cancel_jobs(session)
         elif self.spark.jvm is not None and self.spark.jvm.poll() is None:
-            with contextlib.suppress(Exception):  # its context is gone: a query that waits for data may not know it
+            with contextlib.suppress(Exception):  # the context is gone, but a query that waits for data may not notice
                 self._stop_queries(session)
 
     def _stop_queries(self, session: SparkSession) -> None:
@@ -214,7 +214,7 @@ class LocalSession:
         return [*session.streams.active, *([] if self._awaited is None else [self._awaited])]
 
     def _cancel_jobs(self, session: SparkSession) -> None:
-        """The tag misses what threads have started that the task made itself; Spark knows of what session that was."""
+        """The tag does not cover threads that the task has made itself; for these, interrupt the whole session."""
         session.sparkContext.cancelJobsWithTag(self._tag)
         session.interruptAll()
 
@@ -225,9 +225,9 @@ class LocalSession:
 
     handle: Any = None
     left_open = False
-    """What it has begun ends with this process."""
+    """What it has started ends with this process."""
 
-    def let_go_on(self, query: Any) -> bool:  # noqa: ARG002 - it never does
+    def let_go_on(self, query: Any) -> bool:  # noqa: ARG002 - a query of this process can't be detached
         return False
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
 """A runner that runs nothing, for trying out groups and for measuring them without Spark.
 
-A planner plans ``max_tasks`` tasks with the job's configuration, or those whose configurations it has under ``tasks``.
-A task runs until it is stopped; with ``seconds`` in its configuration it finishes after that time; with ``fail`` it
-fails with that message (after ``seconds``, if given). When it finishes it says that it has written what is in
-``writes``: rows by the name of an asset. With ``warm_up_seconds`` it takes so long to be made ready; with
-``warm_up_fails`` that fails with that message.
+A planner plans ``max_tasks`` tasks with the job's configuration, or the configurations under ``tasks``. A task runs
+until it is stopped; with ``seconds`` in its configuration it finishes after that time; with ``fail`` it fails with that
+message (after ``seconds``, if given). When it finishes, it reports the assets in ``writes`` as written: rows by the
+name of an asset. With ``warm_up_seconds`` its warm-up takes that long; with ``warm_up_fails`` its warm-up fails with
+that message.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WARM_UP_FAILS: Final = "warm_up_fails"
 class NoopRunner:
     """Runs nothing (a :class:`~airflow_provider.spark.runner.Runner`); entry points are not even imported.
 
-    :param on_event: hears what becomes of the tasks
+    :param on_event: called with the events of the tasks
     """
 
     condition = spark_ui = ""
@@ -58,7 +58,7 @@ class NoopRunner:
 
     async def start(self, order: TaskOrder) -> None:
         if self._closed:
-            raise RunnerClosedError(f"task {order.task} was to be started by a closed runner")
+            raise RunnerClosedError(f"task {order.task} can't be started: the runner is closed")
         if order.task in self._orders:
             raise StillRunningError(f"task {order.task} is still running here; stop it first")
         self.stop_warming(order.task)
@@ -72,7 +72,7 @@ class NoopRunner:
 
     def warm(self, order: TaskOrder) -> None:
         if self._closed:
-            raise RunnerClosedError(f"task {order.task} was to be made ready by a closed runner")
+            raise RunnerClosedError(f"task {order.task} can't be warmed up: the runner is closed")
         self.stop_warming(order.task)
         call_later, seconds = asyncio.get_running_loop().call_later, _warm_up_of(order)
         half = WarmUpProgressed(order=order, progress=0.5)
@@ -88,10 +88,10 @@ class NoopRunner:
             timer.cancel()
 
     def proceed(self, task: TaskId) -> None:
-        """Nothing here waits for that."""
+        """No task here waits for that."""
 
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:  # noqa: ARG002
-        await asyncio.sleep(0)  # those that were started just now are heard of first
+        await asyncio.sleep(0)  # so that TaskStarted comes before TaskStopped
         for task in sorted(frozenset(tasks) & self.running):
             order = self._forget(task)
             self._on_event(TaskStopped(order=order, reason=reason))
@@ -137,7 +137,7 @@ def _ending_of(order: TaskOrder) -> tuple[float, str | None] | None:
 
 
 def _warm_up_of(order: TaskOrder) -> float:
-    """How many seconds it takes to be made ready."""
+    """How many seconds the warm-up takes."""
     try:
         return max(0.0, float(order.config.get(WARM_UP, 0)))
     except (TypeError, ValueError, OverflowError):
@@ -145,7 +145,7 @@ def _warm_up_of(order: TaskOrder) -> float:
 
 
 def _finished(order: TaskOrder) -> TaskFinished:
-    """:raises ValueError: if what it is to have written is no such thing"""
+    """:raises ValueError: if ``writes`` is invalid"""
     said = order.config.get("writes", {})
     if not isinstance(said, dict):
         raise ValueError(f"writes must be an object, rows by the name of an asset, and not {said!r}")
@@ -162,7 +162,7 @@ def _planned(order: TaskOrder) -> TaskFinished:
 
 
 def _plan_of(order: TaskOrder) -> list[dict[str, Any]]:
-    """:raises PlanError: if no record has room for so many tasks; found out before they are made"""
+    """:raises PlanError: if no record has room for so many tasks; checked before they are made"""
     given = order.config.get(_TASKS)
     if isinstance(given, list):
         return given

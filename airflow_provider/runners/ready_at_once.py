@@ -1,4 +1,4 @@
-"""Warm-ups on a server, which is as warm for a task's next worker as for its last: nothing is made ready."""
+"""Warm-ups of tasks that have nothing to warm up: a server is equally warm for all its workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow_provider.spark.runner import OnEvent, TaskOrder, WarmUpReady
 
 
 class ReadyAtOnce:
-    """Says in the next turn of the loop that a task is ready, unless it was let go of by then."""
+    """Reports a task as ready in the next turn of the loop, unless its warm-up is stopped before that."""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event

@@ -1,4 +1,4 @@
-"""The port between a runner of attached tasks and whatever gives them Spark sessions."""
+"""The port between the runner of attached tasks and the source of their Spark sessions."""
 
 from __future__ import annotations
 
@@ -13,61 +13,66 @@ from airflow_provider.spark.runner import TaskOrder
 
 
 class Spark(Protocol):
-    """A Spark that sessions are of, and that may end under them: a JVM of this process, or a server."""
+    """A running Spark, which may end while tasks use it: the JVM of this process, or a server."""
 
     @property
     def number(self) -> int:
-        """From 1; each that takes the place of one that has ended has another."""
+        """Counts from 1. The Spark that replaces an ended one has a new number."""
 
     @property
     def alive(self) -> bool:
-        """Whether it can run anything, as far as is known."""
+        """Whether it can run tasks, as far as is known."""
 
     @property
     def ui(self) -> str:
-        """The address of its own page; empty: it has none that is known."""
+        """The address of its UI; empty: unknown."""
 
     def gone(self) -> SparkGoneError:
-        """How it has ended."""
+        """An error that says how it has ended."""
 
 
 class AttachedSession(TaskSession, Protocol):
-    """The session of a task of this process."""
+    """The session of an attached task."""
 
     @property
     def spark(self) -> Spark | None:
-        """What it is a session of; None before it has been opened."""
+        """The Spark that the session belongs to; None before it is opened."""
 
     def give_up(self) -> None:
-        """Its attempt never begins, and somebody else may have the task by now. From any thread; waits for nothing."""
+        """The attempt will never begin, and another worker may already have the task. Callable from any thread; does
+        not wait.
+        """
 
     def await_batch(self, limit_s: float, may_go_on: Callable[[], bool]) -> None:
-        """Wait until each of the task's queries has ended the batch that it is in, if its last one took no longer than
+        """Wait until each of the task's queries has completed its current batch, if its last batch took at most
         ``limit_s``.
 
-        :param may_go_on: waits a little, and says whether to wait on
+        :param may_go_on: sleeps briefly, and returns whether to wait further
         """
 
     def count(self) -> JobCounts | None:
-        """What its Spark jobs have done; from any thread. None: its query says that better, or nothing is known."""
+        """What its Spark jobs have done; callable from any thread. None: unknown, or reported by its query itself."""
 
     def count_at_the_end(self) -> JobCounts | None:
-        """The same, when the task's code has returned: nothing of it is open any more."""
+        """The same, after the task's code has returned."""
 
 
 class Sparks(Protocol):
-    """Where the sessions of one runner's tasks are from.
+    """Gives the tasks of one runner their sessions.
 
-    :ivar opening: what a first one waits for
+    :ivar opening: the condition while the first session is being opened
     """
 
     opening: Sight
 
     def session(self, order: TaskOrder) -> AttachedSession:
-        """A session for this attempt, which nobody has opened yet."""
+        """A session for this attempt, not opened yet."""
 
     def look_at(self, spark: Any) -> Sight:
-        """Look at one that a session of these is of. It may take a while: not in an event loop."""
+        """Check the Spark of one of these sessions. This may block: don't call it in an event loop."""
 
     async def release(self, *, timeout_s: float) -> None:
-        """There will be no more sessions. Nobody waits longer than this."""
+        """Free what is held: no more sessions are needed.
+
+        :param timeout_s: how long to wait at most
+        """

@@ -1,4 +1,4 @@
-"""A task that is made ready to run here: a thread and a session, which its attempt goes on with."""
+"""A warm-up: it has a thread and a session, in which the attempt of its task continues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from airflow_provider.runners.local_attempt import CANCEL_INTERVAL_S, LocalAttempt
+from airflow_provider.runners.attached_attempt import CANCEL_INTERVAL_S, AttachedAttempt
 from airflow_provider.runners.sessions import AttachedSession
 from airflow_provider.runners.threads import start_thread
 from airflow_provider.spark.failures import Mask
@@ -20,25 +20,25 @@ from airflow_provider.spark.warm_up import WarmedUp, WarmUpGuard, warm_up
 log = logging.getLogger(__name__)
 
 TELL_EVERY_S: Final = 1.0
-"""How often, at most, it is reported how far a warm-up is."""
+"""The least time between two progress reports of a warm-up."""
 
 
 class Heir(NamedTuple):
-    """Who goes on with a warm-up.
+    """The attempt that continues with a warm-up.
 
-    :param job: that was warmed up; None: it is to be made anew
+    :param job: the job object that was warmed up; None: the attempt needs a new one
     """
 
-    attempt: LocalAttempt
+    attempt: AttachedAttempt
     job: SparkJob | None
 
 
 class Warming:
-    """One warm-up, and the wait for the attempt that goes on with it.
+    """One warm-up, and the wait for the attempt that continues with it.
 
-    :param order: what it is made ready for
-    :ivar session: in which; its attempt has the same
-    :ivar ended: is done when its thread has no more use for it
+    :param order: the order that it prepares for
+    :ivar session: its session, which the attempt uses, too
+    :ivar ended: done when its thread has finished with it
     """
 
     def __init__(self, order: TaskOrder, session: AttachedSession, ended: asyncio.Future[None]) -> None:
@@ -50,12 +50,12 @@ class Warming:
         self._cancelling = threading.Lock()
         self._warm = False
         self._over = False
-        self._heir: LocalAttempt | None = None
+        self._heir: AttachedAttempt | None = None
 
     # ---- in the thread of the event loop
 
     def fits(self, order: TaskOrder) -> bool:
-        """Whether what is made ready is for this."""
+        """Whether the warm-up is for this order."""
         mine = self.order
         return (mine.entry_point, mine.config, mine.run_key, mine.checkpoint_location, mine.bounded) == (
             order.entry_point,
@@ -65,11 +65,11 @@ class Warming:
             order.bounded,
         )
 
-    def hand_to(self, attempt: LocalAttempt) -> bool:
-        """Have this attempt go on in its thread. A warm-up that is not at its end is to stop where it yields, or where
-        it uses Spark next.
+    def hand_to(self, attempt: AttachedAttempt) -> bool:
+        """Let this attempt continue in the thread of the warm-up. An unfinished warm-up is told to stop: it does so
+        where it yields or uses Spark next.
 
-        :returns: whether it will; else it has ended already
+        :returns: whether the attempt will continue there; otherwise the warm-up has already ended
         """
         with self._changed:
             if self._over:
@@ -79,10 +79,10 @@ class Warming:
         self._stop_warm_up()
         return True
 
-    def take_back(self, attempt: LocalAttempt) -> bool:
-        """Its warm-up does not stop, so the attempt has to do without it.
+    def take_back(self, attempt: AttachedAttempt) -> bool:
+        """The warm-up does not stop, so the attempt starts without it.
 
-        :returns: whether the attempt has not begun here
+        :returns: True unless the attempt has already begun here
         """
         with self._changed:
             if self._heir is not attempt:
@@ -91,7 +91,7 @@ class Warming:
             return True
 
     def drop(self) -> None:
-        """Nobody goes on with it."""
+        """End the warm-up: no attempt will continue with it."""
         with self._changed:
             self._over = True
             self._changed.notify_all()
@@ -107,7 +107,7 @@ class Warming:
     def run(self, load: Callable[[], SparkJob], emit: Callable[[WarmUpEvent], None], mask: Mask) -> Heir | None:
         """Warm up, and wait for an attempt.
 
-        :returns: None if nobody goes on with it
+        :returns: None if no attempt continues with it
         """
         warmed = WarmedUp(outcome=None, job=None)
         if not self._over:
@@ -125,11 +125,11 @@ class Warming:
         return None if heir is None else Heir(heir, warmed.job)
 
     def close(self) -> None:
-        """Give back its session, which no attempt goes on with."""
+        """Close its session, which no attempt uses."""
         try:
             self.session.close()
         except Exception:
-            log.debug("Could not close the session in which %s was made ready", self.order.label, exc_info=True)
+            log.debug("Could not close the session of the warm-up of %s", self.order.label, exc_info=True)
 
     def _cancel_until_warm(self) -> None:
         while not self._warm:

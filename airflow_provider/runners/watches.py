@@ -1,4 +1,4 @@
-"""What one worker has of the servers on which queries of its tasks run: a watch of each."""
+"""The watches of one worker: one for each server on which queries of its tasks run."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import OfQuery, QueryNews, ServerBack, ServerSilent
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.watch_events import QueryEvent, ServerBack, ServerSilent, WatchEvent
 
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S: Final = 30.0
-"""How often it is looked, as long as a server is silent, whether it is to be asked otherwise: tokens change."""
+"""How often the settings are read again while a server is silent: the token may have changed."""
 
 
 class Watch(Protocol):
-    """What of a server is needed here (:class:`~airflow_provider.spark_connect.watching.QueryWatch`)."""
+    """The watch of one server (:class:`~airflow_provider.spark_connect.watching.QueryWatch`)."""
 
     @property
     def watched(self) -> Set[QueryHandle]: ...
@@ -36,15 +36,15 @@ class Watch(Protocol):
     async def close(self) -> None: ...
 
 
-MakeWatch = Callable[[ConnectSettings, Callable[[QueryNews], None]], Watch]
-"""Makes the one of a server; the news are of what is watched there."""
+MakeWatch = Callable[[ConnectSettings, Callable[[WatchEvent], None]], Watch]
+"""Makes the watch of a server, given the callback for its events."""
 SettingsOf = Callable[[QueryHandle], Awaitable[ConnectSettings]]
-"""How to use the server of a handle. Raises what says, without a secret, why it can't be used."""
+"""How to use the server of a handle. The message of an exception says, without secrets, why it can't be used."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """:ivar looked_at: when its settings were asked for last (the loop's clock)"""
+    """:ivar looked_at: when its settings were read last (the loop's clock)"""
 
     settings: ConnectSettings
     watch: Watch
@@ -54,15 +54,15 @@ class _Open:
 class Watches:
     """All watches of a worker, by server. Belongs to one event loop.
 
-    :param hear: is told what there is to tell of queries
-    :param on_silence: is called when :attr:`silent` has changed
+    :param hear: called with the events of queries
+    :param on_silence: called when :attr:`silent` has changed
     """
 
     def __init__(
         self,
         settings_of: SettingsOf,
         make_watch: MakeWatch,
-        hear: Callable[[OfQuery], None],
+        hear: Callable[[QueryEvent], None],
         on_silence: Callable[[], None],
     ) -> None:
         self._settings_of = settings_of
@@ -75,11 +75,11 @@ class Watches:
 
     @property
     def silent(self) -> bool:
-        """Whether something is watched on a server that says nothing."""
+        """Whether something is watched on a server that does not answer."""
         return bool(self._silent)
 
     async def of(self, handle: QueryHandle) -> Watch:
-        """:raises Exception: what says why its server can't be used"""
+        """:raises Exception: if its server can't be used; the message says why"""
         async with self._opening:  # one channel for each server
             known = self._open.get(handle.server)
             if known is None:
@@ -87,9 +87,9 @@ class Watches:
             return known.watch
 
     async def look_again(self, handle: QueryHandle) -> None:
-        """Ask its server otherwise, if that is what is known of it by now.
+        """Read the settings of its server again, and reconnect if they have changed.
 
-        :raises Exception: what says why it can't be used
+        :raises Exception: if the server can't be used; the message says why
         """
         async with self._opening:
             known = self._open.get(handle.server)
@@ -99,12 +99,12 @@ class Watches:
             settings = await self._settings_of(handle)
             if settings == known.settings:
                 return
-            log.info("Spark Connect server %s is asked with what its connection says now", handle.server)
+            log.info("The connection of Spark Connect server %s has changed: using its new settings", handle.server)
             other = self._make(handle.server, settings)
             for each in known.watch.watched:
                 other.watch.watch(each)
             self._hears_again(handle.server)
-            await known.watch.close()  # at the end: who is told to go meanwhile has left nothing unwatched
+            await known.watch.close()  # last: if this is cancelled, the new watch already has all queries
 
     def let_go(self, handle: QueryHandle) -> None:
         known = self._open.get(handle.server)
@@ -124,15 +124,15 @@ class Watches:
         self._open.clear()
 
     def _make(self, server: ConnectServer, settings: ConnectSettings) -> _Open:
-        watch = self._make_watch(settings, functools.partial(self._on_news, server))
+        watch = self._make_watch(settings, functools.partial(self._on_event, server))
         known = self._open[server] = _Open(settings, watch, _now())
         return known
 
-    def _on_news(self, server: ConnectServer, news: QueryNews) -> None:
-        if isinstance(news, ServerBack):
+    def _on_event(self, server: ConnectServer, event: WatchEvent) -> None:
+        if isinstance(event, ServerBack):
             self._hears_again(server)
-        elif not isinstance(news, ServerSilent):
-            self._hear(news)
+        elif not isinstance(event, ServerSilent):
+            self._hear(event)
         elif server not in self._silent:
             self._silent[server] = asyncio.ensure_future(self._look_again_and_again(server))
             self._on_silence()
@@ -150,8 +150,8 @@ class Watches:
             for handle in list(self._open[server].watch.watched)[:1]:
                 try:
                     await self.look_again(handle)
-                except Exception as failed:  # noqa: BLE001 - Airflow's: it is asked as before
-                    log.warning("It is not known how to ask %s now: %s", server, failed)
+                except Exception as failed:  # noqa: BLE001 - Airflow's: the old settings are used
+                    log.warning("Could not read the settings of %s again: %s", server, failed)
 
 
 def _now() -> float:

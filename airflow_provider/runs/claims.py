@@ -1,19 +1,18 @@
-"""Whether a task may have the checkpoint that its configuration names.
+"""Claims of checkpoints that tasks' configurations name.
 
-The group protocol sees to it that a task runs on one worker. A checkpoint with a key of its own may pass from one task
-to another, when a job is planned anew: then two workers, each the rightful owner of its task, could run one checkpoint.
-So a worker that is to start such a task first claims the key in the task's record, reads its own claim back, and starts
-when no other task's claim stands. All claims are in one order, the topic's: of two who claim, at least one sees the
-other. Both may; then one of them goes by an older plan, and withdraws when it has read the newer one.
+The group protocol ensures that a task runs on one worker only. But when a job is planned again, a checkpoint with a key
+of its own may pass from one task to another. Then two workers, each the owner of its task, could use one checkpoint. So
+before a worker starts such a task, it claims the key in the task's record, reads its own claim back, and starts when no
+claim of another task is valid. The topic has one order for all claims: of two workers that claim, at least one sees the
+other. If both do, one of them has an older plan, and withdraws its claim when it has read the newer one.
 
-A claim stands from its first record until
+A claim is valid from its first record until
 
-- its task's record has another claim or an end: its worker has released it, or the group has given the task to
-  another one,
-- or a later round was made without its worker: the coordinator has removed that, so its lease is over,
-- or another process has had that worker's name for so long that the lease of the one that claimed must be over.
+- its task's record has another claim or an end: its worker has released the task, or another worker has it,
+- or a later round was made without its worker: the coordinator has removed this worker, so its lease is over,
+- or another process has had that worker's name for so long that the lease of the claiming process must be over.
 
-So a start waits as long as the last holder really runs or stops, and for one session when the holder was lost.
+So a start waits while the last holder really runs or stops, and for one session if the holder was lost.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from airflow_provider.records import CHECKPOINT_KEY, CheckpointClaim, TaskStatus
 from airflow_provider.runs.runs import RunState, TaskRun
 
 LOOK_MS: Final = 1_000
-"""How often to look as long as something waits: no record says that the lease of a holder who was lost is over."""
+"""How often to check while something waits: no record says that the lease of a lost holder is over."""
 _Holders = Mapping[tuple[str, str], Sequence[TaskStatus]]
 
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """What may not start yet.
+    """The tasks that may not start yet.
 
-    :param unread: whose own claim has not been read back
-    :param held: whose key another task holds
-    :param news: what to say of those who hold a key since the last look
+    :param unread: their own claims have not been read back
+    :param held: other tasks hold their keys
+    :param news: messages about keys that are held since the last check
     """
 
     unread: Tasks
@@ -55,10 +54,10 @@ class Blocked:
 
 
 class Claims:
-    """The claims of one process, and what stands in their way.
+    """The claims of one process.
 
-    :param process: which one this is, as in its worker's record
-    :param lease_ms: how long it may go on when another has taken its worker's name
+    :param process: its identity, as in its worker's record
+    :param lease_ms: how long it may continue after another process has taken its worker's name
     """
 
     def __init__(self, *, process: str, lease_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The learner tasks of one worker: what it makes ready to run, while another has it or until it has a slot for it."""
+"""The learner tasks of one worker: it warms them up while another worker has them, or until it has a slot for them."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import TaskWork
 
 ALMOST: Final = 0.99
-"""The most that a warm-up has done before its end."""
+"""The highest progress of a warm-up that is not done."""
 _FIRST_WAIT_MS: Final = 5_000
 _LONGEST_WAIT_MS: Final = 300_000
 _MOST_FAILURES: Final = 3
-"""So often a warm-up may fail in a row: what it reads may be away for a moment."""
+"""How often a warm-up may fail in a row: its data may be unavailable for a moment."""
 
 
 class LearnerState(str, Enum):
     """Where a learner task is in this worker."""
 
     WAITING = "waiting"
-    """For its warm-up to begin, or to begin again: after a failure for a while, after Spark's end for another Spark."""
+    """Waits for its warm-up to begin, or to begin again after a failure or after Spark's end."""
     WARMING = "warming"
     READY = "ready"
     FAILED = "failed"
-    """Its warm-up has failed too often: the leader lets go of it."""
+    """Its warm-up has failed too often. The leader will end the lesson."""
 
     @property
     def with_runner(self) -> bool:
-        """Whether a runner has something of it."""
+        """Whether a runner has a warm-up of it."""
         return self in (LearnerState.WARMING, LearnerState.READY)
 
 
@@ -39,13 +39,13 @@ class LearnerState(str, Enum):
 class LearnerTask:
     """A learner task in this worker.
 
-    :param work: what it is to be ready for; None while the jobs topic does not say
+    :param work: what it is warmed up for; None: unknown, the jobs topic has not been read so far
     :param progress: from 0 to 1, and 1 when it is ready
     :param failures: how often its warm-up has failed in a row
-    :param spark_deaths: how often Spark has ended under it
-    :param not_before_ms: its warm-up begins no sooner (monotonic milliseconds)
+    :param spark_deaths: how often Spark has ended during its warm-up
+    :param not_before_ms: start its warm-up no sooner (monotonic milliseconds)
     :param began_ms: when its first warm-up began (monotonic milliseconds)
-    :param taken: it has moved here, and waits for its turn: nobody waits for its warm-up any more
+    :param taken: whether it has moved here and waits for a slot: nobody waits for its warm-up any more
     """
 
     task: TaskId
@@ -59,7 +59,7 @@ class LearnerTask:
     taken: bool = False
 
     def again(self, *, now_ms: int, failures: int = 0, spark_deaths: int = 0) -> LearnerTask:
-        """To be warmed up once more. The first death of Spark may have been another's fault: nobody waits for that."""
+        """To be warmed up again. There is no wait after Spark's first end, which may have had another cause."""
         tries = self.failures + failures + max(0, self.spark_deaths + spark_deaths - 1)
         wait_ms = min(_FIRST_WAIT_MS << min(tries - 1, 10), _LONGEST_WAIT_MS) if tries else 0
         return replaced(
@@ -78,11 +78,11 @@ class LearnerTask:
 
 @dataclass(slots=True)
 class Learners:
-    """The learner tasks by task; a worker has a few of them at the same time.
+    """The learner tasks; a worker has a few at the same time.
 
-    :param failed: why warm-ups have failed here for good, also when the leader has let go of them: until the worker has
-        the task, or learns it again
-    :param deaths: how often this worker's process has ended under a warm-up, as long as nothing else has become of the
+    :param failed: why warm-ups have failed for good here. Kept after the lesson has ended, until the worker gets the
+        task or learns it again
+    :param deaths: how often this worker's process has ended during a warm-up. Kept until something else happens to the
         task here
     """
 
@@ -91,13 +91,13 @@ class Learners:
     deaths: dict[TaskId, int] = field(default_factory=dict)
 
     def state_of(self, task: TaskId) -> LearnerState | None:
-        """None: it is no learner task here."""
+        """None: it is not a learner task here."""
         learner = self.tasks.get(task)
         return None if learner is None else learner.state
 
     @property
     def progress(self) -> Mapping[TaskId, float]:
-        """How far those are that another worker has."""
+        """The progress of those that another worker has."""
         return {task: learner.progress for task, learner in self.tasks.items() if not learner.taken}
 
     @property

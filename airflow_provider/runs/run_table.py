@@ -1,6 +1,6 @@
-"""The tasks of one worker, with what is asked of them all the time: which run, which to start next, when to look again.
+"""The tasks of one worker, with indexes for frequent questions: which tasks run, which starts next, which timer is due.
 
-A worker may have thousands of tasks that wait, and asks after each end of one: no answer looks at all of them.
+A worker may have thousands of waiting tasks, and asks whenever one ends. So no answer looks at all of them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _LOOKING = frozenset({RunState.TAKING_OVER, RunState.LEAVING})
 
 
 class RunTable(MutableMapping[TaskId, TaskRun]):
-    """Runs by task. A change costs the same, however many there are.
+    """Runs by task. A change costs the same however many there are.
 
-    :ivar held_back: what had its turn last, and wants more slots than are free; None: it was not for that
+    :ivar held_back: the task that is next, but wants more slots than are free; None: there is none
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         self._ending = 0
         self._alone = 0
         self._waiting = 0
-        # What has changed since it was put there is left there, and passed over when its turn comes.
+        # Entries are not removed when their task changes: outdated ones are skipped when their turn comes.
         self._startable: list[_Turn] = []
         self._later: list[tuple[int, TaskId]] = []
         self._overdue: list[TaskId] = []
@@ -64,13 +64,11 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
     @property
     def attached(self) -> Tasks:
-        """Those of them that have a part in this process."""
+        """Those of them that need this process."""
         return frozenset(task for task in self._active if self._runs[task].needs_process)
 
     def need_no_process(self, slots: int) -> bool:
-        """Whether there is nothing but what goes on without a process, what rests, and what waits for a slot that none
-        of these gives up.
-        """
+        """Whether no task needs a process: all are detached, rest, or wait for slots that the detached ones keep."""
         full = self._busy >= slots or self.held_back is not None
         waits_for_slot = self._waiting if slots and full else 0
         return self._alone + waits_for_slot == len(self._runs)
@@ -95,17 +93,17 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
     @property
     def failed(self) -> Tasks:
-        """Those that have failed for good, and keep their places."""
+        """Those that have failed for good, and stay here."""
         return frozenset(self._failed)
 
     @property
     def looking(self) -> Tasks:
-        """Those of which the topic is to say what has become, or is to become, of what goes on without a process."""
+        """Those that wait for records about their detached queries."""
         return frozenset(self._looking)
 
     @property
     def detached(self) -> Tasks:
-        """Those that run without this process, or may."""
+        """Those that run without this process, or may do so."""
         return frozenset(self._detached)
 
     @property

@@ -1,4 +1,4 @@
-"""What a worker knows of each task it was given, and what it has to say of it."""
+"""A task in a worker: its state, and the record that says so."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ class RunState(str, Enum):
     """Where a task is in this worker."""
 
     WAITING = "waiting"
-    """For a slot, for its next attempt, for the checkpoint that another task still has, or for its trial."""
+    """Waits for a slot, for its next attempt, for a checkpoint that another task still has, or for its trial."""
     PAUSED = "paused"
-    """Its job is paused: it stays here, and waits for that to end."""
+    """Its job is paused. The task stays here."""
     TAKING_OVER = "taking over"
-    """What ran of it before may run on without its worker: it is looked for, to go on with it, or to end it."""
+    """Its earlier query may still be running: it is searched for, to adopt it or to end it."""
     STARTED = "started"
     """Handed to the runner; its last event is still to come."""
     STOPPING = "stopping"
-    """Told to stop, and to be given up then."""
+    """Told to stop, and to be released then."""
     LEAVING = "leaving"
-    """Runs on without this process, whose worker leaves: it is not known yet whether anybody stays to go on with it."""
+    """Detached, and its worker leaves: it is not known yet whether another worker stays, which could adopt it."""
     TIMED_OUT = "timed out"
     """Told to stop, because it took longer than its job allows. That has been counted as a failure."""
     RESTARTING = "restarting"
-    """Told to stop, because what it shall run has changed."""
+    """Told to stop, because what it is to run has changed."""
     PUBLISHING = "publishing"
-    """A planner that has made its plan, which is being written."""
+    """A planner whose plan is being written."""
     CLOSING = "closing"
     """Has ended; its last record is being written."""
     FAILED = "failed"
-    """Has failed for good, and its record says so: it keeps its place here, until somebody has it tried again."""
+    """Has failed for good, and its record says so. It stays here until somebody has it tried again."""
 
     @property
     def rests(self) -> bool:
-        """Whether nothing becomes of the task here until people want it to."""
+        """Whether the task stays as it is until people want something else."""
         return self in _RESTS
 
     @property
@@ -69,9 +69,9 @@ _WITH_RUNNER = frozenset({RunState.STARTED, RunState.LEAVING, *_TOLD_TO_STOP})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """How a task came to its end, as its last record says.
+    """How a task ended, as its last record says.
 
-    :param cut_short: what it had too much of has been left out
+    :param cut_short: whether parts were left out because the record was too large
     """
 
     state: TaskState
@@ -87,26 +87,26 @@ class TaskRun:
 
     :param attempt: the number of the present or next start, from 1
     :param slots: how many slots it was given at its present start
-    :param read_to: how far the jobs topic had been read as it was taken in, or began anew: what is asked further on in
-        the topic is still to be done
+    :param read_to: how far the jobs topic had been read when the task was admitted or restarted: restarts that were
+        requested after this offset are still to be done
     :param not_before_ms: start no sooner (monotonic milliseconds)
-    :param retry_at_ms: the same by wall clock, for the worker that has the task then; None where nothing is waited for
+    :param retry_at_ms: the same by the wall clock, for a worker that gets the task meanwhile; None: no wait
     :param started_at_ms: wall clock of the present start, None before the job's code was called
-    :param claim: of the checkpoint, where the task's configuration names it
+    :param claim: the claim of its checkpoint, if the task's configuration names one
     :param progress: the last reported progress of the present start
     :param took_before_ms: how long it took in earlier runs of its job
     :param wait_written: while it waits: whether this worker has written that it does
-    :param began_ms: when the job's code was called (monotonic milliseconds); its time is measured from then
-    :param handle: by which what runs is found again, if it outlives this process; while it is taken over that of what
-        ran before
-    :param after: the handle of what lived on before this attempt, and has ended
-    :param let_begin: its handle stands in the topic, so that its code may be called
+    :param began_ms: when the job's code was called (monotonic milliseconds); time limits count from then
+    :param handle: the handle of its query, if it may outlive this process; while it is taken over, that of the earlier
+        query
+    :param after: the handle of the query before this attempt, which has ended
+    :param let_begin: whether its handle is stored in the topic, so that its code may be called
     :param detached: whether it runs without this process
-    :param revoked: the membership waits until it is released
-    :param plan: of a planner: what is being written
+    :param revoked: whether the membership waits for its release
+    :param plan: for a planner: the plan that is being written
     :param end: how it ended, while the record of that is being written
-    :param number: of the record that is being written
-    :param give_up_ms: somebody waits no longer than that for the record to be stored (monotonic milliseconds)
+    :param number: the number of the record that is being written
+    :param give_up_ms: stop trying to store the record at this time (monotonic milliseconds)
     """
 
     work: TaskWork
@@ -153,13 +153,13 @@ class TaskRun:
 
     @property
     def began_here(self) -> bool:
-        """Whether it runs in this process: neither by itself, nor does it only end what others have begun."""
+        """Whether it was started in this process: it is not detached, and does not only end an earlier query."""
         begun_by_others = self.handle is not None and not self.number
         return not (self.detached or begun_by_others)
 
     @property
     def is_endless(self) -> bool:
-        """Whether nobody may wait for its end."""
+        """Whether it has no end."""
         return self.work.definition.kind is TaskKind.STREAMING and not self.task.is_planner
 
     @property
@@ -169,8 +169,8 @@ class TaskRun:
 
     @property
     def due_ms(self) -> int | None:
-        """When something becomes of it though nothing happens: its next attempt may start, its time is over, nobody
-        waits for its record any longer (monotonic milliseconds). A planner has no time limit.
+        """When it next needs attention without an event: its next attempt may start, its time limit is over, or its
+        record is given up (monotonic milliseconds). A planner has no time limit.
         """
         if self.state is RunState.WAITING:
             return self.not_before_ms or None
@@ -183,28 +183,28 @@ class TaskRun:
 
     @property
     def needs_process(self) -> bool:
-        """Whether it has a part in this process: what is detached is only watched, and what rests is not even that."""
+        """Whether it needs this process. A detached task is only watched, and a resting one needs nothing."""
         return not (self.detached or self.state.rests)
 
     @property
     def is_being_ended(self) -> bool:
-        """Whether it runs without this process, which has its server end it. Until that is done nobody else can tell it
-        from what ends by itself.
+        """Whether it is detached, and its server is asked to end it. Until this is done, other workers can't tell it
+        from a query that ends by itself.
         """
         return self.detached and self.state in _TOLD_TO_STOP
 
     @property
     def waits_to_begin(self) -> bool:
-        """Whether it is still to be seen that others know where it is about to begin."""
+        """Whether it waits until its handle is stored."""
         return self.state is RunState.STARTED and self.handle is not None and not (self.let_begin or self.detached)
 
     @property
     def plans_again(self) -> bool:
-        """Whether this is a planner that would plan once more after a while: the next worker makes the same plan."""
+        """Whether this is a planner that plans at intervals: the next worker can make the same plan."""
         return self.task.is_planner and self.work.definition.replan_interval_ms is not None
 
     def is_of(self, work: TaskWork) -> bool:
-        """Whether that is what is run here."""
+        """Whether this work is what runs here."""
         return self.work.is_same(work)
 
     def failed(self, error: TaskFailure) -> TaskRun:
@@ -212,16 +212,16 @@ class TaskRun:
 
     @property
     def may_try_again(self) -> bool:
-        """Whether its job lets it fail as often as it has."""
+        """Whether its job allows another try."""
         return self.failures <= self.work.definition.retries
 
     def cut_short(self, refusal: str) -> TaskRun:
-        """With an error for which there is room, where the record of its end is refused for its size."""
+        """With a shorter error, because the record of its end was refused for its size."""
         assert self.end is not None
         end = End(state=TaskState.FAILED, at_ms=self.end.at_ms, cut_short=True)
         if self.end.state is TaskState.FAILED and self.error is not None:
             return replaced(self, end=end, error=TaskFailure(message=self.error.message))
-        failed = self.failed(TaskFailure.of(f"its result has no room in its record: {refusal}; return less"))
+        failed = self.failed(TaskFailure.of(f"its result is too large for its record: {refusal}; return less"))
         return replaced(failed, end=end)
 
     def next_attempt(self, delay_ms: int, *, now_ms: int, wall_ms: int) -> TaskRun:
@@ -244,22 +244,22 @@ class TaskRun:
         )
 
     def under(self, work: TaskWork, *, now_ms: int, wall_ms: int) -> TaskRun:
-        """The same work by a definition that has others than before for retries and intervals: nobody waits longer."""
+        """The same work under a definition with other retries or intervals. No wait gets longer."""
         longest_ms = _longest_wait_ms(work)
         if self.not_before_ms <= now_ms + longest_ms:
             return replaced(self, work=work)
         return replaced(self, work=work, not_before_ms=now_ms + longest_ms, retry_at_ms=wall_ms + longest_ms)
 
     def start(self, slots: int) -> TaskRun:
-        """:param slots: which it is given"""
+        """:param slots: how many it gets"""
         return replaced(self, state=RunState.STARTED, retry_at_ms=None, slots=slots)
 
     def with_all_retries(self) -> TaskRun:
-        """As if nothing had gone wrong yet in this run of the job."""
+        """Without failures, as at the start of this run of the job."""
         return replaced(self, failures=0, spark_deaths=0, error=None)
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
-        """The record that says so."""
+        """The record of this state."""
         return TaskStatus(
             task=self.task,
             state=state,
@@ -286,7 +286,7 @@ class TaskRun:
 
 
 def last_word(stored: TaskStatus | None, own: TaskStatus | None) -> TaskStatus | None:
-    """The newer of what the topic says of a task and what this worker said itself, which may still be on its way."""
+    """The newer one of a task's record in the topic and this worker's own last record, which may not be stored yet."""
     if stored is None or own is None:
         return stored or own
     if stored.epoch != own.epoch:
@@ -295,10 +295,10 @@ def last_word(stored: TaskStatus | None, own: TaskStatus | None) -> TaskStatus |
 
 
 def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: int, wall_ms: int) -> TaskRun:
-    """A task as a worker takes it over: what others have done in this run of the job counts, and what they waited for.
+    """A task when a worker gets it. Attempts, failures and waits of earlier workers in this run of the job count.
 
     :param now_ms: the monotonic clock
-    :param wall_ms: the wall clock; another host's may differ, so nobody waits longer than the job says
+    :param wall_ms: the wall clock; other hosts' may differ, so no wait is longer than the job says
     """
     run = TaskRun(work=work, epoch=epoch, kind=work.definition.kind if not work.task.is_planner else TaskKind.BATCH)
     if last is not None and not work.task.is_planner:
@@ -319,11 +319,12 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
 
 
 def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wall_ms: int) -> TaskRun:
-    """The same attempt goes on, if it is of the same work; else what ran is to end before this begins.
+    """A task whose earlier query may still be running. If it is of the same work, the same attempt continues; otherwise
+    the query has to end first.
 
-    :param run: what :func:`first_run` has made of it
-    :param last: which lives on
-    :param attempt: what its number is from now on
+    :param run: from :func:`first_run`
+    :param last: the record of the earlier query
+    :param attempt: its number from now on
     """
     ran_ms = max(0, wall_ms - last.started_at_ms) if last.started_at_ms is not None else 0
     asked_since = run.read_to if last.read_to is None else min(run.read_to, last.read_to)
@@ -348,8 +349,8 @@ def _longest_wait_ms(work: TaskWork) -> int:
 
 
 def ended_elsewhere(run: TaskRun, statuses: Mapping[TaskId, TaskStatus]) -> bool:
-    """Whether a task has ended since it was taken over: the last word of the worker before may come late. A planner
-    does not wait.
+    """Whether a task has ended since this worker got it: the last record of the previous worker may come late. Not for
+    planners.
     """
     last = statuses.get(run.task)
     about_this = last is not None and last.is_of(run.work.definition.run_key, run.work.fingerprint)
@@ -357,15 +358,15 @@ def ended_elsewhere(run: TaskRun, statuses: Mapping[TaskId, TaskStatus]) -> bool
 
 
 def is_said_to_run(last: TaskStatus | None) -> bool:
-    """Whether a worker must say that a task it has taken over waits. Mostly not: a task that is assigned, and of which
-    its worker has said nothing, is known to wait. But somebody is still said to run this one, and does not any more.
+    """Whether a worker must write that a task waits, because its last record wrongly says that it runs. Usually nothing
+    is written: an assigned task without a record of its worker counts as waiting.
     """
     return last is not None and last.state is TaskState.RUNNING
 
 
 def says_that_it_was_released(last: TaskStatus | None, worker: WorkerId) -> bool:
-    """Whether by its own last word a worker has released a task that now waits there. If it keeps the task in a further
-    round it says so, for a leader of an older release goes by the last words about tasks alone. It would think that the
-    worker has released the task since, and have the group rebalance again and again.
+    """Whether a waiting task was released according to the last record, which this worker has written. If the worker
+    keeps the task in a further round, it writes that the task waits. Leaders of older releases look only at the tasks'
+    records: they would think that the task was released since, and rebalance again and again.
     """
     return last is not None and last.worker == worker and last.state is not TaskState.PENDING

@@ -1,8 +1,8 @@
-"""How often this worker's process has ended under each of its warm-ups.
+"""How often this worker's process has ended during each of its warm-ups.
 
-A warm-up that needs too much memory has its process killed, and no event tells of that. The next process under the name
-gets the same learner task again, without a round, and would be killed, too. So it counts, by the record of the one
-before it, and gives the task up as one whose warm-up has failed for good.
+If a warm-up needs too much memory, its process is killed without any event. The worker's next process gets the same
+learner task again, without a round, and would be killed, too. So it counts these deaths with the help of the previous
+process's record, and treats the warm-up as failed for good after the second one.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import WorkerPhase, WorkerStatus
 
 MOST_DEATHS: Final = 2
-"""The first one may have had another cause: a host that went down, or a warm-up beside it."""
+"""The first one may have had another cause: the host went down, or another warm-up was running."""
 
-DIED: Final = "its process ended while it was made ready"
+DIED: Final = "the worker's process ended during the warm-up"
 
 
 def deaths_after(last: WorkerStatus | None, process: str) -> dict[TaskId, int]:
-    """By task, for a process that begins, or goes on, under the worker's name.
+    """The number of deaths by task, for a process that takes over the worker's name.
 
-    :param last: the worker's last word
-    :param process: the one that begins
+    :param last: the worker's last record
+    :param process: the new process
     """
     if last is None or last.state is WorkerPhase.LEFT:
         return {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from airflow_provider.common.airflow_names import AirflowFailException, AirflowSensorTimeout, conf
-from airflow_provider.common.leaving import leave_present_report, leave_report
+from airflow_provider.common.failure_reports import leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import group_name, is_template, text
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from airflow_provider.triggers.conditions import Answer, Condition
 
-_NOBODY: Final = "nobody has submitted a job, and no worker has started"
+_NOBODY: Final = "no job was submitted, and no worker has started"
 
 
 class SparkGroupSensor(BaseSensorOperator):

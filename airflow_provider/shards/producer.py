@@ -182,7 +182,8 @@ class ShardProducer:
         if self._overwrites:
             self._abort()
             raise ShardError(
-                f"the records of shard {self._shard} are gone: the topic {RECORDS_TOPIC!r} was deleted and made anew"
+                f"the records of shard {self._shard} are gone: the topic {RECORDS_TOPIC!r} was deleted and created"
+                " again"
             )
 
     def _flush(self) -> None:

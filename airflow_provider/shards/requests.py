@@ -122,6 +122,6 @@ def read_request(raw: RawRequest, *, shard: int, layout: Layout) -> Asked | Refu
         return Refused(
             sender,
             KafkaErrorCode.NOT_COORDINATOR,
-            f"group {body.group_id!r} is not of shard {shard} of {layout.shards}: find its partition anew",
+            f"group {body.group_id!r} is not of shard {shard} of {layout.shards}: find its partition again",
         )
     return Asked(sender, header, body)

@@ -295,7 +295,7 @@ class ShardServer:
             if not shard.join(_REVOKED_S):
                 log.warning("the thread of shard %d, which is to end, has not ended yet", shard.shard)
             if shard.spoken_of:
-                log.info("shard %d is served here no more", shard.shard)
+                log.info("shard %d is no longer served here", shard.shard)
             self._jobs.follow(shard.shard, frozenset(), shard.inbox.put_jobs)  # its thread may just have told others
 
     def _consumer_config(self) -> dict[str, Any]:

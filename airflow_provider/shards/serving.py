@@ -123,7 +123,7 @@ class Serving:
             self._close()
         self._writes += self._held.refuse_all(
             KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-            "the coordinator has loaded the group anew: ask again",
+            "the coordinator has loaded the group again: send the request again",
             faulty=self._faulty,
         )
         for group, untaken in self._oversized.targets():
@@ -210,7 +210,7 @@ class Serving:
         """
         self._writes += self._held.refuse_all(
             KafkaErrorCode.NOT_COORDINATOR,
-            "another coordinator serves the group now: ask again",
+            "another coordinator serves the group now: send the request again",
             faulty=self._faulty,
         )
         self._commit()

@@ -117,11 +117,11 @@ class Shard:
                     log.debug("%s", wrong)
                     return
                 if self._trouble.is_news(str(wrong)):
-                    log.warning("%s; shard %d is served again when it could be loaded", wrong, self.shard)
+                    log.warning("%s; shard %d will be served again when it is loaded", wrong, self.shard)
                 self.spoken_of = True
             except Exception as fault:
                 if self._trouble.is_news(repr(fault)):
-                    log.exception("shard %d could not be served; it is when it could be loaded again", self.shard)
+                    log.exception("shard %d could not be served; loading it again", self.shard)
                 self.spoken_of = True
             if self.inbox.ended:
                 return

@@ -79,7 +79,7 @@ class TopicWatch:
                 continue
             self._outage.is_back()
             if self._is_other(topic, found):
-                raise ShardError(f"the topic {topic!r} was deleted and made anew")
+                raise ShardError(f"the topic {topic!r} was deleted and created again")
         self._ask_at = now + (_AGAIN_S if missing else _LOOK_S)
         gone = sorted(missing & self._missed)
         self._missed = frozenset(missing)

@@ -95,6 +95,6 @@ def _layout_of(found: Mapping[str, FoundTopic]) -> Layout:
         raise TopicError(
             f"the topic {REQUESTS_TOPIC!r} has {counts[REQUESTS_TOPIC]} partitions, and {RECORDS_TOPIC!r} has"
             f" {counts[RECORDS_TOPIC]}: they must have as many as each other, because a group's records lie in the"
-            " partition that its requests go to; delete the one that was changed (it is made anew)"
+            " partition that its requests go to; delete the one that was changed (it is created again)"
         )
     return Layout(shards=counts[REQUESTS_TOPIC], replies=counts[REPLIES_TOPIC])

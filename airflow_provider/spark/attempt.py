@@ -71,8 +71,8 @@ class TaskSession(Protocol):
         """The id of the streaming query that ``value`` is; None if it is something else."""
 
     def left_running(self, value: object) -> str | None:
-        """Which queries would outlast the attempt if nobody waited for any, in words: ``value``, what ``run`` has
-        returned, if it has no end by itself, and whatever else runs in the session; None if there are none.
+        """Which queries would outlast the attempt if it waited for none, in words: ``value``, which ``run`` has
+        returned, if it does not end by itself, and whatever else runs in the session; None if there are none.
         """
 
     def await_query(self, query: Any, tell: Callable[[QueryProgress], None]) -> Any:
@@ -173,7 +173,7 @@ def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask:
             retryable=is_retryable(plain),
         )
     except Exception as wrong:  # noqa: BLE001  whatever cannot be said of it, the attempt has ended
-        short = f"{type(error).__name__}; to tell more of it failed with {type(wrong).__name__}"
+        short = f"{type(error).__name__}; its message can't be shown, because that failed with {type(wrong).__name__}"
         return TaskFailed(order=order, error=short, traceback="", retryable=is_retryable(error))
 
 
@@ -243,7 +243,7 @@ def _named_by(job: SparkJob, task: TaskContext, order: TaskOrder, mask: Mask) ->
         if isinstance(named, Lineage):
             return named
         problem = f"it returned a {type(named).__qualname__}, not a Lineage"
-    log.warning("It is not known what task %s reads and writes: its job's lineage(): %s", order.label, problem)
+    log.warning("No lineage of task %s, because of its job's lineage(): %s", order.label, problem)
     return NOTHING_NAMED
 
 

@@ -27,7 +27,7 @@ TEMPORARY: Final = "temporary"
 """A root for trials: a folder among the temporary files of each worker's machine."""
 
 _FROM_EVERYWHERE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
-"""How what names the same folder in every process begins: an absolute path, or a URI with one."""
+"""The prefix of names that mean the same folder in every process: absolute paths, and URIs with one."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 """What is written as ``~`` and hex digits: percent signs are read differently by the file systems below Spark."""
 
@@ -37,14 +37,14 @@ class CheckpointError(ValueError):
 
 
 def usable_root(given: str | None) -> str | None:
-    """What a worker may be given as its root; as it is. None: it has none.
+    """Check a worker's root, and return it unchanged. None: it has none.
 
-    :raises CheckpointError: if it would be another folder in each process
+    :raises CheckpointError: if each process would look for it in another folder
     """
     if given is not None and given != TEMPORARY and not _FROM_EVERYWHERE.match(given):
         raise CheckpointError(
-            f"{given!r} is no absolute path and no URI: each worker, and a Spark Connect server, would look for it in"
-            f" the folder where it was started. Write it in full; for trials on one machine, {TEMPORARY!r}"
+            f"{given!r} is neither an absolute path nor a URI: each worker, and a Spark Connect server, would look for"
+            f" it in the folder where it was started. Use an absolute path; for trials on one machine, {TEMPORARY!r}"
         )
     return given
 

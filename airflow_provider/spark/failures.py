@@ -47,10 +47,10 @@ class UnboundedError(Exception):
 
 
 class ForgottenQueryError(Exception):
-    """A task of a streaming job has not returned the query that it started: stopped, it would look finished."""
+    """A task of a streaming job has not returned the query that it started. Once stopped, it would look finished."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what}, and returned no query: have it return the query that it starts")
+        super().__init__(f"{what}, and has returned no query: let run() return the query that it starts")
 
 
 _OURS: Final = (*_NOT_RETRYABLE, ResultError, UnboundedError, ForgottenQueryError)
@@ -125,7 +125,7 @@ def _message(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as wrong:  # noqa: BLE001  code of a job: whatever it does, its error is to be reported
-        return f"its message can't be told, for that failed with {type(wrong).__name__}"
+        return f"its message can't be shown, because that failed with {type(wrong).__name__}"
 
 
 def _from_job_on(frames: TracebackType | None) -> TracebackType | None:

@@ -42,7 +42,7 @@ class Rehearsal(Iterator[float]):
     def __del__(self) -> None:
         if not self._begun and not self._guard.stopping:
             log.warning(
-                "%s:%s: task.rehearse(...) has done nothing, for nobody iterates over it: write `yield from"
+                "%s:%s: task.rehearse(...) did nothing, because nothing iterates over it: write `yield from"
                 " task.rehearse(...)`, or loop over it",
                 self._line.filename,
                 self._line.lineno,

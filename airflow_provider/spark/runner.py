@@ -1,11 +1,11 @@
 """The port between a worker and whatever runs its Spark tasks.
 
-A worker hands out orders and hears events. Slots, retries and records are the worker's; sessions, threads and queries
-are the runner's. Planners go the same way as tasks: their result is the plan.
+A worker gives orders and receives events. The worker is responsible for slots, retries and records, the runner for
+sessions, threads and queries. Planners are run like tasks: their result is the plan.
 
 For every order that was started there is exactly one last event (one of :data:`LAST_EVENTS`), however late. Until then
-the task is in :attr:`Runner.running`, and a second copy is refused. A task that runs elsewhere can be made ready to run
-here; nothing but the order to start it, or to let go of it, has to follow.
+the task is in :attr:`Runner.running`, and a second copy is refused. A task that runs elsewhere can be warmed up here,
+until it is started or the warm-up is stopped.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from airflow_provider.spark.lineage import NOTHING_NAMED, Lineage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOrder:
-    """What a runner gets to know of a task, or (index -1) of a planner.
+    """The order to run a task or (index -1) a planner.
 
-    :param task: which one
+    :param task: the task
     :param entry_point: ``module:Class`` or ``module:function``
     :param config: the task's configuration; for a planner the job's
     :param epoch: the assignment that gave the task to this worker
     :param attempt: which try this is, from 1
-    :param run_key: names the run of a bounded job
+    :param run_key: the name of the run of a bounded job
     :param checkpoint_location: see :func:`airflow_provider.spark.checkpoints.checkpoint_location`
-    :param name: what the plan calls the task, if it does; for people
-    :param max_tasks: for a planner: the plan may have at most so many tasks
+    :param name: the task's name in the plan, for people; empty: it has none
+    :param max_tasks: for a planner: the most tasks that the plan may have
     :param session_conf: settings for its session
-    :param bounded: whether the task is to end by itself: a query that does not is refused then
+    :param bounded: whether the task must end by itself; then a query without end is refused
     """
 
     task: TaskId
@@ -59,19 +59,19 @@ class TaskOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStarted:
-    """The job's own code has been called; waiting for the Spark session is over."""
+    """The job's own code has been called: the Spark session is open."""
 
     order: TaskOrder
     lineage: Lineage = NOTHING_NAMED
     """What the task reads and writes, as its job declares it."""
     handle: Any = None
-    """By which is found what the code is about to begin, if that may outlive this process; any JSON value. The code is
-    then called when somebody has said :meth:`Runner.proceed`."""
+    """The handle of the query that the code is about to start, if the query may outlive this process; any JSON value.
+    The code is then called only after :meth:`Runner.proceed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryStarted:
-    """The task streams: ``run`` has returned its query, by whose checkpoint it can go on elsewhere."""
+    """The task is a stream: ``run`` has returned its query, which can continue elsewhere from its checkpoint."""
 
     order: TaskOrder
     query_id: str
@@ -80,16 +80,16 @@ class QueryStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryDetached:
-    """The task streams, and goes on without this process: the runner has no part in it any more."""
+    """The task is a detached stream: it keeps running without this process, and the runner is done with it."""
 
     order: TaskOrder
     handle: Any
-    """By which it is watched, or it is seen that it has not begun."""
+    """The handle by which the query is watched. It may turn out that the query was never started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAdopted:
-    """What ran of the task before runs on, and is watched here."""
+    """The task's earlier query is still running, and is watched here."""
 
     order: TaskOrder
     handle: Any
@@ -97,14 +97,14 @@ class QueryAdopted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryCleared:
-    """Of what ran of the task before nothing runs any more, and nothing of it can begin."""
+    """The task's earlier query has certainly ended, and can't be started any more."""
 
     order: TaskOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryUnreachable:
-    """It can't be seen whether anything runs of what ran of the task before."""
+    """It is unknown whether the task's earlier query is still running."""
 
     order: TaskOrder
     why: str
@@ -121,14 +121,14 @@ class TaskProgressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFinished:
-    """The task is done, and need not run again in this run."""
+    """The task has finished, and need not run again in this run of its job."""
 
     order: TaskOrder
     result: Any
-    """JSON-able; for a planner the list of the tasks' configurations; for a query that ended by itself its id and the
-    number of its last batch."""
+    """A JSON value; for a planner the list of the tasks' configurations; for a query that ended by itself its id and
+    the number of its last batch."""
     stateful: bool | None = None
-    """Of a planner: whether the job's tasks have something to warm up; None: its code leaves that to its kind."""
+    """For a planner: whether the job's tasks have something to warm up; None: this depends on the job's kind."""
     wrote: tuple[AssetWrite, ...] = ()
     """The assets that this attempt says it has written."""
 
@@ -143,7 +143,7 @@ class TaskFailed:
     traceback: str
     """The end of the traceback, without the runner's own frames."""
     retryable: bool
-    """False if another try cannot help: an entry point that is not allowed, a plan that is too long."""
+    """False if another try can't help: for example, the entry point is not allowed, or the plan is too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,18 +156,18 @@ class TaskStopped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkLost:
-    """The Spark that the task ran on has ended, and the task with it. It has not failed; it may be why Spark ended."""
+    """The Spark of the task has ended, and the task with it. The task has not failed, but may be the reason."""
 
     order: TaskOrder
     spark: int
-    """Which Spark of this process that was, from 1: what it ran has ended together."""
+    """The number of this Spark, from 1: all tasks with the same number have ended together."""
     error: str
     traceback: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkAbsent:
-    """Spark could not be started, so the task has not begun. Another one would not begin here, either."""
+    """Spark could not be started, so the task has not begun. No other task could start here, either."""
 
     order: TaskOrder
     error: str
@@ -175,7 +175,7 @@ class SparkAbsent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpProgressed:
-    """A task is so far from being ready to run here. Reported from time to time."""
+    """The progress of a warm-up, reported from time to time."""
 
     order: TaskOrder
     progress: float
@@ -184,14 +184,14 @@ class WarmUpProgressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpReady:
-    """A task is ready to run here."""
+    """The warm-up is done: the task is ready to run here."""
 
     order: TaskOrder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpFailed:
-    """Making a task ready ended with an error, and was not asked to stop."""
+    """The warm-up ended with an error, and was not told to stop."""
 
     order: TaskOrder
     error: str
@@ -200,11 +200,11 @@ class WarmUpFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpLost:
-    """The Spark that a task was made ready in has ended."""
+    """The Spark of the warm-up has ended."""
 
     order: TaskOrder
     spark: int
-    """Which Spark of this process that was, from 1."""
+    """The number of this Spark, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,14 +217,14 @@ class NoSparkToWarmUp:
 
 WarmUpEvent: TypeAlias = WarmUpProgressed | WarmUpReady | WarmUpFailed | WarmUpLost | NoSparkToWarmUp
 WARM_UP_ENDS: Final = (WarmUpFailed, WarmUpLost, NoSparkToWarmUp)
-"""After one of these nothing is there any more of what was made ready."""
+"""After one of these events, nothing is left of the warm-up."""
 LastEvent: TypeAlias = TaskFinished | TaskFailed | TaskStopped | SparkLost | SparkAbsent | QueryDetached
 LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskStopped, SparkLost, SparkAbsent, QueryDetached)
 LookedEvent: TypeAlias = QueryAdopted | QueryCleared | QueryUnreachable
 RunnerEvent: TypeAlias = TaskStarted | QueryStarted | TaskProgressed | LastEvent | LookedEvent | WarmUpEvent
 
 OnEvent: TypeAlias = Callable[[RunnerEvent], None]
-"""Called in the thread of the event loop, the events of one task in their order. It must not block or raise."""
+"""Called in the thread of the event loop, with the events of each task in order. It must not block or raise."""
 
 
 class StillRunningError(Exception):
@@ -236,8 +236,8 @@ class RunnerClosedError(Exception):
 
 
 class Runner(Protocol):
-    """Runs tasks, which end with this process: of one that goes on without it the runner's last word is by which handle
-    it is found. All methods belong to one event loop and never block it.
+    """Runs tasks in this process. For a query that is detached, the runner's last event is :class:`QueryDetached`, with
+    its handle. All methods belong to one event loop and never block it.
     """
 
     @property
@@ -246,12 +246,12 @@ class Runner(Protocol):
 
     @property
     def condition(self) -> str:
-        """What all its tasks wait for, in a few words; mostly nothing."""
+        """What all its tasks wait for, in a few words; usually empty."""
 
     @property
     def opening(self) -> bool:
-        """Whether Spark is just being started here, even if nothing waits for it any more: it would be lost with the
-        process, and another process would start one anew.
+        """Whether Spark is being started here, even if no task waits for it any more. If the process ended now, this
+        work would be lost.
         """
 
     @property
@@ -259,36 +259,36 @@ class Runner(Protocol):
         """The address of the Spark UI; empty if it is off."""
 
     def warm(self, order: TaskOrder) -> None:
-        """Make a task ready to run here, and go on with that until it is started, or :meth:`stop_warming` is called;
-        what becomes of it is heard by events. It is not one of :attr:`running`.
+        """Warm a task up, until it is started or :meth:`stop_warming` is called. Progress and outcome come as events.
+        The task is not in :attr:`running`.
 
         :raises RunnerClosedError: after :meth:`close`
         """
 
     def stop_warming(self, task: TaskId) -> None:
-        """Let go of what was made ready for this task, if anything was. Nothing more is heard of it."""
+        """Drop the warm-up of this task, if there is one. No more events of it follow."""
 
     async def start(self, order: TaskOrder) -> None:
-        """Start a task and return immediately; the rest is heard by events, also what is wrong with the order. If it
-        was made ready, it goes on with that.
+        """Start a task and return immediately. Everything else comes as events, including faults of the order. If the
+        task was warmed up, it continues with the warm-up.
 
         :raises StillRunningError: if the task is still running here
         :raises RunnerClosedError: after :meth:`close`
         """
 
     def proceed(self, task: TaskId) -> None:
-        """The handle is stored that :class:`TaskStarted` has named: the task's code may be called."""
+        """The handle in :class:`TaskStarted` is stored: the task's code may be called now."""
 
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
-        """Tell tasks to stop and wait until they have ended; tasks that do not run here are ignored.
+        """Tell tasks to stop, and wait until they have ended. Tasks that do not run here are ignored.
 
         :param reason: repeated in :class:`TaskStopped`
         :param timeout_s: how long to wait, in seconds
-        :return: those that have not ended by then: they are still running, their last event will come when it does
+        :return: those that are still running then; their last events follow later
         """
 
     async def close(self, *, timeout_s: float = 30.0) -> Tasks:
-        """Stop everything, and free what the runner holds. Further calls do nothing.
+        """Stop everything, and free all resources. Further calls do nothing.
 
         :return: the tasks that have not ended in time
         """

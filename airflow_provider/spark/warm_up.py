@@ -138,5 +138,5 @@ def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask:
             return NoSparkToWarmUp(order=order, error=describe(plain, mask))
         return WarmUpFailed(order=order, error=describe(plain, mask), traceback=traceback_tail(plain, mask))
     except Exception as wrong:  # noqa: BLE001  whatever cannot be said of it, the warm-up has ended
-        short = f"{type(error).__name__}; to tell more of it failed with {type(wrong).__name__}"
+        short = f"{type(error).__name__}; its message can't be shown, because that failed with {type(wrong).__name__}"
         return WarmUpFailed(order=order, error=short, traceback="")

@@ -1,4 +1,4 @@
-"""What is needed of PySpark's Spark Connect client, its private parts too, in one place."""
+"""All uses of PySpark's Spark Connect client, including its private parts, in one place."""
 # ruff: noqa: SLF001 - this is what the module is for
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ log = logging.getLogger(__name__)
 INSTALL: Final = "pip install 'airflow-provider-cooperative-spark[connect]'"
 _RETRIES: Final = 8
 _LONGEST_WAIT_MS: Final = 2_000
-"""With eight retries so long a call goes on for eleven seconds when the server is away; by itself PySpark takes ten
-minutes, in which a task neither works nor stops."""
+"""With eight retries a call then fails after eleven seconds if the server is away. With PySpark's defaults it takes ten
+minutes, during which a task neither works nor stops."""
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
 _REMOTE: Final = "SPARK_REMOTE"
 
 
 def require_client() -> str:
-    """The version of PySpark here.
+    """Return the version of the installed PySpark.
 
-    :raises SparkStartError: if its Spark Connect client can't be used; says what is missing
+    :raises SparkStartError: if its Spark Connect client can't be used; the message says what is missing
     """
     try:
         import pyspark
@@ -41,14 +41,14 @@ def require_client() -> str:
         import pyspark.sql.connect.session
     except ImportError as missing:
         what = " ".join(str(missing).split())
-        raise SparkStartError(f"PySpark's Spark Connect client lacks something here: {what} {INSTALL}") from None
+        raise SparkStartError(f"PySpark's Spark Connect client can't be imported here: {what} {INSTALL}") from None
     return str(pyspark.__version__)
 
 
 def open_session(settings: ConnectSettings, user_agent: str, session_id: str | None = None) -> SparkSession:
-    """A session of the server, which hears of it with its first call.
+    """Open a session. The server creates it with the first call.
 
-    :param session_id: by default a new one
+    :param session_id: a new id by default
     """
     from pyspark.sql.connect.client.core import DefaultChannelBuilder
     from pyspark.sql.connect.client.retries import DefaultPolicy
@@ -66,9 +66,9 @@ def open_session(settings: ConnectSettings, user_agent: str, session_id: str | N
 
 
 def ask_version(session: SparkSession, timeout_s: float) -> str:
-    """The version of the server's Spark, asked for once.
+    """Ask the server for the version of its Spark, once and without retries.
 
-    :raises grpc.RpcError: if that is not answered in time, or refused
+    :raises grpc.RpcError: if the call is not answered in time, or is refused
     """
     client: Any = session.client
     request = client._analyze_plan_request_with_metadata()
@@ -79,10 +79,10 @@ def ask_version(session: SparkSession, timeout_s: float) -> str:
 
 
 def release(session: SparkSession, timeout_s: float) -> None:
-    """Have the server end the session with all that runs in it, its streaming queries too. It never takes a call in it
-    again. Of a session that the server does not know nothing comes.
+    """Have the server end the session with all that runs in it, including streaming queries, and refuse all later calls
+    in it. This has no effect if the server does not know the session.
 
-    :raises grpc.RpcError: if that is not answered in time
+    :raises grpc.RpcError: if the call is not answered in time
     """
     from pyspark.sql.connect.proto import ReleaseSessionRequest
 
@@ -93,12 +93,12 @@ def release(session: SparkSession, timeout_s: float) -> None:
 
 
 def settle(session: SparkSession, timeout_s: float) -> None:
-    """Wait until the server has heard what was read of its answers, which the client says by other threads."""
+    """Wait until the client's background threads have told the server which responses were read."""
     concurrent.futures.wait(getattr(session.client, "_release_futures", ()), timeout=timeout_s)
 
 
 def hang_up(session: SparkSession) -> None:
-    """Close the channel, so that no call waits in it any more, and have the process forget the session."""
+    """Close the channel, which ends all waiting calls, and remove the session's exit handler."""
     client: Any = session.client
     client._closed = True
     client._channel.close()
@@ -106,7 +106,7 @@ def hang_up(session: SparkSession) -> None:
 
 
 def bind_session(session: SparkSession) -> None:
-    """Make it the active one of this thread, which no code of a job stops."""
+    """Make it the active session of this thread, and ignore calls of its ``stop()`` by a job's code."""
 
     def stop() -> None:
         log.warning("A task called stop() on its Spark session: ignored, because its worker ends it")
@@ -121,8 +121,8 @@ def unbind_session(session: SparkSession) -> None:
 
 
 class RemoteMode:
-    """What a whole process has to be told, so that PySpark's functions are those of Spark Connect. It can't have a
-    Spark of its own meanwhile. Any thread may call it.
+    """Switches the whole process to Spark Connect, so that PySpark's functions work with remote sessions. The process
+    can't have a Spark of its own meanwhile. Any thread may call it.
     """
 
     def __init__(self) -> None:
@@ -135,8 +135,8 @@ class RemoteMode:
         with self._lock:
             if has_own_spark():
                 raise SparkStartError(
-                    f"this process has a Spark of its own, so it can't be a client of {server}: PySpark is one or the"
-                    " other in a whole process"
+                    f"this process has a Spark of its own, so it can't be a client of {server}: PySpark allows only one"
+                    " of the two in a process"
                 )
             if not self._users:
                 self._before = {name: os.environ.get(name) for name in (_MODE, _REMOTE)}
@@ -158,6 +158,6 @@ REMOTE_MODE: Final = RemoteMode()
 
 
 def has_own_spark() -> bool:
-    """Whether a Spark application of this very process runs; looks at nothing that is not imported."""
+    """Whether this process runs a Spark application of its own. Imports nothing."""
     core = sys.modules.get("pyspark.core.context")
     return core is not None and core.SparkContext._active_spark_context is not None

@@ -1,4 +1,4 @@
-"""What one worker has of a Spark Connect server: whether it is there, and the same one as before."""
+"""A worker's connection to its Spark Connect server: whether the server answers, and whether it was restarted."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 AWAY_S: Final = 15.0
-"""So long nobody may be there until a server's tasks are taken for lost: longer than their own calls wait."""
+"""A server's tasks count as lost when it has been away for this long: longer than their own calls wait."""
 SLOW_S: Final = 60.0
-"""So long a server may be there and say nothing: it may have more to do than it can."""
+"""The same for a server that accepts connections and does not answer: it may be overloaded."""
 ANSWER_S: Final = 10.0
 _FIRST_ANSWER_S: Final = 60.0
 RELEASE_S: Final = 30.0
@@ -40,10 +40,10 @@ _AUTHORITIES_ENV: Final = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
 
 
 class ConnectedServer:
-    """A server that has answered, as long as it is the same one. Any thread may call it.
+    """A server from its first answer until it ends or is restarted. Any thread may call it.
 
-    :param number: which one of this worker that is, from 1
-    :param watch: a session of its own, in which nothing runs: a server that has it still has all others
+    :param number: counts the servers of this worker, from 1; a restarted server has a new number
+    :param watch: a session in which nothing runs: as long as the server has it, it was not restarted
     """
 
     ui = ""
@@ -53,7 +53,7 @@ class ConnectedServer:
         self._settings = settings
         self._watch = watch
         self._silent_since: float | None = None
-        """A monotonic time: when it was asked what it has not answered."""
+        """When the first unanswered call was made (monotonic)."""
         self._end = ""
 
     @property
@@ -67,7 +67,7 @@ class ConnectedServer:
         )
 
     def has_ended(self, why: str) -> None:
-        """It runs nothing any more of what it ran; the first reason stays."""
+        """The server has ended, with everything that it ran. The first reason is kept."""
         self._end = self._end or why
 
     def look(self) -> Sight:
@@ -93,7 +93,7 @@ class ConnectedServer:
         return Sight.ENDED if self._end else Sight.SILENT
 
     def close(self) -> None:
-        """It is watched no more."""
+        """Stop watching the server."""
         with contextlib.suppress(Exception):  # it may have ended
             if self.alive:
                 release(self._watch, RELEASE_S)
@@ -101,9 +101,9 @@ class ConnectedServer:
 
 
 class ServerConnection:
-    """A worker's way to its server. Any thread may call it.
+    """A worker's connection to its server. Any thread may call it.
 
-    :param name: whose it is, for those who look at the server
+    :param name: the user agent, which the server shows
     """
 
     def __init__(self, settings: ConnectSettings, name: str) -> None:
@@ -114,9 +114,9 @@ class ServerConnection:
         self._server: ConnectedServer | None = None
 
     def server(self) -> ConnectedServer:
-        """The server, as it is now.
+        """The server; connects if there is none, or if the last one has ended.
 
-        :raises SparkStartError: if it can't be used
+        :raises SparkStartError: if the server can't be used
         """
         with self._lock:
             if self._server is not None and not self._server.alive:
@@ -126,7 +126,7 @@ class ServerConnection:
             return self._server
 
     def close(self) -> None:
-        """It is needed no more."""
+        """Close the connection."""
         with self._lock:
             if self._server is not None:
                 self._forget()
@@ -149,7 +149,7 @@ class ServerConnection:
         except Exception as error:
             REMOTE_MODE.leave()
             log.debug("No session of %s", self._settings.server, exc_info=True)
-            raise SparkStartError(_refusal(self._settings, error)) from None  # which says all that the error does
+            raise SparkStartError(_refusal(self._settings, error)) from None  # the message repeats the error's
         self._number += 1
         log.info("Spark Connect server %s runs Spark %s", self._settings.server, version)
         return ConnectedServer(self._number, self._settings, watch)
@@ -162,7 +162,7 @@ class ServerConnection:
 
 
 def _check_version(settings: ConnectSettings, installed: str, version: str) -> None:
-    """Spark Connect promises that a client understands each newer server, and nothing of another major version."""
+    """Spark Connect promises that a client works with newer servers of the same major version."""
     if version.partition(".")[0] != installed.partition(".")[0]:
         raise SparkStartError(
             f"the Spark Connect server {settings.server} runs Spark {version}, and this worker has PySpark {installed}:"
@@ -171,7 +171,7 @@ def _check_version(settings: ConnectSettings, installed: str, version: str) -> N
 
 
 def _check_conf(settings: ConnectSettings, session: SparkSession) -> None:
-    """With what no session can be given, a worker would fail one task after the other, which others could run."""
+    """If the server refused a setting of each session, this worker would fail all its tasks, which others could run."""
     from pyspark.errors import AnalysisException, IllegalArgumentException
 
     for name, value in settings.conf.items():
@@ -202,7 +202,7 @@ def _refusal(settings: ConnectSettings, error: Exception) -> str:
 
 
 def _check_token(settings: ConnectSettings) -> str:
-    """What to do, where the worker has its token from."""
+    """What to check, depending on where the worker gets its token from."""
     if settings.conn_id:
         return f"check the password of the connection {settings.conn_id!r}, which is the token"
     if settings.token:

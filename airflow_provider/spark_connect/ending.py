@@ -1,4 +1,4 @@
-"""Ends a session for ever, with the query in it."""
+"""Ends a session for good, with the query in it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import contextlib
 import time
 from typing import Final
 
-from airflow_provider.spark_connect.asking import (
+from airflow_provider.spark_connect.calls import (
     NotThereError,
-    Questions,
+    ServerCalls,
     SessionClosedError,
     UnansweredError,
 )
@@ -20,18 +20,18 @@ _AGAIN_S: Final = 1.0
 
 
 class QueryNotStoppedError(Exception):
-    """A server has not confirmed that a query runs no more, and that nobody can start one in its session."""
+    """A server has not confirmed that a query has stopped, and that nobody can start one in its session."""
 
 
-async def end_session(ask: Questions, handle: QueryHandle, *, timeout_s: float) -> None:
-    """Stop what runs in the session, and have the server take no call in it any more.
+async def end_session(calls: ServerCalls, handle: QueryHandle, *, timeout_s: float) -> None:
+    """Stop what runs in the session, and have the server refuse all later calls in it.
 
     :raises QueryNotStoppedError: if it does not confirm that in time
     """
     deadline = time.monotonic() + timeout_s
     while True:
         try:
-            await _end(ask, handle.session_id, deadline)
+            await _end(calls, handle.session_id, deadline)
         except SessionClosedError:
             return
         except (NotThereError, UnansweredError) as error:
@@ -42,27 +42,27 @@ async def end_session(ask: Questions, handle: QueryHandle, *, timeout_s: float) 
             await asyncio.sleep(_AGAIN_S)
 
 
-async def _end(ask: Questions, session_id: str, deadline: float) -> None:
-    """A server remembers only that it has closed a session that it had. So it is made, if it is not there.
+async def _end(calls: ServerCalls, session_id: str, deadline: float) -> None:
+    """A server only remembers closed sessions that it once had. So a missing session is first created.
 
-    :raises SessionClosedError: as soon as it is certain
+    :raises SessionClosedError: when the server confirms that the session is closed
     """
 
     def left_s() -> float:
         return max(0.1, deadline - time.monotonic())
 
-    with contextlib.suppress(UnansweredError):  # a server may refuse settings that it does not know
-        await ask.say_that_it_ends(session_id, left_s())
-    await ask.interrupt(session_id, left_s())  # also who is about to start a query there
-    for query in await ask.running(session_id, left_s()):
-        await ask.stop(session_id, query, left_s())
-    await ask.release(session_id, left_s())
-    await ask.require_session(session_id)
-    raise UnansweredError(Trouble.OTHER, "it still takes calls in a session that it was told to close")
+    with contextlib.suppress(UnansweredError):  # a server may refuse unknown settings
+        await calls.say_that_it_ends(session_id, left_s())
+    await calls.interrupt(session_id, left_s())  # also a client that is about to start a query there
+    for query in await calls.running(session_id, left_s()):
+        await calls.stop(session_id, query, left_s())
+    await calls.release(session_id, left_s())
+    await calls.require_session(session_id)
+    raise UnansweredError(Trouble.OTHER, "it still accepts calls in a session that it was told to close")
 
 
 def _not_stopped(handle: QueryHandle, error: Exception) -> QueryNotStoppedError:
     return QueryNotStoppedError(
         f"the Spark Connect server {handle.server} has not confirmed that the query in session {handle.session_id} is"
-        f" stopped ({error}): it may run on until its session is closed"
+        f" stopped ({error}): it may keep running until its session is closed"
     )

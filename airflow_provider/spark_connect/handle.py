@@ -1,4 +1,6 @@
-"""By what a query that outlives its worker is found again. Nothing in it is secret: it stands in the status topic."""
+"""The handle by which a query that outlives its worker is found again. It is written to the status topic, so it has no
+secrets.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,13 @@ from airflow_provider.spark_connect.server import ConnectServer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryHandle:
-    """A streaming query on a Spark Connect server, from before its start on.
+    """A streaming query on a Spark Connect server. The handle is made before the query is started.
 
-    :param server: where it runs, and as whom
-    :param session_id: in which it runs; of one attempt of one task, and of nothing else
-    :param conn_id: the Airflow connection that leads to the server; empty: none is needed
-    :param query_id: of the query, the same over restarts from its checkpoint; None: it may not have been started yet
-    :param run_id: of this run of the query
+    :param server: the server and the user
+    :param session_id: the session in which the query runs; used for one attempt of one task only
+    :param conn_id: the Airflow connection to the server; empty: none is needed
+    :param query_id: stays the same over restarts from the checkpoint; None: the query may not have been started yet
+    :param run_id: the id of this run of the query
     """
 
     server: ConnectServer
@@ -28,7 +30,7 @@ class QueryHandle:
 
     @property
     def is_known(self) -> bool:
-        """Whether it names the very run of the query that it is about."""
+        """Whether it has the ids of the query and of its run."""
         return self.query_id is not None and self.run_id is not None
 
     def to_json(self) -> dict[str, Any]:
@@ -50,8 +52,8 @@ class QueryHandle:
             server, session_id = ConnectServer.parse(data["server"]), data["session_id"]
             rest = (data.get("conn_id") or "", data.get("query_id"), data.get("run_id"))
         except (TypeError, KeyError, AttributeError) as wrong:
-            raise ValueError(f"no handle of a query: {wrong!r}") from None
+            raise ValueError(f"not a handle of a query: {wrong!r}") from None
         conn_id, query_id, run_id = rest
         if not isinstance(session_id, str) or not all(isinstance(each, str | None) for each in rest):
-            raise ValueError("no handle of a query: its ids must be texts")
+            raise ValueError("not a handle of a query: its ids must be strings")
         return cls(server=server, session_id=session_id, conn_id=conn_id, query_id=query_id, run_id=run_id)

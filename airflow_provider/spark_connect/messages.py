@@ -1,6 +1,6 @@
-"""Spark Connect's messages as bytes: what is asked of a session, and what is read of the answer.
+"""Spark Connect's requests as bytes, and what is read from the responses.
 
-Their fields have the numbers of ``base.proto`` and ``commands.proto``, which Spark never changes.
+The field numbers are those of ``base.proto`` and ``commands.proto``, which Spark never changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from airflow_provider.driver.query_progress import QueryProgress
-from airflow_provider.spark_connect.wire import Message, message, number, text
+from airflow_provider.spark_connect.protobuf import Message, message, number, text
 
 _SESSION_ID: Final = 1
 _USER_CONTEXT: Final = 2
@@ -64,7 +64,7 @@ _TOTALS: Final = ("numInputRows", "inputRowsPerSecond", "processedRowsPerSecond"
 
 
 class NoAnswerInItError(ValueError):
-    """What came back does not have what was asked for."""
+    """A response does not contain the result that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class RunningQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, in each message.
+    """Makes the requests of one caller.
 
     :param user_agent: shown by the server
     """
@@ -96,25 +96,25 @@ class Caller:
         return self._of_query(session_id, query, _STOP)
 
     def running(self, session_id: str) -> bytes:
-        """Which queries run in the session."""
+        """Asks which queries run in the session."""
         return self._execute(session_id, message(_MANAGER_COMMAND, number(_ACTIVE, True)))
 
     def forget_nothing(self, session_id: str) -> bytes:
-        """Has a server forget an operation that there is not. Nothing comes of it but an error, if it does not have the
-        session: other requests would make it.
+        """Releases an operation that does not exist. This changes nothing, but fails if the server does not have the
+        session. Other requests would create the session.
         """
         operation = text(_FORGET_OPERATION, str(uuid.uuid4()))
         return self._of(session_id, _FORGET_CLIENT) + operation + message(_FORGET_ALL)
 
     def interrupt_all(self, session_id: str) -> bytes:
-        """Ends what is being done in the session. It is made if there is none."""
+        """Interrupts what runs in the session. The session is created if it does not exist."""
         return self._of(session_id, _INTERRUPT_CLIENT) + number(_INTERRUPT_TYPE, _INTERRUPT_ALL)
 
     def release_session(self, session_id: str) -> bytes:
         return self._of(session_id, _RELEASE_CLIENT)
 
     def set_conf(self, session_id: str, key: str, value: str) -> bytes:
-        """A setting of the session, which is made if there is none."""
+        """Sets a setting of the session. The session is created if it does not exist."""
         pair = message(_SET_PAIRS, text(_KEY, key), text(_VALUE, value))
         return self._of(session_id, _CONFIG_CLIENT) + message(_CONFIG_OPERATION, message(_SET, pair))
 
@@ -143,14 +143,14 @@ def read_is_active(answers: Iterable[bytes]) -> bool:
 
 
 def read_last_progress(answers: Iterable[bytes]) -> QueryProgress | None:
-    """None: it has had no batch."""
+    """None: there has been no batch."""
     progress = _result(answers, _QUERY_RESULT).message(_RESULT_PROGRESS)
     told = progress.texts(_PROGRESS_JSON) if progress is not None else ()
     return QueryProgress.of(_with_totals(json.loads(told[-1]))) if told else None
 
 
 def read_error(answers: Iterable[bytes]) -> str | None:
-    """None: it has not failed."""
+    """None: the query has not failed."""
     said = _result(answers, _QUERY_RESULT).message(_RESULT_EXCEPTION)
     return None if said is None else said.text(_EXCEPTION_MESSAGE) or said.text(_ERROR_CLASS) or None
 
@@ -170,7 +170,7 @@ def read_conf(answer: bytes) -> str | None:
 
 
 def _with_totals(said: dict[str, Any]) -> dict[str, Any]:
-    """A server says of each source what clients are to add up."""
+    """A server reports these figures for each source; clients add them up."""
     totals: dict[str, float] = {}
     for source, name in itertools.product(said.get("sources") or (), _TOTALS):
         if isinstance(source.get(name), int | float):
@@ -179,9 +179,9 @@ def _with_totals(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _result(answers: Iterable[bytes], field: int) -> Message:
-    """A server may say beside it how far its work is."""
+    """The server may send responses about its progress as well: skip them."""
     for answer in map(Message, answers):
         found = answer.message(field)
         if found is not None:
             return found
-    raise NoAnswerInItError("it does not say what was asked")
+    raise NoAnswerInItError("it does not contain the result that was asked for")

@@ -1,4 +1,4 @@
-"""A Spark Connect server as a value. There is nothing secret in it, so it may stand in records and logs."""
+"""A Spark Connect server as a value. It has no secrets, so it may be written to records and logs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ TOKEN_ENV: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name o
 SCHEME: Final = "sc://"
 DEFAULT_PORT: Final = 15002
 DEFAULT_USER: Final = "cospark"
-"""A server knows a session by its user and its id. Left to itself, PySpark takes the user of the operating system,
-who may be another one on each machine."""
+"""A server identifies a session by its user and its id. By default PySpark uses the operating system's user, who may
+differ between machines."""
 
 DATABRICKS_CLUSTER: Final = "x-databricks-cluster-id"
-"""The header by which a Databricks workspace knows which of its clusters is meant."""
+"""The header that names one of the clusters of a Databricks workspace."""
 
 _OURS: Final = frozenset({"session_id", "user_agent"})
 _SESSIONS: Final = uuid.UUID("b0f1ed5e-0f23-4c0e-8e0e-0d6f7d0a8a41")
@@ -24,26 +24,26 @@ _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 
 class ConnectUrlError(ValueError):
-    """A URL names no server that can be used. The message does not repeat what may be secret."""
+    """A URL does not name a usable server. The message does not repeat what may be secret."""
 
 
 def is_connect(master: str) -> bool:
-    """Whether that is a Spark Connect server, and no master of Spark."""
+    """Whether this is the URL of a Spark Connect server, and not that of a Spark master."""
     return master.startswith(SCHEME)
 
 
 def is_token(text: str) -> bool:
-    """Whether it can be sent as one: gRPC says of any other that nobody is there."""
+    """Whether the text can be sent as a token: with any other text, gRPC fails as if the server were away."""
     return text.isascii() and (not text or text.isprintable())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectServer:
-    """Which server, and as whom.
+    """A server, and the user of its sessions.
 
-    :param user_id: whose the sessions are, on the server
-    :param use_ssl: whether to speak TLS
-    :param databricks_cluster: which cluster of a Databricks workspace; empty: it is no workspace
+    :param user_id: the user that owns the sessions on the server
+    :param use_ssl: whether to use TLS
+    :param databricks_cluster: the cluster of a Databricks workspace; empty: the host is not a workspace
     """
 
     host: str
@@ -64,7 +64,7 @@ class ConnectServer:
         address, _, stray = address.partition(";")
         path, *parameters = rest.split(";")
         if path or stray:
-            raise ConnectUrlError("between the address and the parameters stands a slash: sc://host:port/;use_ssl=true")
+            raise ConnectUrlError("only a slash and parameters may follow the address: sc://host:port/;use_ssl=true")
         host, port = _address(address)
         user_id, use_ssl, cluster = DEFAULT_USER, False, ""
         for name, value in _pairs(parameters):
@@ -80,12 +80,12 @@ class ConnectServer:
 
     @property
     def address(self) -> str:
-        """For people: the host and the port."""
+        """The host and the port."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """What :meth:`parse` makes the same of."""
+        """The inverse of :meth:`parse`."""
         cluster = f";{DATABRICKS_CLUSTER}={quote(self.databricks_cluster, safe='')}" if self.databricks_cluster else ""
         user = quote(self.user_id, safe="")
         return f"{SCHEME}{self.address}/;user_id={user};use_ssl={str(self.use_ssl).lower()}{cluster}"
@@ -98,8 +98,8 @@ class ConnectServer:
 class ConnectSettings:
     """How to use a server.
 
-    :param token: for the server, or for a proxy before it; empty: none
-    :param conn_id: the Airflow connection that has the token as its password; empty: none has
+    :param token: for the server, or for a proxy in front of it; empty: none
+    :param conn_id: the Airflow connection whose password is the token; empty: none
     :param conf: settings of each session
     """
 
@@ -110,18 +110,18 @@ class ConnectSettings:
 
 
 def session_id(*names: str) -> str:
-    """The id of the session that has these names, for whoever knows them."""
+    """The id of the session with these names: whoever knows the names gets the same id."""
     return str(uuid.uuid5(_SESSIONS, "\0".join(names)))
 
 
 def following(session_id: str) -> str:
-    """The id of the session that takes the place of one which somebody has begun in: known to whoever knows that."""
+    """The id of the session that replaces a used one: whoever knows the used one's id gets the same id."""
     return str(uuid.uuid5(_SESSIONS, session_id))
 
 
 def _address(address: str) -> tuple[str, int]:
     if "@" in address:
-        raise ConnectUrlError("a Spark Connect URL has no user and password before the host; there is user_id=")
+        raise ConnectUrlError("a Spark Connect URL takes no user and password before the host: use ;user_id=NAME")
     try:
         parts = urlsplit(f"//{address}")
         host, port = parts.hostname, parts.port
@@ -141,14 +141,14 @@ def _pairs(parameters: list[str]) -> Iterator[tuple[str, str]]:
 def _refusal(name: str) -> str:
     if name == "token":
         return (
-            "a token does not belong into the URL of a Spark Connect server, which is shown and logged: put it into the"
+            "a token does not belong in the URL of a Spark Connect server, which is shown and logged: put it into the"
             f" password of a connection of type spark_connect, or, for cospark, into the environment: {TOKEN_ENV}"
         )
     if name in _OURS:
-        return f"{name} is chosen for each task; leave it out of the URL of the Spark Connect server"
+        return f"{name} is set for each task: leave it out of the URL of the Spark Connect server"
     if name in ("user_id", "use_ssl"):
-        return f"{name} has no value that can be used: it must be {'a name' if name == 'user_id' else 'true or false'}"
+        return f"{name} has no usable value: it must be {'a name' if name == 'user_id' else 'true or false'}"
     if name == DATABRICKS_CLUSTER:
         return f"{name} has no value: it must be the id of a cluster of the Databricks workspace"
     known = f"user_id, use_ssl, {DATABRICKS_CLUSTER}"
-    return f"{name or 'an empty name'} is no parameter of a Spark Connect URL that is known here: {known}"
+    return f"{name or 'an empty name'} is not a known parameter of a Spark Connect URL. Known are: {known}"

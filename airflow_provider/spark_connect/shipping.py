@@ -1,4 +1,4 @@
-"""Sends the modules of jobs to a server: their functions run in a Python beside it, and on its executors."""
+"""Sends the modules of jobs to a server: their functions run in Python processes beside it and on its executors."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 
 class Parcels:
-    """What jobs consist of, packed once for all sessions of a worker. Any thread may call it."""
+    """The modules of jobs, packed once for all sessions of a worker. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sending = threading.Lock()
-        """PySpark has Python forget what its finders know then, which two threads can't do at once (KeyError)."""
+        """PySpark invalidates Python's import caches then, which two threads can't do at once (KeyError)."""
         self._folder: ScratchFolder | None = None
         self._archives: dict[str, Path | None] = {}
 
     def send(self, session: SparkSession, module: str) -> None:
-        """Have functions of this session import what the job in ``module`` consists of."""
+        """Let functions of this session import the modules of the job in ``module``."""
         archives = [str(archive) for archive in self._of(module)]
         if archives:
             with self._sending:
                 session.addArtifacts(*archives, pyfile=True)
-                # PySpark has this process import from them, too. They go sooner than it does, and it has the modules.
-                # As another list: who looks through the one that there is would pass over what moves up.
+                # PySpark adds them to this process's import path, too. But they are deleted before this process ends,
+                # and it has the modules anyway. A new list, because another thread may be iterating over the old one.
                 sys.path = [entry for entry in sys.path if entry not in archives]
 
     def close(self) -> None:

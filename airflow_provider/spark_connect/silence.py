@@ -1,42 +1,42 @@
-"""Whether a server says nothing any more, and how seldom it is asked then."""
+"""Whether a server has stopped answering, and how long to wait before the next call then."""
 
 from __future__ import annotations
 
 from typing import Final
 
 SILENT_S: Final = 5.0
-"""So long nothing may come of what is asked until it is told."""
+"""A server counts as silent when its calls have failed for this long."""
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 15.0
 
 
 class Silence:
-    """Of one server. Times are monotonic."""
+    """The silence of one server. Times are monotonic."""
 
     def __init__(self) -> None:
         self._since: float | None = None
         self._waits_s = _FIRST_WAIT_S
         self.why = ""
-        """Why it is silent; empty: it is not, as far as has been told."""
+        """Why it is silent; empty: it has not been reported as silent."""
 
     @property
     def doubtful(self) -> bool:
-        """Whether the last that was asked has come to nothing."""
+        """Whether the last call has failed."""
         return self._since is not None
 
     def answered(self) -> bool:
-        """It has answered.
+        """A call has been answered.
 
-        :return: whether it had been told that it is silent
+        :return: whether the server had been reported as silent
         """
         was_told = bool(self.why)
         self._since, self._waits_s, self.why = None, _FIRST_WAIT_S, ""
         return was_told
 
     def failed(self, why: str, *, asked_at: float, now: float) -> bool:
-        """Nothing has come of a question.
+        """A call has failed.
 
-        :return: whether it is to be told now that it is silent: once
+        :return: whether to report the server as silent now: True once for each silence
         """
         self._since = asked_at if self._since is None else min(self._since, asked_at)
         if self.why or now - self._since < SILENT_S:
@@ -45,7 +45,7 @@ class Silence:
         return True
 
     def wait_s(self) -> float:
-        """How long to wait until the next question: longer each time."""
+        """How long to wait until the next call: longer each time."""
         waits_s = self._waits_s
         self._waits_s = min(2 * waits_s, _LONGEST_WAIT_S)
         return waits_s

@@ -1,4 +1,4 @@
-"""What an error of Spark Connect's client says of the server, and what it says of the job."""
+"""Classifies the errors of Spark Connect's client: is the server the reason, or the job?"""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ class Trouble(Enum):
     """What is wrong with a server."""
 
     AWAY = "away"
-    """Nobody is there. It may be again, and know its sessions still."""
+    """Nothing answers. When the server is back, it may still know its sessions."""
     SLOW = "slow"
     """It has not answered in time."""
     ENDED = "ended"
-    """It knows nothing of the sessions that it had: another one is in its place, or its Spark has ended."""
+    """It does not know its earlier sessions: it was restarted, or its Spark has ended."""
     CLOSED = "closed"
     """It has closed this session, or has forgotten it."""
     REFUSES = "refuses"
-    """It does not let this client in."""
+    """It refuses this client."""
     FULL = "full"
-    """It has no room for more at present."""
+    """It has no capacity left at present."""
     OTHER = "other"
 
 
@@ -46,15 +46,15 @@ _UNSUPPORTED: Final = frozenset(
 
 
 class UnsupportedOnConnectError(NotImplementedError):
-    """A job uses what Spark Connect does not have, so that no other try can help on such a worker."""
+    """A job uses something that Spark Connect does not have. Another try on such a worker would fail as well."""
 
 
 class SessionRefusedError(Exception):
-    """A server that is there gives a task no session, or has closed the one that it had."""
+    """A server that answers gives a task no session, or has closed the task's session."""
 
 
 def trouble_of(error: BaseException) -> Trouble:
-    """What the error says of the server."""
+    """What the error says about the server."""
     text = text_of(error)
     for words, trouble in _WORDS:
         if words in text:
@@ -63,22 +63,22 @@ def trouble_of(error: BaseException) -> Trouble:
 
 
 def is_unsupported(error: BaseException) -> bool:
-    """Whether it comes of something that Spark Connect does not have."""
+    """Whether the error comes from using something that Spark Connect does not have."""
     condition = getattr(error, "getCondition", None)
     return condition is not None and condition() in _UNSUPPORTED
 
 
 def text_of(error: BaseException) -> str:
-    """What it says, without what gRPC puts around it."""
+    """The error's message, without the text that gRPC adds."""
     details = getattr(error, "details", None)
     try:
         return str(details() if callable(details) else error)
-    except Exception:  # noqa: BLE001 - code of a job: whatever it does, its error is to be reported
+    except Exception:  # noqa: BLE001 - the error may be of a job's own class: it is reported whatever that does
         return ""
 
 
 def _code(error: BaseException) -> str:
-    """Of gRPC; empty if the error has none."""
+    """The gRPC status code; empty if the error has none."""
     ask: Any = getattr(error, "code", None) or getattr(error, "getGrpcStatusCode", None)
     code = ask() if callable(ask) else None
     return str(getattr(code, "name", ""))

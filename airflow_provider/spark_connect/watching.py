@@ -1,4 +1,4 @@
-"""Watches streaming queries on one server from an event loop, which nothing here keeps waiting."""
+"""Watches streaming queries on one server from an event loop, without blocking it."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
-from airflow_provider.spark_connect.asking import NotThereError, Questions
+from airflow_provider.spark_connect.calls import NotThereError, ServerCalls
 from airflow_provider.spark_connect.ending import end_session
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.looks import Listener, Watched
 from airflow_provider.spark_connect.messages import Caller, RunningQuery
-from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews, QueryStopped
+from airflow_provider.spark_connect.polling import Listener, Watched
 from airflow_provider.spark_connect.server import ConnectSettings
 from airflow_provider.spark_connect.shared_server import SERVERS, SharedServer
+from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, QueryStopped, WatchEvent
 
 
 class QueryWatch:
-    """What one membership has of a server: the queries that it watches there. All memberships of a process that use the
-    same server as the same user share a connection. Belongs to one event loop; no Spark is needed for it.
+    """The queries that one membership watches on a server. All memberships of a process that use the same server as the
+    same user share a connection. Belongs to one event loop, and needs no Spark.
 
-    :param user_agent: who asks, for those who look at the server
-    :param hear: called by the loop with what there is to tell
-    :param tell_every_s: how often a query's progress is told at most, in seconds
+    :param user_agent: shown by the server
+    :param hear: called with each event, in the event loop
+    :param tell_every_s: report a query's progress at most this often, in seconds
     """
 
     def __init__(
         self,
         settings: ConnectSettings,
         user_agent: str,
-        hear: Callable[[QueryNews], None],
+        hear: Callable[[WatchEvent], None],
         *,
         tell_every_s: float = 30.0,
     ) -> None:
@@ -45,9 +45,9 @@ class QueryWatch:
         return frozenset(self._watched)
 
     def watch(self, handle: QueryHandle) -> None:
-        """Tell of this query, until it has ended or is lost.
+        """Report events of this query until it has ended or is lost.
 
-        :raises ValueError: if it is not known which one it is: :meth:`find` it
+        :raises ValueError: if the handle does not have the query's ids: :meth:`find` it first
         """
         if handle.query_id is None or handle.run_id is None:
             raise ValueError(
@@ -57,35 +57,36 @@ class QueryWatch:
             return
         if self._mine is None:
             server = SERVERS.take(self._settings)
-            self._mine = server, Listener(Questions(server.line, self._caller), self._on_news, self._tell_every_s)
+            self._mine = server, Listener(ServerCalls(server.channel, self._caller), self._on_event, self._tell_every_s)
         server, listener = self._mine
-        self._watched[handle] = server.looks.add(handle, RunningQuery(handle.query_id, handle.run_id), listener)
+        self._watched[handle] = server.polling.add(handle, RunningQuery(handle.query_id, handle.run_id), listener)
 
     def let_go(self, handle: QueryHandle) -> None:
-        """Tell of it no more. It runs on."""
+        """Stop watching the query. It keeps running."""
         watched = self._watched.pop(handle, None)
         if watched is not None and self._mine is not None:
-            self._mine[0].looks.remove(watched)
+            self._mine[0].polling.remove(watched)
 
     async def stop(self, handle: QueryHandle, *, timeout_s: float) -> None:
-        """Stop what runs in its session, and have the server never take a call in it again: also if it has never had
-        the session, so that no start that is still on its way comes to anything. It is told of no more.
+        """Stop what runs in its session, and have the server refuse all later calls in it. This also works if the
+        server has never had the session, so that a start that is still on its way fails. The query is no longer
+        watched.
 
         :raises QueryNotStoppedError: if the server does not confirm that in time
         """
         self.let_go(handle)
-        async with self._questions() as ask:
-            await end_session(ask, handle, timeout_s=timeout_s)
+        async with self._calls() as calls:
+            await end_session(calls, handle, timeout_s=timeout_s)
 
     async def find(self, handle: QueryHandle) -> QueryHandle | None:
-        """The query that runs in its session, whoever started it; None: none does. One may still be started there.
+        """The query that runs in its session, whoever started it; None: there is none, but one may still be started.
 
-        :raises UnansweredError: if the server does not say
+        :raises UnansweredError: if there is no usable answer
         """
-        async with self._questions() as ask:
+        async with self._calls() as calls:
             try:
-                await ask.require_session(handle.session_id)
-                running = await ask.running(handle.session_id)
+                await calls.require_session(handle.session_id)
+                running = await calls.running(handle.session_id)
             except NotThereError:
                 return None
         same = [query for query in running if query.query_id == handle.query_id]
@@ -94,24 +95,24 @@ class QueryWatch:
         return None
 
     async def close(self) -> None:
-        """Tell of nothing more. All queries run on."""
+        """Stop watching. All queries keep running."""
         for handle in list(self._watched):
             self.let_go(handle)
         mine, self._mine = self._mine, None
         if mine is not None:
             await SERVERS.give_back(mine[0])
 
-    def _on_news(self, news: QueryNews) -> None:
-        if isinstance(news, QueryEnded | QueryStopped | QueryLost):
-            self._watched.pop(news.handle, None)
-        self._hear(news)
+    def _on_event(self, event: WatchEvent) -> None:
+        if isinstance(event, QueryEnded | QueryStopped | QueryLost):
+            self._watched.pop(event.handle, None)
+        self._hear(event)
 
     @contextlib.asynccontextmanager
-    async def _questions(self) -> AsyncIterator[Questions]:
-        """:raises UnansweredError: if this process lacks what is needed to ask"""
+    async def _calls(self) -> AsyncIterator[ServerCalls]:
+        """:raises UnansweredError: if gRPC is not installed here"""
         server = SERVERS.take(self._settings)
         try:
             await server.open()
-            yield Questions(server.line, self._caller)
+            yield ServerCalls(server.channel, self._caller)
         finally:
             await SERVERS.give_back(server)

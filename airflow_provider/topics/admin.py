@@ -125,7 +125,8 @@ class TopicAdmin:
             if found.partitions > 1:
                 raise TopicError(
                     f"the topic {topic!r} has {found.partitions} partitions, but must have exactly one, because the"
-                    " order of its records matters: delete it (it is made anew), or choose another name for the group"
+                    " order of its records matters: delete it (it is created again), or choose another name for the"
+                    " group"
                 )
         lacking = list(needs.lacking(topics, allowed))
         if lacking:

@@ -44,9 +44,8 @@ class HalfDoneError(TopicError):
 
     def __init__(self, job: str, tasks: Iterable[TaskId], failed: TopicError) -> None:
         super().__init__(
-            f"job {job!r}: what was asked for is done only in part. That failed tasks are to be tried again"
-            f" ({in_short(sorted(tasks))}) may not be stored: retry the job's failed tasks when the broker is back."
-            f" {failed}"
+            f"job {job!r}: only a part of this was done. The next try of failed tasks ({in_short(sorted(tasks))}) may"
+            f" not be stored: retry the job's failed tasks when the broker is back. {failed}"
         )
         self.job = job
         self.tasks = tuple(tasks)
@@ -117,10 +116,12 @@ class NoTopicError(TopicError):
 
 
 class TopicRenewedError(TopicError):
-    """A topic was deleted and made anew: what was read from it is not in it any more."""
+    """A topic was deleted and created again: what was read from it is not in it any more."""
 
     def __init__(self, topic: str) -> None:
-        super().__init__(f"the topic {topic!r} was deleted and made anew: it ends before what has been read from it")
+        super().__init__(
+            f"the topic {topic!r} was deleted and created again: it ends before what has been read from it"
+        )
         self.topic = topic
 
     def __reduce__(self) -> tuple[type[TopicRenewedError], tuple[str]]:
@@ -128,10 +129,10 @@ class TopicRenewedError(TopicError):
 
 
 class ReaderFaultError(TopicError):
-    """A topic is read no more, for a fault of this program: what was read of it grows old, and is not to be trusted."""
+    """A topic is no longer read because of a fault of this program: its view is out of date, and must not be used."""
 
     def __init__(self, topic: str, fault: str) -> None:
-        super().__init__(f"the topic {topic!r} is read no more, for a fault of this program: {fault}")
+        super().__init__(f"the topic {topic!r} is no longer read because of a fault of this program: {fault}")
         self.topic = topic
         self.fault = fault
 

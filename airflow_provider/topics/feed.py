@@ -111,7 +111,7 @@ class TopicFeed(Generic[S]):
         self._complaints.tell()
 
     def _replace(self, new: TopicView[S], end: int) -> None:
-        """A topic that ends before what was read of it was deleted and made anew meanwhile."""
+        """A topic that ends before what was read of it was deleted and created again meanwhile."""
         renewed = max(new.renewals, int(end < self._view.offset))
         self._renewals = self.renewals + renewed - new.renewals
         self._view, self._next = new, None

@@ -219,7 +219,7 @@ class FollowedTopics:
 
         :raises NoTopicError, RightsError: if a topic can't be read
         :raises RefusedError: if the broker refuses the connection
-        :raises TopicRenewedError: if a topic was deleted and made anew since this process began to read it
+        :raises TopicRenewedError: if a topic was deleted and created again since this process began to read it
         :raises BrokerAwayError: if no broker answers in time
         """
         deadline = time.monotonic() + timeout_s

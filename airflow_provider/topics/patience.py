@@ -1,4 +1,4 @@
-"""Reads a large group to its end on a busy machine, where that takes longer than a broker may that does not answer."""
+"""Reads a large group to its end on a busy machine, which may take longer than the time limit of :meth:`catch_up`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from airflow_provider.topics.followed import FollowedTopics
 
 
 async def read_patiently(topics: FollowedTopics) -> None:
-    """As long as any of it is read meanwhile.
+    """Read to the ends, as long as there is any progress.
 
     :raises TopicError: see :meth:`FollowedTopics.catch_up`
     """

@@ -311,7 +311,7 @@ class TopicReader:
             if end is not None:
                 sink.reached(end)
         except Exception as fault:
-            log.exception("the records of the topic %r can't be taken in", topic)
+            log.exception("the records of the topic %r can't be applied", topic)
             self._end((topic,))
             self._give_up(topic, fault)
 
@@ -393,7 +393,7 @@ def _tell(sink: Sink, error: TopicError) -> None:
     try:
         sink.fail(error)
     except Exception:
-        log.exception("this could not be passed on: %s", error)
+        log.exception("could not tell a listener of a change: %s", error)
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

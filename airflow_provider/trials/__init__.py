@@ -1,1 +1,1 @@
-"""Commands that start servers on this machine, to try things out."""
+"""Commands that start a Kafka broker or a Spark Connect server on this machine, to try things out."""

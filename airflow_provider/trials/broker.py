@@ -1,4 +1,4 @@
-"""``cospark broker``: a real one-node Kafka in the foreground, to try things with."""
+"""``cospark broker``: a one-node Kafka broker in the foreground, to try things out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
 def _welcome(broker: LocalBroker, data: Path | None) -> str:
     servers = broker.bootstrap_servers
     connection = json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": servers}})
-    kept = f"Topics and groups are kept in {data}." if data else "Topics and groups are gone when it stops."
+    kept = f"Topics and groups are kept in {data}." if data else "Topics and groups are deleted when it stops."
     return f"""\
 Kafka {KAFKA_VERSION} listens on {servers}. {kept}
 

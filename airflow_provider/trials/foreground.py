@@ -1,4 +1,4 @@
-"""A command that is a server: it runs until it is interrupted."""
+"""Runs a server in the foreground until it is interrupted."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Server = TypeVar("Server", bound=OwnServer)
 def serve(command: str, port: int | None, make: Callable[[], Server], welcome: Callable[[Server], str]) -> int:
     """Run a server in the foreground.
 
-    :param command: as it was called
-    :param port: as it was asked for
-    :param welcome: what is said when it has started
+    :param command: the command's name, for messages
+    :param port: the requested port
+    :param welcome: the message when it has started
     :returns: the exit status
     """
     if port is not None and not 0 <= port <= _LAST_PORT:
@@ -58,5 +58,5 @@ def serve(command: str, port: int | None, make: Callable[[], Server], welcome: C
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """End as by Ctrl-C, so that the server is stopped in order."""
+    """End as with Ctrl-C, so that the server is stopped properly."""
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""``cospark spark-connect``: a real Spark Connect server in the foreground, to try things with."""
+"""``cospark spark-connect``: a Spark Connect server in the foreground, to try things out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider.trials.foreground import serve
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help="where clients connect (default: a free one)")
-    parser.add_argument("--master", default="local[2]", metavar="URL", help="of its Spark (default: %(default)s)")
+    parser.add_argument("--master", default="local[2]", metavar="URL", help="its Spark master (default: %(default)s)")
     add_conf_option(parser, SPARK, "its Spark")
 
 
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     except ValueError as wrong:
         complain(f"cospark spark-connect: --master: {wrong}")
         return 2
-    refusals = unreachable(args.master)  # of which Spark itself would speak a minute later, in the server's log
+    refusals = unreachable(args.master)  # Spark itself would report this a minute later, in the server's log
     if refusals:
         complain(f"cospark spark-connect: no Spark master can be reached at {args.master} ({refusals}); is it started?")
         return 2
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
 def _welcome(server: LocalConnectServer) -> str:
     connection = {"conn_type": "spark_connect", "host": HOST, "port": int(server.url.rpartition(":")[2])}
     return f"""\
-Spark Connect listens on {server.url}. Nobody has to say who he is: it is for trials, on this machine.
+Spark Connect listens on {server.url}. It does not authenticate its clients: it is for trials on this machine.
 
 For cospark, in another terminal:
   cospark worker GROUP --spark-master {server.url}

@@ -1,6 +1,6 @@
-"""What sensors and operators wait for: small values, asked of the topics as they are now. Pure.
+"""The conditions that sensors and operators wait for, as values, evaluated with the present state of the topics. Pure.
 
-They are stored as a trigger's arguments: the keys are a contract with what an older release has stored.
+They are stored as arguments of triggers, so their keys must stay compatible with older releases.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from airflow_provider.reports.standing import SoFar, Standing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The end of the waiting.
+    """The end of the wait.
 
-    :param report: what is passed on by XCom
-    :param problem: why what was waited for will not come, or None
+    :param report: the value for XCom
+    :param problem: why the condition can't hold any more; None: it holds
     """
 
     report: Mapping[str, Any]
@@ -38,7 +38,7 @@ class Answer:
 
 
 def problem_in_words(group: str, answer: Mapping[str, Any]) -> str:
-    """What the task that has waited fails with: where, why, and what can be done.
+    """The error of the task that has waited: where, why, and what to do.
 
     :param answer: an :class:`Answer` as JSON, with a problem
     """
@@ -46,15 +46,15 @@ def problem_in_words(group: str, answer: Mapping[str, Any]) -> str:
     if report.get("state") != JobState.FAILED.value or "job" not in report:
         return told
     retry = shlex.join(["cospark", "jobs", "retry", group, report["job"]])
-    return f"{told}\nTo try what has failed once more: {retry}; then clear this task"
+    return f"{told}\nTo try the failed tasks again: {retry}; then clear this task"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochCondition:
     """The group has reached an epoch.
 
-    :param at_least: this one, or a later one
-    :param converged: and its workers have applied it, and no further round is to follow
+    :param at_least: this epoch, or a later one
+    :param converged: whether its workers must also have applied it, and no further round may follow
     """
 
     at_least: int
@@ -88,7 +88,7 @@ class EpochCondition:
 
 
 class JobGoal(str, Enum):
-    """What of a job is waited for."""
+    """The state of a job that is waited for."""
 
     FINISHED = "finished"
     """Every task has finished."""
@@ -100,13 +100,13 @@ class JobGoal(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCondition:
-    """A run of a job has come so far, or can't any more.
+    """A run of a job has reached this state, or can't reach it any more.
 
-    :param run_key: of which run; None: of whichever is the present one. A job that does not end by itself has no runs:
-        there it isn't looked at
-    :param since_ms: wall clock, milliseconds since 1970: if the job is removed after that, it is waited for no more.
-        None: a removal says nothing
-    :param fingerprint: of the definition whose submitter waits: another one means that the job was replaced. None: any
+    :param run_key: the run; None: the present one. Ignored for jobs that do not end by themselves: they have no runs
+    :param since_ms: stop waiting if the job is removed after this time (wall clock, milliseconds since 1970). None:
+        ignore removals
+    :param fingerprint: the fingerprint of the definition that is waited for: another one means that the job was
+        replaced. None: any
     """
 
     job: str
@@ -125,7 +125,7 @@ class JobCondition:
             (definition.tasks_basis, definition.run_key),
         ):
             return self._gone(
-                f"job {self.job!r} was submitted anew while it was waited for:"
+                f"job {self.job!r} was submitted again during the wait:"
                 f" by {definition.submitted_by or 'somebody'}, run {definition.run_key!r}"
             )
         if self._is_of_another_run(definition):
@@ -156,22 +156,22 @@ class JobCondition:
         return self.run_key is not None and job.bounded and job.run_key != self.run_key
 
     def _judge(self, progress: JobProgress, *, bounded: bool) -> tuple[bool, str | None]:
-        """Whether the waiting is over, and what is wrong then."""
+        """The answer, if the wait is over."""
         finished, failed = progress.state is JobState.FINISHED, progress.state is JobState.FAILED
         if self.goal is JobGoal.FAILED:
             return failed or finished, f"job {self.job!r} has finished" if finished else None
         if finished or (self.goal is JobGoal.RUNNING and progress.running_everywhere):
             return True, None
-        # The other tasks of a bounded job go on: who waits for its end learns of all errors together.
+        # The other tasks of a bounded job continue: a wait for its end reports all errors together.
         if failed and (progress.complete or not bounded or self.goal is JobGoal.RUNNING):
             return True, f"job {self.job!r} has failed:\n{progress.failures_in_words}"
         return False, None
 
     def _without_it(self, removal: Removal | None) -> Answer | None:
-        """The group has no such job: who submitted it knows that it was there, others may have come before it."""
+        """The group has no such job. If the waiting task submitted it, it was removed; otherwise it may still come."""
         if removal is None:
             gone = self.fingerprint is not None
-            return self._gone(f"job {self.job!r} was removed while it was waited for") if gone else None
+            return self._gone(f"job {self.job!r} was removed during the wait") if gone else None
         before = self.since_ms is None or removal.at_ms < self.since_ms
         if self.fingerprint is None and (before or self._is_of_another_run(removal)):
             return None
@@ -196,7 +196,7 @@ class JobCondition:
 class LeaveCondition:
     """Workers that were asked to leave the group have left it.
 
-    :param workers: their names; the wishes were stored before anybody waits
+    :param workers: their names; the requests must be stored before the wait begins
     """
 
     workers: tuple[WorkerId, ...]

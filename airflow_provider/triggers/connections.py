@@ -1,10 +1,6 @@
 """A connection's settings, for all triggers of a triggerer that use it.
 
-Airflow answers a triggerer's questions one by one, each with a look into its database and, if it is the first, after
-seconds of preparation; new triggers and events wait meanwhile. A triggerer that starts has hundreds of triggers that
-all want to know the same. So those who ask at the same time share an answer.
-
-A trigger may live for weeks, longer than a password. So one of all that use a connection looks at it again and again.
+A trigger may live for weeks, longer than a password. So the connection is read regularly, once for all its triggers.
 """
 
 from __future__ import annotations
@@ -19,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.triggers.shared_answers import SharedAnswers
 
 log = logging.getLogger(__name__)
 
@@ -26,32 +23,19 @@ T = TypeVar("T")
 
 _LOOK_AGAIN_S: Final = 30.0
 
-_Asked = dict[str, "asyncio.Future[KafkaSettings]"]
-
-_ASKED: WeakKeyDictionary[asyncio.AbstractEventLoop, _Asked] = WeakKeyDictionary()
+_SETTINGS: Final = SharedAnswers[KafkaSettings](lambda conn_id: SparkGroupHook(conn_id).aget_settings())
 
 
 async def settings_of(kafka_conn_id: str) -> KafkaSettings:
-    """The connection's settings as Airflow has them now; who asks while another waits for the answer shares that.
+    """The connection's settings as Airflow has them now.
 
     :raises SettingsError: if the connection can't be used
     """
-    asked = _ASKED.setdefault(asyncio.get_running_loop(), {})
-    answer = asked.get(kafka_conn_id)
-    if answer is None:
-        answer = asked[kafka_conn_id] = asyncio.ensure_future(SparkGroupHook(kafka_conn_id).aget_settings())
-
-        def forget(answer: asyncio.Future[KafkaSettings]) -> None:
-            del asked[kafka_conn_id]
-            _ = answer.cancelled() or answer.exception()  # seen, also if nobody waits for it any more
-
-        answer.add_done_callback(forget)
-    # Shielded: a trigger that is cancelled meanwhile must not take the answer from the others.
-    return await asyncio.shield(answer)
+    return await _SETTINGS.about(kafka_conn_id)
 
 
 class Connection:
-    """A connection that is looked at again and again.
+    """A connection that is read regularly.
 
     :ivar settings: the last ones with which a broker could be reached
     """
@@ -68,15 +52,15 @@ class Connection:
         self._looking = asyncio.ensure_future(self._look_again_and_again())
 
     async def other_than(self, settings: KafkaSettings) -> KafkaSettings:
-        """Its settings, as soon as they are others than these."""
+        """Wait until its settings differ from these, and return them."""
         while self.settings == settings:
             await self._changed.wait()
         return self.settings
 
     def when_other_than(self, settings: KafkaSettings, act: Callable[[], None]) -> Callable[[], object]:
-        """Have ``act`` called soon, if its settings are others than these; else as soon as they change.
+        """Call ``act`` when its settings differ from these: soon, if they do already.
 
-        :returns: a function that ends it
+        :returns: a function that cancels this
         """
         self._acts[act] = None
         if self.settings != settings:
@@ -91,21 +75,21 @@ class Connection:
             await asyncio.sleep(_LOOK_AGAIN_S)
             try:
                 settings = await settings_of(self._conn_id)
-            except Exception as problem:  # noqa: BLE001  Airflow's: what works by now, goes on
+            except Exception as problem:  # noqa: BLE001  Airflow's: the present settings stay in use
                 self._complain(problem)
             else:
                 self._refused = None
                 await self.go_on_with(settings)
 
     async def go_on_with(self, settings: KafkaSettings) -> None:
-        """Take what the connection says now, if a broker does; all who come with the same at a time ask it once."""
+        """Use these settings if a broker accepts them. Concurrent calls with the same settings ask the broker once."""
         async with self._taking:
             if settings == self.settings:
                 self._complaint = ""
             elif settings != self._refused:
                 try:
                     await _reach(settings)
-                except Exception as problem:  # noqa: BLE001  the broker's: what works by now, goes on
+                except Exception as problem:  # noqa: BLE001  the broker's: the present settings stay in use
                     self._refused = settings
                     self._complain(problem)
                 else:
@@ -115,14 +99,14 @@ class Connection:
         if str(problem) != self._complaint:
             self._complaint = str(problem)
             log.warning(
-                "What connection %r says now can't be used, so its triggers go on with what it said: %s",
+                "The new settings of connection %r can't be used, so its triggers keep using the old ones: %s",
                 self._conn_id,
                 problem,
             )
 
     def _take(self, settings: KafkaSettings) -> None:
         self._complaint = ""
-        log.info("Connection %r has changed: its triggers go on with what it says now", self._conn_id)
+        log.info("Connection %r has changed: its triggers use the new settings", self._conn_id)
         self.settings = settings
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
@@ -131,7 +115,7 @@ class Connection:
 
 
 async def _reach(settings: KafkaSettings) -> None:
-    """:raises TransportError: if no broker takes these"""
+    """:raises TransportError: if no broker accepts these"""
     # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their time.
     shared = await asyncio.to_thread(importlib.import_module, "airflow_provider.group.shared")
     await shared.reach(settings)
@@ -142,7 +126,7 @@ _CONNECTIONS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Connection]
 
 @asynccontextmanager
 async def connection_of(kafka_conn_id: str) -> AsyncIterator[Connection]:
-    """The connection, for one trigger more of those that use it on this loop.
+    """The connection, shared by all triggers that use it on this loop.
 
     :raises SettingsError: if it can't be used
     """
@@ -163,7 +147,7 @@ async def connection_of(kafka_conn_id: str) -> AsyncIterator[Connection]:
 
 
 async def with_its_settings(connection: Connection, work: Callable[[KafkaSettings], Awaitable[T]]) -> T:
-    """What ``work`` gives; it is cancelled, and begins anew, when the settings change."""
+    """The result of ``work``, which is cancelled and started again when the settings change."""
     while True:
         settings = connection.settings
         working = asyncio.ensure_future(work(settings))

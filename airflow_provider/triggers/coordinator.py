@@ -18,12 +18,12 @@ _LOOK_S: Final = 1.0
 
 
 class CoordinatorTrigger(BaseTrigger):
-    """Serves shards of declarative groups, until it is cancelled; all in a triggerer that use the same connection share
-    one coordinator. It fires only if people must act: the user of the connection lacks a right, say.
+    """Serves shards of declarative groups until it is cancelled. All in a triggerer that use the same connection share
+    one coordinator. It fires only if people must act: for example, if the connection's user lacks a right.
 
-    :param kafka_conn_id: the connection; nothing of what is in it is stored
-    :param session_timeout_ms: a member that is silent for so long is removed
-    :param heartbeat_interval_ms: between two heartbeats of a member
+    :param kafka_conn_id: the connection; its contents are not stored
+    :param session_timeout_ms: a member that is silent for this long is removed
+    :param heartbeat_interval_ms: the time between two heartbeats of a member
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class CoordinatorTrigger(BaseTrigger):
         yield TriggerEvent({"v": SAVED_VERSION, "error": error})  # type: ignore[no-untyped-call]  # without hints
 
     async def _coordinate(self, settings: KafkaSettings) -> str:
-        """:returns: why it can't, if that lasts until people act"""
+        """:returns: why no groups can be coordinated until people act"""
         from airflow_provider.shards.candidates import candidate
 
         async with candidate(settings, self.coordinator) as server:

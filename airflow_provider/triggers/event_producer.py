@@ -1,6 +1,7 @@
-"""A watcher's events as Airflow's triggerer takes them, since 3.3: it says which of them it has stored.
+"""A watcher's events for the shared streams of Airflow's triggerer, which reports which events it has stored (Airflow
+3.3 and newer).
 
-Only to be imported where Airflow has shared streams.
+Only import this if Airflow has shared streams.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from airflow_provider.triggers.event_stream import EventStream, Telling
 
 
 class EventProducer(SharedStreamProducer):
-    """Hands on what the stream tells, and moves its bookmark.
+    """Passes on the events of a stream, and moves its bookmark.
 
-    A shared stream of Airflow's keeps one position for all that share it, and one of them that comes late misses what
-    the others were told. So each watcher has one of its own; what they share is below: the reader of the topics.
+    A shared stream of Airflow has one position for all its watchers, and a watcher that comes late misses events. So
+    each watcher has a stream of its own. They only share the reader of the topics below.
     """
 
     def __init__(self, stream: EventStream) -> None:
@@ -28,7 +29,7 @@ class EventProducer(SharedStreamProducer):
             yield told, told.offset
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
-        """:raises RuntimeError: if something was not stored; then it is told again, by another stream"""
+        """:raises RuntimeError: if events were not stored: then another stream sends them again"""
         stored: Any = None
         for item in batch:
             if not item.outcome.is_clean:
@@ -37,7 +38,7 @@ class EventProducer(SharedStreamProducer):
         if stored is not None:
             await self._stream.stored(stored)
         if stored != batch[-1].broker_payload:
-            raise RuntimeError(f"{self._stream}: what was told was not stored, and is told again")
+            raise RuntimeError(f"{self._stream}: Airflow did not store these events; they are sent again")
 
     async def aclose(self) -> None:
         await self._stream.aclose()

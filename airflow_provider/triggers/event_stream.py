@@ -1,11 +1,12 @@
-"""What one watcher of a group is told, each thing once it has happened, and the bookmark of how far it has been told.
+"""The events of a group for one asset watcher, and the bookmark of how far they have been delivered.
 
-The bookmark moves when Airflow has stored what was told, and not before: who reads on from it, in this triggerer or in
-another one, misses nothing. What was stored right before a triggerer died, and not marked any more, is told twice, with
-the same id. So whatever lay there already when a stream went on is told with the remark that it may be again.
+The bookmark moves only when Airflow has stored the events. So whoever continues from it, in this triggerer or another
+one, misses nothing. If a triggerer dies after the events were stored and before the bookmark has moved, they are
+delivered again, with the same ids. So events that already existed when a stream continues are marked as possibly
+repeated.
 
-Two triggerers may have the same watcher for a while, one of which was stalled and taken for dead. So before something
-is told it is looked whether the bookmark is where it was left, and a bookmark never moves back.
+Two triggerers may have the same watcher for a while, if one was stalled and taken for dead. So before events are
+delivered, the bookmark is read again, and it never moves back.
 """
 
 from __future__ import annotations
@@ -33,21 +34,22 @@ log = logging.getLogger(__name__)
 _AGAIN_S: Final = 5.0
 _MOST_AT_ONCE: Final = 100
 _SETTLE_S: Final = 5.0
-"""Airflow starts a run for the first asset event that its scheduler finds. What it stores before the run is made waits
-for the asset event after that. So what happens at once is told at once, and the next thing when a run has been made.
+"""Airflow starts a run for the first asset event that its scheduler finds. Events that are stored before the run is
+made wait for the next asset event. So what happens at the same time is delivered together, and the next events only
+when a run has been made.
 """
 _IDLE_S: Final = 60.0
 _REFRESH_S: Final = 6 * 60 * 60.0
-"""A broker forgets a bookmark that has not been put for some days."""
+"""A broker deletes a bookmark that has not been written for some days."""
 _PUT_WITHIN_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """What a watcher wants to be told.
+    """The events that a watcher wants.
 
     :param bookmark: the name of its bookmark: a consumer group
-    :param job: only what is about this job; None: whatever it is about
+    :param job: only events of this job; None: all events
     """
 
     kafka_conn_id: str
@@ -62,10 +64,10 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What is told at once.
+    """Events that are delivered together.
 
-    :param offset: where the last record lies that it is of
-    :param perhaps_again: it had happened before this stream went on from a bookmark, and may have been told then
+    :param offset: the offset of the last record that they come from
+    :param perhaps_again: they existed before this stream continued from a bookmark, and may have been delivered before
     """
 
     offset: int
@@ -74,7 +76,7 @@ class Telling:
 
 
 class EventStream:
-    """One watcher's, in one triggerer. To be closed."""
+    """The stream of one watcher in one triggerer. It must be closed."""
 
     def __init__(self, watched: Watched) -> None:
         self._watched = watched
@@ -93,7 +95,7 @@ class EventStream:
         self._problem = ""
 
     async def told(self) -> AsyncIterator[Telling]:
-        """What has happened since the bookmark, and goes on happening; without what is not wanted.
+        """The wanted events since the bookmark, and all that follow.
 
         :raises SettingsError: if the connection can't be used
         """
@@ -105,28 +107,28 @@ class EventStream:
             yield told
 
     async def stored(self, offset: int) -> None:
-        """Airflow has stored what was told up to and with this offset.
+        """Airflow has stored the events up to and including this offset.
 
-        :raises TopicError: if the bookmark can't be put, for a long time
+        :raises TopicError: if the bookmark can't be written for a long time
         """
         until = asyncio.get_running_loop().time() + _PUT_WITHIN_S
         while True:
             try:
                 with anyio.fail_after(max(0.0, until - asyncio.get_running_loop().time())):
                     await self._reachable.wait()
-                if self._next is not None and offset < self._next:  # else it lay in a topic that is no more
+                if self._next is not None and offset < self._next:  # otherwise it is of a deleted topic
                     await self._mark(offset + 1)
                 break
             except (TopicError, TimeoutError) as problem:
                 if asyncio.get_running_loop().time() >= until:
-                    raise TopicError(f"{self}: its bookmark can't be put, and events may come twice") from problem
+                    raise TopicError(f"{self}: its bookmark can't be written, so events may come twice") from problem
                 await asyncio.sleep(_AGAIN_S)
         if self._open is not None and self._open <= offset:
             self._open = None
             asyncio.get_running_loop().call_later(_SETTLE_S, self._settled.set)
 
     async def aclose(self) -> None:
-        """Returns when nothing is read any more."""
+        """Stop reading, and wait until it has stopped."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
@@ -137,31 +139,31 @@ class EventStream:
     async def _read(self) -> None:
         try:
             async with connection_of(self._watched.kafka_conn_id) as connection:
-                # Not at the top, because a DAG file imports this; in a thread, because Kafka's clients take their time.
+                # Not at the top, because a DAG file imports this; in a thread, because it takes long.
                 await asyncio.to_thread(importlib.import_module, "airflow_provider.group.shared")
                 await self._read_on(connection)
-        except Exception as fault:  # noqa: BLE001  it is raised where the events are waited for
+        except Exception as fault:  # noqa: BLE001  it is raised where the events are awaited
             self._queue.put_nowait(fault)
 
     async def _read_on(self, connection: Connection) -> None:
-        """Whatever is wrong with Kafka: a watcher is for ever."""
+        """Read for ever, and try again after every error of Kafka."""
         while True:
             try:
                 await with_its_settings(connection, self.follow)
             except TopicError as problem:
                 if str(problem) != self._problem:
                     self._problem = str(problem)
-                    log.warning("%s goes on when it can: %s", self, problem)
+                    log.warning("%s is interrupted: %s; trying again", self, problem)
             await asyncio.sleep(_AGAIN_S)
 
     async def begun(self) -> None:
-        """Returns when it is kept in Kafka from where on this is told, and Kafka can be reached."""
+        """Wait until the bookmark exists in Kafka, and Kafka can be reached."""
         await self._reachable.wait()
 
     async def follow(self, settings: KafkaSettings) -> None:
-        """Have what happens told, for ever.
+        """Deliver events for ever.
 
-        :raises TopicError: if it can't be read, or the bookmark
+        :raises TopicError: if the topic or the bookmark can't be read
         """
         from airflow_provider.group.shared import watched_topics
         from airflow_provider.topics.rights import TOLD_OF_EVENTS
@@ -173,7 +175,7 @@ class EventStream:
             changed = asyncio.Event()
             stop = feed.changes.listen(changed.set)
             self._topics = topics
-            self._renewals = feed.renewals  # another feed counts others
+            self._renewals = feed.renewals  # each feed has its own count
             if await topics.end_of_events() < self._next:
                 await self._begin_anew(topics)
             if self._marked < 0:
@@ -196,7 +198,7 @@ class EventStream:
                 self._topics = None
 
     async def _begins_at(self, settings: KafkaSettings) -> int:
-        """Where it was left. A new watcher begins with what happens from now on: all, where there is no group yet."""
+        """The offset of the bookmark. A new watcher begins at the topic's end, or at 0 if there is no group yet."""
         from airflow_provider.topics.followed import FollowedTopics
 
         topics = FollowedTopics(settings, self._watched.group)
@@ -205,7 +207,7 @@ class EventStream:
             left = await topics.bookmarks.read(self._watched.bookmark, topics.names.events)
         finally:
             await topics.aclose()
-        # A bookmark behind the end is of a topic that has been deleted and made anew since.
+        # A bookmark behind the end is of a topic that was deleted and created again since.
         begins = end if left is None else left if left <= end else 0
         self._marked = begins if begins == left else -1
         self._new_from = end if begins == left else 0
@@ -213,8 +215,8 @@ class EventStream:
         return begins
 
     async def _look(self, topics: GroupTopics, feed: EventFeed) -> bool:
-        """:returns: whether something was told, and there may be more
-        :raises TopicError: if the topic can't be read, or the bookmark
+        """:returns: whether events were delivered, and there may be more
+        :raises TopicError: if the topic or the bookmark can't be read
         """
         if feed.problem is not None:
             raise feed.problem
@@ -238,16 +240,16 @@ class EventStream:
         return False
 
     async def _begin_anew(self, topics: GroupTopics) -> None:
-        """The topic was deleted and made anew.
+        """Begin at 0: the topic was deleted and created again.
 
-        :raises TopicError: if the bookmark can't be put
+        :raises TopicError: if the bookmark can't be written
         """
         self._next, self._new_from = 0, 0
         await topics.bookmarks.put(self._watched.bookmark, topics.names.events, 0)
         self._marked = 0
 
     def _tell(self, wanted: Sequence[tuple[Told, tuple[GroupEvent, ...]]]) -> None:
-        """What can be told together; what is left comes after that."""
+        """Deliver as many events as go together. The rest comes after these."""
         perhaps_again, together, offset = wanted[0][0].offset < self._new_from, list[GroupEvent](), -1
         for told, mine in wanted:
             if len(together) >= _MOST_AT_ONCE or perhaps_again != (told.offset < self._new_from):
@@ -259,14 +261,14 @@ class EventStream:
         self._queue.put_nowait(Telling(offset, tuple(together), perhaps_again))
 
     async def _mark_idle(self) -> None:
-        """Nothing of what has passed was wanted; or nothing has passed, for long."""
+        """Move the bookmark past unwanted events, and write it from time to time when nothing happens."""
         now, offset = asyncio.get_running_loop().time(), self._next
         if self._open is not None or offset is None or (offset == self._marked and now - self._marked_at < _REFRESH_S):
             return
         await self._mark(offset)
 
     async def _mark(self, offset: int) -> None:
-        """:raises TopicError: if it can't be put"""
+        """:raises TopicError: if it can't be written"""
         if self._topics is None:
             raise TopicError(f"{self} has no connection")
         bookmarks, topic = self._topics.bookmarks, self._topics.names.events

@@ -1,4 +1,4 @@
-"""Waits until a group's topics say what a sensor or operator waits for."""
+"""Waits for a condition in a group's topics, for sensors and operators."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 class GroupTrigger(BaseTrigger):
-    """Fires once, when its condition holds. It follows the topics, which all triggers of a group share; it never polls.
+    """Fires once, when its condition holds. It follows the topics, shared by all triggers of a group, and never polls.
 
-    A broker that is away is waited for, and so are the topics of a group that nobody has made yet.
+    It waits for a broker that is away, and for topics that do not exist yet.
 
-    :param kafka_conn_id: the connection; nothing of what is in it is stored
+    :param kafka_conn_id: the connection; its contents are not stored
     :param group: the group
     :param condition: see :mod:`airflow_provider.triggers.conditions`
     :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
-    :param carried: given back in the event
+    :param carried: returned in the event
     :param link: where the task's link to its group leads; it follows the leader
     """
 

@@ -1,4 +1,4 @@
-"""Has an asset updated by what happens to a group, so that a DAG can be scheduled by it."""
+"""Updates an asset when something happens in a group, so that a DAG can be scheduled by it."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _STORED_AFTER_S: Final = 10.0
 
 
 class GroupEventTrigger(BaseEventTrigger):
-    """Fires for events of a group, for the asset watcher that it is given to; see ``docs/scheduling.md``.
+    """Fires for events of a group, on behalf of an asset watcher; see ``docs/scheduling.md``.
 
-    However many watchers there are, a triggerer reads with one consumer for each connection.
+    A triggerer has one consumer for each connection, however many watchers there are.
 
     :param group: the group
     :param events: which kinds of events: ``rebalanced``, ``job_finished``, ``job_failed``, ``task_failed``,
         ``worker_lost``
-    :param job: only events that are about this job
-    :param name: names the watcher's bookmark. By default that goes by all other parameters: where one of them is
-        changed, a new watcher begins. Two watchers of a group with the same name miss events, whatever else differs;
-        and two Airflows that watch the same group of the same Kafka need different names
+    :param job: only events of this job
+    :param name: the name of the watcher's bookmark. By default it is made of all other parameters: if one of them is
+        changed, a new watcher begins. Two watchers of a group with the same name miss events, whatever else differs.
+        Two Airflows that watch the same group need different names
     :param kafka_conn_id: a connection of type ``kafka``
     """
 
@@ -86,7 +86,7 @@ class GroupEventTrigger(BaseEventTrigger):
         )
 
     def shared_stream_key(self) -> Hashable:
-        """Each watcher has a stream of its own: it has a position of its own."""
+        """Each watcher has its own stream, because it has its own position."""
         return type(self).__qualname__, json.dumps(self.serialize()[1])
 
     @classmethod
@@ -101,7 +101,7 @@ class GroupEventTrigger(BaseEventTrigger):
             yield TriggerEvent({"events": events, "perhaps_again": told.perhaps_again})  # type: ignore[no-untyped-call]
 
     async def run(self) -> AsyncGenerator[TriggerEvent, None]:
-        """Of an Airflow without shared streams: what has been told for some seconds, it has stored."""
+        """For Airflow versions without shared streams: events count as stored after some seconds."""
         stream = EventStream(self.watched)
         told_at: deque[tuple[float, int]] = deque()
         marking = asyncio.ensure_future(_mark_later(stream, told_at))
@@ -131,7 +131,7 @@ async def _mark_later(stream: EventStream, told_at: deque[tuple[float, int]]) ->
             continue
         try:
             await stream.stored(offset)
-        except TopicError as problem:  # nothing more is told before this is marked
+        except TopicError as problem:  # no more events are sent before the bookmark has moved
             log.warning("%s; it is tried again", problem)
         else:
             offset = -1

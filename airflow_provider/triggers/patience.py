@@ -1,4 +1,4 @@
-"""A trigger waits for a broker that is away, and says so once."""
+"""Lets a trigger wait for a broker that is away, and logs this once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _AGAIN_S: Final = 5.0
 
 
 async def patiently(work: Callable[[], Awaitable[T]], who: str) -> T:
-    """What ``work`` gives; it begins anew when no broker answers.
+    """The result of ``work``, which is started again while no broker answers.
 
-    :param who: says in the log who goes on when one does
+    :param who: what waits, for the log
     """
     said = False
     while True:
@@ -27,6 +27,6 @@ async def patiently(work: Callable[[], Awaitable[T]], who: str) -> T:
             return await work()
         except BrokerAwayError as away:
             if not said:
-                log.warning("%s goes on when a broker answers: %s", who, away)
+                log.warning("%s is interrupted until a broker answers: %s", who, away)
             said = True
             await asyncio.sleep(_AGAIN_S)

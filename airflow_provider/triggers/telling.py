@@ -1,7 +1,7 @@
-"""Tells the log of a task that waits in the triggerer how far its group is.
+"""Logs the group's progress in the log of a task that waits in the triggerer.
 
-A triggerer holds a thousand of them in one loop. Each looks on its own time, twice a minute; those that want to know
-the same of a group share the answer, and what takes long is worked out beside the loop.
+A triggerer holds a thousand such tasks in one loop. Each checks on its own schedule, twice a minute. Tasks that ask the
+same about a group share the answer, and what takes long is computed outside the loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 Look = Callable[[JobsSnapshot, StatusSnapshot], SoFar | None]
 
 _FRESH_S: Final = 10.0
-"""An answer may be so old."""
+"""How old a shared answer may be."""
 
 _Answers = dict[Hashable, "tuple[float, asyncio.Future[SoFar | None]]"]
 
@@ -37,17 +37,18 @@ _ANSWERS: WeakKeyDictionary[object, _Answers] = WeakKeyDictionary()
 
 
 def telling_so_far(topics: GroupTopics, question: Hashable, look: Look) -> AbstractAsyncContextManager[None]:
-    """Tell as long as the block runs: when something has changed, every 30 s at most, and every 10 minutes at least.
+    """Log the progress while the block runs: at most every 30 s when something has changed, at least every 10 minutes.
 
-    :param question: the same for all whose ``look`` gives the same
-    :param look: must not touch what belongs to the loop; None: there is nothing to tell
+    :param question: identifies what ``look`` computes, so that equal ones share the answer
+    :param look: runs outside the loop, so it must not touch what belongs to the loop; returns None if there is nothing
+        to log
     """
     return _Telling(topics, question, look)
 
 
 class _Telling:
-    """One of a thousand: between two looks it is a timer, and no task. What it logs goes where the log of its
-    creator goes.
+    """One of a thousand: between two looks it is only a timer, not a task. It logs in its creator's context, so to the
+    log of its task.
     """
 
     __slots__ = ("_look", "_pace", "_question", "_telling", "_timer", "_topics")
@@ -69,7 +70,7 @@ class _Telling:
             await asyncio.gather(self._telling, return_exceptions=True)
 
     def _armed(self) -> asyncio.TimerHandle:
-        # Not all together: those that a triggerer has taken over have begun at the same moment.
+        # Spread out: those that a triggerer has taken over have started at the same moment.
         wait_s = SAY_EVERY_S * random.uniform(1.0, 1.1)
         return asyncio.get_running_loop().call_later(wait_s, self._begin)
 
@@ -91,5 +92,5 @@ async def _answer(topics: GroupTopics, question: Hashable, look: Look) -> SoFar 
         jobs, status = topics.jobs, topics.status
         looking = asyncio.ensure_future(off_loop(lambda: look(jobs, status), tasks=len(status.tasks)))
         answers[question] = now, looking
-    # Shielded: one who waits no more must not take the answer from the others.
+    # Shielded: cancelling one task must not cancel the answer for the others.
     return await asyncio.shield(answers[question][1])

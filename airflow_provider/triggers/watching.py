@@ -1,5 +1,4 @@
-"""Looks whether what sensors wait for has come: one look for all who wait for something in a group, and not all the
-time.
+"""Checks the conditions of sensors: in one go for all sensors of a group, and with pauses.
 
 A triggerer may hold hundreds of sensors of one group, and a job thousands of tasks, of which some end in every second.
 """
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Watch:
-    """What is waited for in one group, on one loop."""
+    """The conditions that are waited for in one group, on one loop."""
 
     def __init__(self, topics: GroupTopics) -> None:
         self._topics = topics
@@ -32,7 +31,7 @@ class _Watch:
         self._looking = asyncio.ensure_future(self._look_again_and_again())
 
     async def wait(self, condition: Condition) -> Answer:
-        hash(condition)  # of one that has no hash its own sensor hears, and not all whose answers are looked for
+        hash(condition)  # if it can't be hashed, this fails its own sensor, and not all of them
         mine: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[mine] = condition
         self._changed.set()
@@ -46,7 +45,7 @@ class _Watch:
                 self._looking.cancel()
 
     def _ends(self) -> None:
-        """Who comes from now on begins another one."""
+        """From now on, new sensors start another watch."""
         if _WATCHES.get(self._topics) is self:
             del _WATCHES[self._topics]
 
@@ -58,7 +57,7 @@ class _Watch:
                 began = time.perf_counter()
                 await self._look()
                 await asyncio.sleep(max(SETTLE_S, REST * (time.perf_counter() - began)))
-        except Exception as failed:  # noqa: BLE001  whatever it is: those who wait hear of it
+        except Exception as failed:  # noqa: BLE001  whatever it is: it is raised in all that wait
             self._ends()
             for waiting in self._waiting:
                 if not waiting.done():
@@ -86,7 +85,7 @@ class _Watch:
 
 
 def _answer_to(condition: Condition, jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | Exception | None:
-    """A fault in one is heard by those who wait for that one."""
+    """A fault in a condition is only raised where that condition is waited for."""
     try:
         return condition.answer(jobs, status)
     except Exception as fault:  # noqa: BLE001  it is raised where the answer is waited for

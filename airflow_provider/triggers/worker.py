@@ -1,4 +1,4 @@
-"""Holds a worker's membership in the triggerer while no Spark task of it runs."""
+"""Holds a worker's membership in the triggerer while it runs no Spark task in a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider.common.airflow_stats import of_process
 from airflow_provider.common.claims import Claim, claim_of, is_of
 from airflow_provider.common.linking import following_leader, link_of_trigger
 from airflow_provider.common.masking import masked
-from airflow_provider.common.metering import witness_of
+from airflow_provider.common.metering import observer_of
 from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, push_xcom, state_of
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
@@ -32,7 +32,7 @@ from airflow_provider.triggers.patience import patiently
 from airflow_provider.triggers.spark_tokens import tokens_by
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.worker.ending import KILLED, WORK_IS_OVER, Ending
-from airflow_provider.worker.reins import Reins
+from airflow_provider.worker.exit_requests import ExitRequests
 
 if TYPE_CHECKING:
     from airflow_provider.ledger.status_view import StatusSnapshot
@@ -46,20 +46,21 @@ _STALE_S: Final = 15.0
 _LEAVE_WITHIN_S: Final = 30.0
 
 _YOUNG_OBJECTS: Final = 10_000
-"""So many objects more than at its last look, and the garbage collector looks again, with ``gc_freeze``."""
+"""With ``gc_freeze``: the garbage collector runs after so many new objects."""
 
 _YOUNG_LOOKS: Final = 4
-"""After so many looks at the youngest objects it looks at what they have left: at 40,000 in some 25 ms."""
+"""With ``gc_freeze``: after so many collections of the youngest generation, the next one is collected: 40,000 objects
+in about 25 ms."""
 
 _BACKGROUND: Final[set[asyncio.Task[None]]] = set()
-"""Keeps them from the garbage collector."""
+"""References to running tasks, so that they are not garbage collected."""
 
 
 def _load() -> None:
     """Import what holds memberships. Not at the top, because a DAG file imports this module.
 
-    Called in a thread, because Kafka's clients take their time; by each trigger, because another one may still be
-    importing what is in ``sys.modules`` already.
+    Called in a thread, because importing Kafka's clients takes long; and by each trigger, because another one may still
+    be importing a module that is already in ``sys.modules``.
     """
     for module in (
         "group.classic",
@@ -74,13 +75,12 @@ def _load() -> None:
 
 @functools.cache
 def _freeze(_loaded: str) -> None:
-    """Take what the process has by now out of its garbage collector's sight, and have that look less often: a crowd's
-    heartbeats that are under way are more objects than Python's 700, and hardly any is garbage.
+    """Exclude all present objects from garbage collection, and collect less often: the pending heartbeats of many
+    memberships are more objects than Python's threshold of 700, and hardly any of them is garbage.
 
-    Only where that was asked for: a triggerer is shared, and what others have in it would stay for ever if it became a
-    cycle of garbage.
+    Only if it is configured: a triggerer is shared, and garbage cycles of others would never be freed.
 
-    :param _loaded: what the process has loaded by now; once for each
+    :param _loaded: what has been loaded; this is done once for each
     """
     if conf.getboolean("cooperative_spark", "gc_freeze", fallback=False):
         gc.freeze()
@@ -89,22 +89,23 @@ def _freeze(_loaded: str) -> None:
 
 
 class WorkerTrigger(BaseTrigger):
-    """The same worker as in the task's process, with hands that run nothing: it heartbeats, joins, syncs, and assigns.
+    """The same worker as in the task's process, with hands that start nothing: it sends heartbeats, joins, syncs and
+    assigns.
 
-    It fires once: when there is a task to run (the operator goes on with the same membership), or when the membership
-    is over. When the group has done its work it ends the task by itself, if it may.
+    It fires once: when there is a task to start (the operator then continues with the same membership), or when the
+    membership has ended. When the group has done its work, it ends the task by itself, if it may.
 
-    A broker that is away is waited for. A triggerer that is shut down leaves the membership to the next one; a user who
-    ends the task ends the membership.
+    It waits for a broker that is away. When the triggerer is shut down, the next one takes over the membership; when a
+    user ends the task, the membership ends.
 
-    :param kafka_conn_id: the connection; nothing of what is in it is stored
+    :param kafka_conn_id: the connection; its contents are not stored
     :param plan: see :class:`~airflow_provider.common.worker_values.WorkerSpec`
     :param saved: the membership, as the task's process left it
     :param story: see :class:`~airflow_provider.common.worker_values.WorkerStory`
     :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
-    :param push_summary: whether a summary is to be left as the task's ``return_value``
-    :param ends_task: whether it may end the task by itself. Airflow then tells nobody that the task's outlets were
-        updated, so a task that has outlets ends on a worker
+    :param push_summary: whether to push a summary as the task's ``return_value``
+    :param ends_task: whether it may end the task by itself. Airflow then creates no asset events for the task's
+        outlets, so a task that has outlets ends on a worker
     :param link: where the task's link to its group leads; it follows the leader
     """
 
@@ -133,7 +134,7 @@ class WorkerTrigger(BaseTrigger):
         self._link = link_of_trigger(self, link)
         self._story = self.story
         self._held: Mapping[str, Any] | None = None
-        self._reins = Reins()
+        self._exit_requests = ExitRequests()
         self._holding: asyncio.Task[TriggerEvent] | None = None
         self._killing: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -155,12 +156,12 @@ class WorkerTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        # In a task of its own: when Airflow cancels this one it has not said yet whether the membership is to go on.
+        # In a task of its own: when Airflow cancels this one, it is not known yet whether the membership continues.
         self._holding = asyncio.ensure_future(self._hold())
         yield await asyncio.shield(self._holding)
 
     async def cleanup(self) -> None:
-        """Stop holding the membership, without leaving. Asks nothing of Airflow, which may be gone."""
+        """Stop holding the membership, without leaving the group. Does not ask Airflow, which may be gone."""
         if self._ending is None:
             self._ending = _in_background(self._end())
         await asyncio.shield(self._ending)
@@ -168,8 +169,9 @@ class WorkerTrigger(BaseTrigger):
     async def on_kill(self) -> None:
         """A user has ended the task: leave the group.
 
-        Airflow calls this too for the copy of a trigger that was stalled while another triggerer took over, and for a
-        task that was cleared, whose next try has the membership by now. Both go on: only a task that is over leaves.
+        Airflow also calls this for a stalled copy of a trigger that another triggerer has taken over, and for a task
+        that was cleared, whose next try already has the membership. In both cases the membership continues: it only
+        leaves if the task has really ended.
         """
         if self._killing is None:
             self._killing = _in_background(self._kill())
@@ -177,11 +179,11 @@ class WorkerTrigger(BaseTrigger):
 
     async def _kill(self) -> None:
         if self.task_instance is None or await state_of(self.task_instance) not in OVER:
-            log.info("Worker %s goes on elsewhere", self.spec.member.worker)
+            log.info("Worker %s continues elsewhere", self.spec.member.worker)
             return
         if self._holding is not None and not self._holding.done():
             log.info("Worker %s leaves the group: %s", self.spec.member.worker, ENDED_BY_USER)
-            self._reins.leave(ENDED_BY_USER, KILLED)
+            self._exit_requests.leave(ENDED_BY_USER, KILLED)
             await asyncio.wait([self._holding])
 
     async def _end(self) -> None:
@@ -193,7 +195,7 @@ class WorkerTrigger(BaseTrigger):
             await asyncio.gather(self._holding, return_exceptions=True)
 
     async def _hold(self) -> TriggerEvent:
-        _freeze("Airflow")  # now: a thousand triggers that come together make the collector look through all of it
+        _freeze("Airflow")  # before a thousand triggers start at once and make the collector look at all objects
         async with connection_of(self.kafka_conn_id) as connection:
             await asyncio.to_thread(_load)
             event: TriggerEvent | None = None
@@ -203,14 +205,14 @@ class WorkerTrigger(BaseTrigger):
             return event
 
     async def _take_part(self, connection: Connection) -> TriggerEvent | None:
-        """:returns: None if the membership is to go on with what the connection says by now, or was asked to leave as
-        it was handed over
+        """:returns: None if the membership is to continue with the connection's new settings, or was asked to leave
+        during a hand-over
         """
         from airflow_provider.worker.holding import held
 
         settings, narrated = connection.settings, Epoch(self._story.last_epoch or 0)
-        async with held(self._how(), settings, self._reins, narrated_epoch=narrated) as worker:
-            forget = connection.when_other_than(settings, self._reins.hand_over)
+        async with held(self._how(), settings, self._exit_requests, narrated_epoch=narrated) as worker:
+            forget = connection.when_other_than(settings, self._exit_requests.hand_over)
             try:
                 outcome = await worker.run(self._held or await self._claimed(worker))
                 while outcome.ending is Ending.FENCED and await self._is_mine_all_the_same(worker.topics):
@@ -218,14 +220,14 @@ class WorkerTrigger(BaseTrigger):
             finally:
                 forget()
             self._story = self._story.in_epochs(worker.first_epoch, worker.epoch)
-            goes_on = connection.settings != settings or self._reins.leaving
+            goes_on = connection.settings != settings or self._exit_requests.leaving
             if outcome.ending is Ending.HANDED_OVER and goes_on:
                 self._held = outcome.saved
                 return None
             return await self._event_of(outcome, await self._summary(outcome, worker.topics.status))
 
     async def _summary(self, outcome: Outcome, status: StatusSnapshot) -> dict[str, Any]:
-        """What is left at the end, out of all tasks of the group; a membership that goes on needs none yet."""
+        """The summary of all tasks of the group; empty if the membership continues."""
         if outcome.ending is Ending.HANDED_OVER:
             return {}
         summary = functools.partial(self._story.summary, self.spec, outcome.ending, status)
@@ -245,7 +247,7 @@ class WorkerTrigger(BaseTrigger):
             settings=self.spec.settings(WorkerPhase.DEFERRED),
             place=self._place(),
             beside=beside,
-            witness=witness_of(self.spec.member, of_process(), Epoch(self._story.last_epoch or 0)),
+            observer=observer_of(self.spec.member, of_process(), Epoch(self._story.last_epoch or 0)),
         )
 
     def _place(self) -> Place:
@@ -266,23 +268,23 @@ class WorkerTrigger(BaseTrigger):
         )
 
     async def _claimed(self, worker: Held) -> Mapping[str, Any]:
-        """The membership as this copy of the trigger may hold it."""
+        """The saved membership; under a new member id if another process may hold it, too."""
         claim = claim_of(self._last_said(worker.topics), self.spec.member.url, self.deferred_at_ms)
         if claim is Claim.GO_ON or (claim is Claim.DOUBT and not await self._is_mine_all_the_same(worker.topics)):
             return self.saved
-        log.info("Worker %s was held elsewhere; this triggerer takes its name", self.spec.member.worker)
+        log.info("Worker %s was held elsewhere; this triggerer takes over its name", self.spec.member.worker)
         return worker.taken_over(self.saved)
 
     async def _is_mine_all_the_same(self, topics: GroupTopics) -> bool:
-        """Somebody else has the membership; if that is this very task, either copy may be the old one.
+        """Whether the membership belongs to this copy of the trigger although another process of the same task has it.
 
-        Airflow takes an old copy away within seconds. Until it is sure that this isn't one, the coordinator hears
-        nothing of it.
+        Either copy may be the old one. Airflow removes an old copy within seconds. Until this is decided, this copy
+        sends nothing to the coordinator.
         """
         while is_of(self._last_said(topics), self.spec.member.url):
-            if self._reins.leaving:
+            if self._exit_requests.leaving:
                 return True
-            log.info("Worker %s is held elsewhere; waiting for Airflow to say where", self.spec.member.worker)
+            log.info("Worker %s is held elsewhere, too; asking Airflow which copy is valid", self.spec.member.worker)
             await asyncio.sleep(_STALE_S)
             if self.task_instance is None or await state_of(self.task_instance) == "deferred":
                 return is_of(self._last_said(topics), self.spec.member.url)
@@ -315,10 +317,10 @@ class WorkerTrigger(BaseTrigger):
 
 
 def _in_background(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Begin something that has to be done to its end.
+    """Start something that must not be cancelled.
 
-    Airflow (3.3) cancels a trigger that a user has ended once a second until it is gone: also its ``on_kill`` that
-    waits for an answer of Airflow's own, and then its ``cleanup``.
+    Airflow (3.3) cancels a trigger that a user has ended once a second until it is gone, even while its ``on_kill``
+    waits for Airflow's own answer, and then its ``cleanup``.
     """
     task = asyncio.ensure_future(work)
     _BACKGROUND.add(task)

@@ -61,7 +61,7 @@ class Answers:
         if made is None:
             raise HTTPException(
                 status.HTTP_503_SERVICE_UNAVAILABLE,
-                "many look at this now, and it is being made for them: ask again",
+                "many users look at this page now: try again",
                 headers={"Retry-After": str(_AGAIN_S), _NOW: str(wall_ms())},
             )
         return _response(request, made)

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, HTTPException, Query, status
 
 from airflow_provider.common import one_shot
-from airflow_provider.common.parameters import group_name
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operations.deciding import altered
@@ -137,7 +136,7 @@ def submit_job(act: SubmitJob, by: By, world: ItsWorld) -> Done:
     def submit(settings: KafkaSettings) -> str:
         wanted = act.definition(by)
         check_here(wanted.name, wanted.entry_point, wanted.config, world.prefixes())
-        submission = one_shot.submit_job(settings, group_name(act.group), wanted)
+        submission = one_shot.submit_job(settings, act.group, wanted)
         return "; ".join(submission.lines())
 
     return done("submit", act, by, world, submit)

@@ -49,7 +49,7 @@ def done(name: str, act: Act, by: str, world: World, do: Callable[[KafkaSettings
     """:param do: does it, and says what was done
     :raises HTTPException: if it can't be done
     """
-    settings = world.settings(act.conn)
+    settings = world.settings(act.conn, act.group)
     world.note(f"cospark_{name}", by, json.dumps(act.noted()))  # first, so that no action goes unnoted
     if not world.acts.acquire(blocking=False):
         raise HTTPException(

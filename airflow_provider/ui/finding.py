@@ -11,10 +11,15 @@ from airflow_provider.ui.whereabouts import Whereabouts, rendered_fields, wherea
 
 router: Final = APIRouter(prefix="/api")
 
-Id = Annotated[str, Query(min_length=1, max_length=250)]
+_NO_NUL: Final = r"^[^\x00]*$"
+"""Airflow's database can't be asked for others, nor for larger numbers."""
+
+Id = Annotated[str, Query(min_length=1, max_length=250, pattern=_NO_NUL)]
+TaskIdOrNone = Annotated[str | None, Query(max_length=250, pattern=_NO_NUL)]
+MapIndex = Annotated[int | None, Query(ge=-1, le=2**31 - 1)]
 
 
 @router.get("/find", dependencies=[Depends(may_see_dag)])
-def find(dag_id: Id, run_id: Id, task_id: str | None = None, map_index: int | None = None) -> list[Whereabouts]:
+def find(dag_id: Id, run_id: Id, task_id: TaskIdOrNone = None, map_index: MapIndex = None) -> list[Whereabouts]:
     """The groups that a DAG run, or one of its tasks, is about."""
     return list(whereabouts(rendered_fields(dag_id, run_id, task_id or None, map_index)))

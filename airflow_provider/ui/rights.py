@@ -29,7 +29,7 @@ def may_see(user: GetUserDep) -> None:
     allowed = manager.is_authorized_view(access_view=AccessView.WEBSITE, user=user) and manager.is_authorized_dag(
         method="GET", access_entity=DagAccessEntity.TASK_INSTANCE, details=_ALL_DAGS, user=user
     )
-    _refuse_unless(allowed, "the page of groups shows the tasks of all DAGs, and you may not see those")
+    _refuse_unless(allowed, "the page of groups shows the tasks of all DAGs, which you may not see")
 
 
 def may_see_dag(dag_id: str, user: GetUserDep) -> None:

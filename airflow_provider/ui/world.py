@@ -42,8 +42,15 @@ class World:
     listing: Turns = field(default_factory=Turns)
     acts: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MOST_ACTS))
 
-    def settings(self, conn: str) -> KafkaSettings:
-        """:raises HTTPException: for a connection that is not shown, or can't be used"""
+    def settings(self, conn: str, group: str) -> KafkaSettings:
+        """The settings of the connection of a group.
+
+        :raises HTTPException: for what can't be a group's name, and a connection that is not shown or can't be used
+        """
+        try:
+            group_name(group)
+        except ValueError as wrong:
+            raise HTTPException(status.HTTP_404_NOT_FOUND, str(wrong)) from wrong
         settings = self.connections.all().get(conn)
         if settings is None:
             raise HTTPException(
@@ -58,13 +65,9 @@ class World:
     def group(self, conn: str, group: str) -> WatchedGroup | None:
         """A group; None: its reading is about to begin.
 
-        :raises HTTPException: for what can't be a group's name; see also :meth:`settings`
+        :raises HTTPException: see :meth:`settings`
         """
-        try:
-            group_name(group)
-        except ValueError as wrong:
-            raise HTTPException(status.HTTP_404_NOT_FOUND, str(wrong)) from wrong
-        return self.watches.of(self.settings(conn)).look(group)
+        return self.watches.of(self.settings(conn, group)).look(group)
 
     def begin(self, conn: str, group: str) -> None:
         """Begin to read a group, if it may be shown."""

@@ -1,4 +1,4 @@
-"""How a worker's run in a process ends, and what of it goes on in another one."""
+"""How a worker's run in a process ends, and what is handed over to another one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Ending(str, Enum):
     LEFT = "left"
     """The worker was asked to leave, and has."""
     IDLE = "idle"
-    """Nobody in the group had anything to run for as long as the worker may wait; it has left. ``error`` says why."""
+    """No worker of the group had anything to run for the idle timeout; the worker has left. ``error`` says why."""
     STOOD_BACK = "stood back"
-    """No task can be started here, though perhaps elsewhere (``error`` says why); the worker has left for now."""
+    """No task can be started here (``error`` says why); the worker has left for now."""
     HANDED_OVER = "handed over"
-    """The membership goes on in another process, with ``saved``."""
+    """The membership continues in another process, with ``saved``."""
     FENCED = "fenced"
     """Another process has taken the worker's name."""
     FAILED = "failed"
@@ -37,7 +37,7 @@ class Ending(str, Enum):
 
 
 WORK_IS_OVER: Final = (Ending.DRAINED, Ending.LEFT)
-"""The worker has done what it was to do, or need not do it any more."""
+"""The worker has done its work, or was asked to leave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +48,10 @@ class Outcome:
     :param error: for ``fenced``, ``failed``, ``idle`` and ``stood back``
     :param saved: for ``handed over``: what :class:`~airflow_provider.worker.worker.Worker` takes as ``saved`` in the
         other process
-    :param came: for ``handed over``: tasks of it that are to run by now, and were not when that was decided: this
-        process has taken a while to let go of its Spark
-    :param still_running: tasks that were told to stop and have not: they end with this process, so that no other
-        worker may begin in it
+    :param came: for ``handed over``: tasks that have become runnable since the hand-over was decided: it takes a while
+        to release Spark
+    :param still_running: tasks that were told to stop and have not: they end with this process, so no other worker may
+        start in it
     """
 
     ending: Ending

@@ -1,4 +1,4 @@
-"""What a worker runs its tasks with. Only values, so that a DAG file may name them."""
+"""What a worker runs its tasks with. Only values, so that DAG files can import it cheaply."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ NEVER_S: Final = 10.0**9
 DEFAULT_MAX_SPARK_DEATHS: Final = 3
 DEFAULT_SPARK_MASTER: Final = "local[2]"
 DEFAULT_PROGRESS_S: Final = 30.0
-"""Each report writes a record for each running task, so not more often than somebody looks."""
+"""Each report writes a record for each running task, so it should not come more often than somebody looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipment:
     """What a worker runs its tasks with.
 
-    :param runner: ``local`` (by threads of this process) or ``noop``
+    :param runner: ``local`` (threads of this process) or ``noop``
     :param allowed: import prefixes of entry points
     :param checkpoint_root: folder or URI of all streaming checkpoints, or ``temporary``; None: it runs no stream
     :param spark_master: Spark's master URL, or that of a Spark Connect server
     :param spark_token: for a Spark Connect server; empty: none
     :param spark_conn_id: the Airflow connection by which others reach that server; empty: they need none
-    :param detach: streams on a Spark Connect server go on without this process
-    :param max_spark_deaths: a task under which Spark has ended so often fails
+    :param detach: whether streams on a Spark Connect server are detached
+    :param max_spark_deaths: a task fails when Spark has ended this often while it ran
     :param progress_s: the least time between two progress reports of a task, in seconds
-    :param linger_s: how long its group must have nothing for it to run until the membership had better go on elsewhere
+    :param linger_s: hand the membership over when there was nothing to run for this long, in seconds
     """
 
     runner: str

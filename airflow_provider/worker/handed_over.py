@@ -1,4 +1,4 @@
-"""A worker as JSON: what goes with its membership from one process to the next."""
+"""A worker as JSON: what one process hands over to the next one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from airflow_provider.protocol.saved import SAVED_VERSION, check_saved, reading_
 class HandedOver:
     """A worker that runs nothing, between two processes.
 
-    :param membership: only its group protocol knows what is in it
-    :param began_at: how far the jobs topic had been read when the worker began; None: not said
-    :param process: which one has handed it over
-    :param idle_since_ms: since when nobody in the group has had anything to run (wall clock, milliseconds since 1970);
-        None: somebody has
-    :param asked_since_ms: since when it has known that it was asked to leave (wall clock, milliseconds since 1970);
-        None: it was not asked
+    :param membership: in the format of its group protocol
+    :param began_at: how far the jobs topic had been read when the worker began; None: unknown
+    :param process: the process that has handed it over
+    :param idle_since_ms: since when no worker of the group has had anything to run (wall clock, milliseconds since
+        1970); None: there is something to run
+    :param asked_since_ms: when it has read a request to leave (wall clock, milliseconds since 1970); None: there is no
+        request
     """
 
     membership: Saved
@@ -43,7 +43,7 @@ class HandedOver:
     def from_json(cls, data: Mapping[str, Any]) -> HandedOver:
         """The inverse of :meth:`to_json`.
 
-        :raises ValueError: if a newer release made it, or nobody
+        :raises ValueError: if it is of a newer release, or not a saved worker
         """
         check_saved(data, "worker")
         if not isinstance(data.get("member"), Mapping):

@@ -1,4 +1,4 @@
-"""What a worker does with the tasks it is given: the port between a membership and what runs its tasks."""
+"""The port between a worker's membership and what runs its tasks: its hands."""
 
 from __future__ import annotations
 
@@ -8,43 +8,45 @@ from typing import Protocol
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
 
 Released = Callable[[Tasks], None]
-"""Tells the membership that tasks do not run here any more."""
+"""Tells the membership that tasks no longer run here."""
 
 
 class Hands(Protocol):
-    """Takes tasks and gives them up again. Everything on one event loop; nothing blocks."""
+    """Runs the tasks of a worker. Everything on one event loop; nothing blocks."""
 
     @property
     def running(self) -> Tasks:
-        """What runs here now."""
+        """The tasks that run here now."""
 
     @property
     def attached(self) -> Tasks:
-        """Of these what ends when this worker leaves, and does not go on under another one."""
+        """Those of them that end when this worker leaves: they can't be adopted by another one."""
 
     @property
     def learning(self) -> Mapping[TaskId, float]:
-        """What is made ready here while others have it, and how far that is: from 0 to 1, and 1 when it is ready."""
+        """The tasks that are warmed up here while others have them, with the progress: from 0 to 1, 1 when ready."""
 
     @property
     def failed_warm_ups(self) -> Mapping[TaskId, str]:
-        """What could not be made ready here, and why, as long as nothing else has become of it here."""
+        """Tasks whose warm-up has failed for good here, and why, until something else happens to them here."""
 
     @property
     def warm_up_deaths(self) -> Mapping[TaskId, int]:
-        """How often this worker's process has ended while it made these ready."""
+        """How often this worker's process has ended during the warm-up of these."""
 
     @property
     def stopped_running(self) -> int:
-        """How many tasks, planners apart, were running here when they were told to stop."""
+        """How many tasks, without planners, were running here when they were told to stop."""
 
     @property
     def done(self) -> bool:
-        """Whether the membership should go on in another process: nothing is left to do here, or it can't be done."""
+        """Whether the membership should continue in another process: there is nothing left to do here, or nothing can
+        be done here.
+        """
 
     @property
     def condition(self) -> str:
-        """What keeps all tasks here from running, in a few words; mostly nothing."""
+        """What keeps all tasks here from running, in a few words; usually empty."""
 
     @property
     def spark_ui(self) -> str:
@@ -52,18 +54,18 @@ class Hands(Protocol):
 
     @property
     def allowed(self) -> tuple[str, ...] | None:
-        """Import prefixes of the code that may be imported as jobs; None: that is not known here."""
+        """Import prefixes of the code that may be imported as jobs; None: unknown here."""
 
     @property
     def unable(self) -> str:
-        """Why no task can be started here, though perhaps elsewhere; mostly nothing."""
+        """Why no task can be started here; usually empty."""
 
     @property
     def fault(self) -> BaseException | None:
-        """A fault of this program, after which the worker cannot go on."""
+        """A fault of this program that ends the worker."""
 
     def joined(self) -> None:
-        """The worker is in its group, for the first time or again: what it is to run is still to come."""
+        """The worker is in its group, for the first time or again. Its tasks are still to come."""
 
     def take(self, tasks: Tasks, epoch: Epoch) -> None:
         """Run these."""
@@ -72,29 +74,27 @@ class Hands(Protocol):
         """Stop these, started or not; each is released when it has stopped."""
 
     def learn(self, tasks: Tasks) -> None:
-        """Make these ready to run, while another worker has them. One that is then taken goes on with what was made
-        ready; one that is stopped is released as others are.
+        """Warm these up while other workers have them. If one is taken later, it continues with the warm-up; if one is
+        stopped, it is released like any other task.
         """
 
     def stop_learning(self, tasks: Tasks) -> None:
-        """Let go of what was made ready for these."""
+        """Drop the warm-ups of these."""
 
     def advance(self, epoch: Epoch) -> None:
-        """The worker is in a new epoch; what it keeps, it keeps under that one."""
+        """The worker is in a new epoch, in which it keeps its tasks."""
 
     def refresh(self) -> None:
-        """The topics have something new: what is to run may have changed, or gone."""
+        """The topics have new records: what is to run may have changed."""
 
     def drain(self) -> None:
-        """Start no task any more; what runs goes on. Planners start: others wait for them."""
+        """Start no more tasks; running ones continue. Planners still start, because other tasks wait for them."""
 
     def let_failed_go(self) -> None:
-        """Keep no place for what has failed for good, from now on: the worker is to leave."""
+        """Release tasks that have failed for good, from now on: the worker is to leave."""
 
     def leave_for_good(self) -> None:
-        """The worker is about to leave its group, and never comes back: what goes on without it, and nobody stays for,
-        is to be ended.
-        """
+        """The worker is about to leave its group for good: end its detached tasks, unless other workers stay."""
 
     async def close(self) -> None:
-        """Stop everything; returns within a bounded time, whatever still runs."""
+        """Stop everything. Returns within a bounded time, even if something still runs."""

@@ -1,6 +1,6 @@
-"""Holding a worker: one routine for an Airflow task, a trigger and the command line.
+"""Holds a worker: one routine for Airflow tasks, triggers and the command line.
 
-What differs between them is given: the group protocol, the settings, what runs the tasks here, and what goes on beside.
+They pass in what differs: the group protocol, the settings, what runs the tasks, and what else happens meanwhile.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from airflow_provider.protocol.model import Epoch
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 from airflow_provider.worker.ending import Outcome
+from airflow_provider.worker.exit_requests import ExitRequests
 from airflow_provider.worker.handed_over import HandedOver
 from airflow_provider.worker.narrator import narrated
-from airflow_provider.worker.reins import Reins
+from airflow_provider.worker.observer import UNOBSERVED, Observer
 from airflow_provider.worker.settings import WorkerSettings
-from airflow_provider.worker.standing_back import Means, SteadyWorker
-from airflow_provider.worker.witness import UNWITNESSED, Witness
+from airflow_provider.worker.standing_back import SparkStarter, SteadyWorker
 from airflow_provider.worker.worker import MakeHands, Worker
 
 
 class Place(Protocol):
-    """Where a worker is held: what it has there to run tasks with."""
+    """Where a worker is held: provides what it needs there to run tasks."""
 
     @property
     def is_gone(self) -> KnowsGone | None:
-        """Which other workers surely have ended, as seen from here; None: from here nothing is seen of them."""
+        """Tells whether another worker has certainly ended, as seen from here; None: this can't be seen from here."""
 
     def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands: ...
 
-    def means(self, settings: WorkerSettings) -> Means: ...
+    def spark_starter(self, settings: WorkerSettings) -> SparkStarter: ...
 
 
 Beside = Callable[[GroupTopics], AbstractAsyncContextManager[object]]
-"""What goes on as long as the worker is held."""
+"""What else runs while the worker is held."""
 
 
 def _nothing(_topics: GroupTopics) -> AbstractAsyncContextManager[object]:
@@ -54,35 +54,40 @@ class Holding:
     settings: WorkerSettings
     place: Place
     beside: Beside = _nothing
-    witness: Witness = UNWITNESSED
+    observer: Observer = UNOBSERVED
 
 
 class Held:
-    """A worker of a group whose topics are read, as often as it joins or goes on there.
+    """A worker that is held, over all the times that it joins or continues here.
 
-    :param topics: of the group, read to their ends
-    :param narrated_epoch: the last epoch that the worker's log knows
+    :param topics: the group's topics, read to their ends
+    :param narrated_epoch: the last epoch in the worker's log
     :ivar epoch: the last epoch that was narrated
     :ivar first_epoch: the first one that was narrated here
     :ivar stopped_running: how many tasks, planners apart, were running here when they were told to stop
     """
 
     def __init__(
-        self, holding: Holding, reins: Reins, topics: GroupTopics, memberships: Memberships, narrated_epoch: Epoch
+        self,
+        holding: Holding,
+        exit_requests: ExitRequests,
+        topics: GroupTopics,
+        memberships: Memberships,
+        narrated_epoch: Epoch,
     ) -> None:
         self.topics = topics
         self.epoch = narrated_epoch
         self.first_epoch: Epoch | None = None
         self.stopped_running = 0
         self._holding = holding
-        self._reins = reins
+        self._exit_requests = exit_requests
         self._memberships = memberships
 
     async def run(self, saved: Mapping[str, Any] | None = None) -> Outcome:
-        """Hold the worker until it is done, has left, or its membership goes on elsewhere.
+        """Hold the worker until it is done, has left, or its membership continues elsewhere.
 
-        :param saved: of the process that held it before; None to join anew
-        :raises ValueError: if this release can't go on with what was saved
+        :param saved: the membership that another process has saved; None: join as a new member
+        :raises ValueError: if this release can't read what was saved
         """
         settings, place, topics = self._holding.settings, self._holding.place, self.topics
         make_hands = place.make_hands(settings, topics)
@@ -94,23 +99,23 @@ class Held:
                 memberships=self._memberships,
                 make_hands=make_hands,
                 saved=saved,
-                witness=self._holding.witness,
+                observer=self._holding.observer,
             )
 
-        worker = SteadyWorker(settings, topics, make, place.means(settings), saved)
+        worker = SteadyWorker(settings, topics, make, place.spark_starter(settings), saved)
         applied = worker.applied if saved is None else None
         narrating = narrated(topics, settings.member.worker, already_narrated=self.epoch, applied=applied)
-        with narrating as narrator, self._reins.on(worker):
+        with narrating as narrator, self._exit_requests.on(worker):
             outcome = await worker.run()
         self.first_epoch, self.epoch = self.first_epoch or narrator.first_epoch, narrator.epoch
         self.stopped_running += worker.stopped_running
         return outcome
 
     def taken_over(self, saved: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What was saved, for a process that can't know whether another one holds the worker still; see
+        """The saved membership, changed for a process that can't know whether another one still holds the worker; see
         :meth:`Memberships.taken_over <airflow_provider.group.membership.Memberships.taken_over>`.
 
-        :raises ValueError: if this release can't go on with what was saved
+        :raises ValueError: if this release can't read what was saved
         """
         worker = HandedOver.from_json(saved)
         return {**saved, "member": self._memberships.taken_over(worker.membership)}
@@ -118,18 +123,18 @@ class Held:
 
 @asynccontextmanager
 async def held(
-    holding: Holding, kafka: KafkaSettings, reins: Reins, *, narrated_epoch: Epoch = Epoch(0)
+    holding: Holding, kafka: KafkaSettings, exit_requests: ExitRequests, *, narrated_epoch: Epoch = Epoch(0)
 ) -> AsyncIterator[Held]:
-    """What a worker needs, as long as the block runs; :meth:`Held.run` holds it.
+    """Open what a worker needs while the block runs; :meth:`Held.run` holds the worker.
 
-    :raises RightsError: before it joins: a worker that may not say what it does would hold tasks for nothing
+    :raises RightsError: before it joins: a worker that may not write to the topics would hold tasks for nothing
     :raises TopicError: if the group's topics can't be used
     """
-    reins.arrived()
+    exit_requests.arrived()
     async with (
         shared_topics(kafka, holding.settings.member.group_id, WORKER) as topics,
         holding.protocol.memberships(kafka, topics, holding.place.is_gone) as memberships,
         holding.beside(topics),
-        holding.witness.watching(topics),
+        holding.observer.watching(topics),
     ):
-        yield Held(holding, reins, topics, memberships, narrated_epoch)
+        yield Held(holding, exit_requests, topics, memberships, narrated_epoch)

@@ -1,4 +1,4 @@
-"""A worker whose group has nothing to run: it says so, and waits no longer than it may."""
+"""A worker whose group has nothing to run: it logs this, and waits no longer than its idle timeout."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SAY_AGAIN_MS: Final = round(SAY_AGAIN_S * 1000)
 
 
 class Idling:
-    """How long nobody in the group has had anything to run, over all the processes that held the membership.
+    """How long no worker of the group has had anything to run, over all processes that held the membership.
 
-    A worker that has no task while others run theirs is not idle: it stands by for them.
+    A worker without tasks is not idle while others run theirs: it stands by for them.
 
-    :param look_again: called when :meth:`overdue` has to be asked
+    :param look_again: called when :meth:`overdue` has to be called again
     """
 
     def __init__(self, settings: WorkerSettings, look_again: Callable[[], None]) -> None:
@@ -36,12 +36,12 @@ class Idling:
 
     @property
     def since_wall_ms(self) -> int | None:
-        """Since when, by the wall clock, for the process that goes on; None: there is something to run."""
+        """Since when (wall clock), for the process that takes over; None: there is something to run."""
         return None if self._since_ms is None else wall_ms() - (now_ms() - self._since_ms)
 
     def go_on(self, since_wall_ms: int, reason: str | None, tasks: Iterable[TaskStatus]) -> None:
-        """Another process has waited since then, and has said why. A task that has ended since shows that it was told
-        too late of the work in between.
+        """Continue the wait of another process, which has already logged the reason. If a task has ended since, there
+        was work meanwhile that the other process has not seen: the wait counts from that end.
         """
         if reason is not None:
             ended_ms = max((task.finished_at_ms or 0 for task in tasks), default=0)

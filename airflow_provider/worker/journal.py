@@ -1,4 +1,4 @@
-"""Writes what a worker has to say to the status topic, in the order in which it is said."""
+"""Writes a worker's records to the status topic, in their order."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _RETRY_S: Final = 1.0
 
 Write = Callable[[], Awaitable[object]]
 Tried = Callable[["BaseException | None"], None]
-"""Called with what kept a record from being written, if something did."""
+"""Called with the error that kept a record from being written; None: it is stored."""
 
 
 class Journal:
-    """What cannot be written is said once, until it works again; that no broker is there, others say already.
+    """Writes records. A failure is logged once, until writing works again; an absent broker is logged elsewhere.
 
-    A record that is stored at the first try, as nearly all are, takes no task of the loop.
+    A record that is stored at the first try, as nearly all are, needs no task of the loop.
 
-    :param worker: whose words these are
+    :param worker: the worker that writes
     """
 
     def __init__(self, worker: WorkerId) -> None:
@@ -37,11 +37,11 @@ class Journal:
         self._newest: dict[TaskId, int] = {}
 
     def note(self, write: Write) -> None:
-        """Write what nobody waits for: if it fails, the next words will do."""
+        """Write a record that nobody waits for: if this fails, the next record will do."""
         self.attempt(write, self._forgive)
 
     def keep(self, about: TaskId, write: Write) -> None:
-        """Write what others wait for, again and again, until it is stored or something newer is said about the same."""
+        """Write a record that others wait for, until it is stored or there is a newer one about the same task."""
         number = self._newest[about] = next(self._numbers)
 
         def tried(failed: BaseException | None) -> None:
@@ -59,15 +59,15 @@ class Journal:
         self.attempt(write, tried)
 
     def outdate(self, about: TaskId) -> None:
-        """Write no more what :meth:`keep` still tries to write about this: there is something newer to say."""
+        """Stop trying to write the record that :meth:`keep` was given for this task: there is a newer one."""
         self._newest.pop(about, None)
 
     def attempt(self, write: Write, tried: Tried) -> None:
-        """Write this once, and say what came of it."""
+        """Write this once, and report the outcome."""
         written: asyncio.Future[Any]
         try:
             written = asyncio.ensure_future(write())
-        except Exception as failed:  # noqa: BLE001  it is treated as one that shows up later
+        except Exception as failed:  # noqa: BLE001  treated like an error that comes later
             written = asyncio.get_running_loop().create_future()
             written.set_exception(failed)
 
@@ -80,7 +80,7 @@ class Journal:
         written.add_done_callback(done)
 
     def later(self, again: Callable[[], None]) -> None:
-        """Try again after a while; :meth:`flush` ends that."""
+        """Try again after a while; :meth:`flush` cancels this."""
 
         async def wait() -> None:
             await asyncio.sleep(_RETRY_S)
@@ -89,7 +89,7 @@ class Journal:
         self._spawn(wait())
 
     async def insist(self, write: Write) -> None:
-        """Write what must not be lost, again and again. Cancel it to give up.
+        """Write a record that must not be lost, until it is stored. Cancel this to give up.
 
         :raises TooLargeError: if no broker will ever take it
         """
@@ -99,13 +99,13 @@ class Journal:
             await asyncio.sleep(_RETRY_S)
 
     async def settle(self, timeout_s: float) -> None:
-        """Wait until everything is stored, or can't be; no longer than that."""
+        """Wait until everything is stored or has failed, at most this long."""
         until = time.monotonic() + timeout_s
         while self._writing and (left_s := until - time.monotonic()) > 0:
             await asyncio.wait(self._writing, timeout=left_s)
 
     async def flush(self, timeout_s: float) -> None:
-        """Wait until all notes are stored; what is not by then is not waited for."""
+        """Wait until everything is stored, at most this long, and cancel the rest."""
         await self.settle(timeout_s)
         writing = list(self._writing)
         for written in writing:
@@ -121,7 +121,7 @@ class Journal:
             log.error("worker %s: a record was not written", self._worker, exc_info=failed)
 
     async def _try(self, write: Write) -> TopicError | None:
-        """What kept it from being written, if something did."""
+        """Write once; returns the error, if there was one."""
         try:
             await write()
         except TopicError as failed:
@@ -135,7 +135,7 @@ class Journal:
             self._complained = False
         elif isinstance(failed, TopicError) and not isinstance(failed, BrokerAwayError) and not self._complained:
             self._complained = True
-            log.warning("worker %s cannot write what it does: %s", self._worker, failed)
+            log.warning("worker %s can't write its records: %s", self._worker, failed)
         return failed
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:

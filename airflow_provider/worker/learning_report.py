@@ -1,5 +1,5 @@
-"""Says how far a worker is with what it learns: in its own record first, where the task's owner reads it, then to its
-membership, which may have the group rebalance for it.
+"""Reports a worker's progress with what it learns: first in its own record, where the task's owner reads it, and then
+to its membership, which may start a rebalance.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Final
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 
 _EVERY_S: Final = 1.0
-"""How often at most, but for what is ready, or has failed: somebody waits for that."""
+"""The least time between two reports. What is ready or has failed is reported immediately: somebody waits for it."""
 
 Progress = Mapping[TaskId, float]
 
 
 class LearningReport:
-    """That of one worker in one of its lives.
+    """The reports of one worker, from when it joins until it leaves.
 
     :param ready_from: from this progress on a task may move here
-    :param progress: gives how far it is with each task, from 0 to 1
-    :param failed: gives those of them that can't be made ready here
+    :param progress: gives the progress of each task, from 0 to 1
+    :param failed: gives the tasks whose warm-up has failed for good
     :param write: writes both, and calls back with whether they are stored
     :param tell: called with both when they are stored
     """
@@ -48,7 +48,7 @@ class LearningReport:
         self._timer: asyncio.TimerHandle | None = None
 
     def look(self) -> None:
-        """Something may have changed. What is ready or has failed is said now, the rest when its time has come."""
+        """Report changes: what is ready or has failed immediately, the rest when it is due."""
         progress, failed, seen = dict(self._progress()), frozenset(self._failed()), self._seen
         self._seen = progress
         if progress == self._said == seen and failed == self._said_failed:
@@ -61,7 +61,7 @@ class LearningReport:
             self._timer = loop.call_at(self._not_before, self._look_again)
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Report nothing more."""
         if self._timer is not None:
             self._timer.cancel()
 

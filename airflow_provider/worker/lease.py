@@ -9,11 +9,10 @@ from airflow_provider.spark.job import FencedError
 
 
 class WorkerLease:
-    """Valid as long as no other worker can have been given this one's tasks.
+    """Valid as long as this worker's tasks can't have been assigned to another worker.
 
-    :param until_ms: gives the end of the lease by ``now_ms``, None where there is none. It is asked at every check and
-        counts by the clock: a process that was paused, or whose host was suspended, finds its lease over before it can
-        write.
+    :param until_ms: gives the end of the lease by ``now_ms``; None: there is none. It is called at every check. So a
+        process that was paused, or whose host was suspended, finds its lease over before it can write.
     :param now_ms: the clock of the membership, in milliseconds
     """
 
@@ -27,11 +26,11 @@ class WorkerLease:
         return self._grant
 
     def end(self) -> None:
-        """All tasks were told to stop; what starts from now on is of another grant."""
+        """All tasks were told to stop. Attempts that start from now on have another grant."""
         self._grant += 1
 
     def check(self, grant: int) -> None:
-        # The clock first: a lease that ends and is granted again while this runs has another number by the second look.
+        # The clock first: if the lease ends and is granted again during this check, the grant has another number.
         until = self._until_ms()
         if until is None or self._now_ms() >= until:
             raise FencedError("the worker's lease is over: no heartbeat was answered for a whole session")

@@ -1,4 +1,4 @@
-"""A worker's own record in the status topic: what it says of itself, and when."""
+"""A worker's own record in the status topic."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from airflow_provider.worker.settings import WorkerSettings
 
 
 class OwnRecord:
-    """That of one worker in one of its lives.
+    """The record of one worker, from when it joins until it leaves.
 
-    :param view: gives how its membership is now
+    :param view: gives the present state of its membership
     :param hands: gives its hands
-    :ivar absence: what its absence would mean, or means
-    :ivar slots: how many tasks it runs at the same time, of those that it starts
-    :ivar leaves_soon: whether it was asked to leave when others have learned what it has
+    :ivar absence: what it means for its tasks if the worker is absent
+    :ivar slots: how many tasks it starts at the same time
+    :ivar leaves_soon: whether it was asked to leave when others have learned its tasks
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class OwnRecord:
 
     @property
     def stored(self) -> bool:
-        """Whether the group knows who holds the membership now."""
+        """Whether the record that names this process is stored."""
         return self._stored
 
     async def announce(self) -> None:
-        """Say who holds the membership; returns when that is stored.
+        """Write which process holds the membership, and wait until this is stored.
 
         :raises TooLargeError: if no broker will ever take it
         """
@@ -65,36 +65,36 @@ class OwnRecord:
         self._stored = True
 
     def say(self, phase: WorkerPhase) -> None:
-        """Say how the worker is, from now on in this phase."""
+        """Write the record with this phase, from now on."""
         self.phase = phase
         self._note(self._status())
 
     def say_soon(self, phase: WorkerPhase) -> None:
-        """As :meth:`say`, with all that changes in this turn of the loop: what has ended in it may be released yet."""
+        """As :meth:`say`, but together with all changes in this turn of the loop."""
         self.phase = phase
         self._say_once()
 
     def say_again(self) -> None:
-        """Something else than the phase has changed."""
+        """Write the record again: something other than the phase has changed."""
         self._note(self._status())
 
     def say_again_soon(self) -> None:
-        """Once for all that changes in one turn of the loop."""
+        """As :meth:`say_again`, once for all changes in this turn of the loop."""
         if self._stored:
             self._say_once()
 
     def say_how_far_it_learns(self, stored: Callable[[bool], None]) -> None:
-        """Say how far it is with what it learns.
+        """Write the progress of what it learns.
 
-        :param stored: called with whether that is stored
+        :param stored: called with whether the record is stored
         """
         status = self._status()
         self._journal.attempt(lambda: self._topics.publish_worker(status), lambda failed: stored(failed is None))
 
     def say_what_is_new(self) -> None:
-        """A JVM was started, and could outlive this process: the next one under this name has to know of it. Or there
-        is something else that keeps the tasks from running, or nothing any more. Or that Spark has a page of its own.
-        Where nothing is started, what runs was adopted or has ended, and no round says so.
+        """Write the record again if something has changed that no round reports: a JVM was started, which could outlive
+        this process, so that the worker's next process has to know it; the condition or the address of Spark's UI has
+        changed; or, in a triggerer, the running tasks have changed.
         """
         if not self._stored:
             return
@@ -108,7 +108,7 @@ class OwnRecord:
             self.say_again()
 
     def say_that_it_is_handed_over(self) -> None:
-        """The process ends now, and the member stays: nobody shall take it for gone meanwhile."""
+        """Remove the member id from the record: this process ends, and nobody may take the membership for gone."""
         if self.phase is not WorkerPhase.DEFERRED:
             self._note(replace(self._status(), member_id=UNKNOWN_MEMBER_ID))
 

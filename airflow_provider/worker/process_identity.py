@@ -1,11 +1,11 @@
-"""Which process this is, in a form by which another can see later that it has ended.
+"""The identity of this process, by which another process can see later that it has ended.
 
-A worker that starts under the name of another waits until that one's lease must be over, unless it can see that the
-process is gone; after a crash on the same host that saves a session's time. A process is not gone as long as the JVM
-lives that it has started.
+A process that takes over a worker's name waits until the previous process's lease must be over, unless it can see that
+this process has ended. After a crash on the same host, this saves the time of a session. A process has not ended while
+a JVM is alive that it has started.
 
-Two places may have the same host name: containers on their host's network, machines made from one image. So a place is
-a start of a kernel (boot id) and, since each container numbers its processes by itself, a pid namespace.
+Several places may have the same host name: containers on their host's network, or machines from one image. So a place
+is identified by the kernel's boot id and, because each container has process ids of its own, by the pid namespace.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WITH_JVM: Final = 2
 
 
 class _Pid(NamedTuple):
-    """A process of this place."""
+    """A process on this host, in this container."""
 
     number: int
     start: str
@@ -44,33 +44,33 @@ class _Pid(NamedTuple):
 
 
 def this_process() -> str:
-    """``host/place/pid/start``, and ``/pid/start`` of its JVM once there is one. A host without procfs leaves place and
-    start empty, and nothing can be seen of it.
+    """``host/place/pid/start``, followed by ``/pid/start`` of its JVM if there is one. On a host without procfs, place
+    and start are empty, and others can't see whether the process has ended.
     """
     jvm = present_jvm()
     return f"{_described(os.getpid())}/{jvm}" if jvm else _described(os.getpid())
 
 
 def predecessor_of(worker: WorkerStatus | None) -> Predecessor:
-    """What the worker's last record tells of the process that wrote it."""
+    """What the worker's last record says about the process that wrote it."""
     if worker is None or worker.state in (WorkerPhase.LEFT, WorkerPhase.DEFERRED):
         return Predecessor.GONE
     return Predecessor.GONE if has_ended(worker.process) else Predecessor.UNKNOWN
 
 
 def is_gone(worker: WorkerStatus) -> bool:
-    """Whether the process that wrote this record surely runs nothing now, wherever its membership is believed to be."""
+    """Whether the process that wrote this record certainly runs nothing now."""
     return worker.state is WorkerPhase.LEFT or has_ended(worker.process)
 
 
 def has_ended(process: str) -> bool:
-    """Whether ``process`` and its JVM surely are no more; False where that can't be seen from here."""
+    """Whether ``process`` and its JVM have certainly ended; False if this can't be seen from here."""
     seen = _seen(process)
     return bool(seen) and all(pid.over for pid in seen)
 
 
 def still_runs(process: str) -> bool:
-    """Whether something of ``process`` can be seen from here to run; False also where that can't be seen."""
+    """Whether ``process`` or its JVM can be seen to run; False also if this can't be seen from here."""
     return any(not pid.over for pid in _seen(process))
 
 
@@ -82,9 +82,10 @@ def end_what_outlived(worker: WorkerStatus | None) -> None:
 
 
 def tell_of_rival(worker: WorkerStatus | None) -> None:
-    """Say that another process had the name of the worker that starts here, and has not ended as far as can be seen.
+    """Log that another process has the name of the worker that starts here, and may still be running.
 
-    The coordinator fences it, which is what a restart needs; of two that were started by mistake each must say so.
+    The coordinator fences the other process. After a restart this is right; if two were started by mistake, the log has
+    to say so.
     """
     if worker is None or predecessor_of(worker) is Predecessor.GONE or is_same_process(worker.process, this_process()):
         return
@@ -98,14 +99,14 @@ def tell_of_rival(worker: WorkerStatus | None) -> None:
         )
     elif not seen:
         log.info(
-            "worker %s: a process on %s had that name and has not said that it left. If it lives, it is fenced now",
+            "worker %s: a process on %s had that name and has not said that it left. If it is alive, it is fenced now",
             worker.worker,
             worker.process.partition("/")[0] or "an unknown host",
         )
 
 
 def _seen(process: str) -> list[_Pid]:
-    """The processes that are meant, the worker's own first; none if they can't be seen from here."""
+    """The process and its JVM; none if they can't be seen from here."""
     place = _place_of(os.getpid())
     here = f"{socket.gethostname()}/{place}"
     pids = process.removeprefix(here)
@@ -117,7 +118,7 @@ def _seen(process: str) -> list[_Pid]:
 
 @functools.cache
 def _place_of(_pid: int) -> str:
-    """Where a process id names one process: this boot of this host, and this container. Empty if that is not known."""
+    """The place in which process ids are unique: this boot of this host, and this container. Empty: unknown."""
     try:
         return f"{_BOOT_ID.read_text().strip()}+{_PID_NAMESPACE.readlink()}"
     except OSError:

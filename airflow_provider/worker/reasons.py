@@ -1,4 +1,4 @@
-"""Why a worker ends though nothing is wrong: somebody has asked for it, all is done, or it has waited too long."""
+"""Why a worker ends although nothing is wrong: it was asked to, all work is done, or it has waited too long."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from airflow_provider.worker.settings import Until, WorkerSettings
 
 
 class ReasonsToEnd:
-    """Looks for them in the group's topics, on behalf of one worker.
+    """Finds these reasons in the group's topics, for one worker.
 
-    :param began_at: how far the jobs topic had been read when the worker began: what was asked before does not count
-    :param look_again: called when :meth:`waited_too_long` has to be asked
+    :param began_at: how far the jobs topic had been read when the worker began: earlier requests don't count
+    :param look_again: called when :meth:`waited_too_long` has to be called again
     """
 
     def __init__(
@@ -30,32 +30,32 @@ class ReasonsToEnd:
 
     @property
     def wish(self) -> ControlRecord | None:
-        """What somebody has asked of this worker."""
+        """The request to leave, if there is one for this worker."""
         jobs = self._topics.jobs
         return jobs.controls[self._me] if jobs.asked_at.get(self._me, -1) >= self.began_at else None
 
     @property
     def is_done(self) -> bool:
-        """Whether the group has done its work, and the worker is to end then."""
+        """Whether the group has done its work, and the worker ends in this case."""
         topics = self._topics
         return self._until is Until.DRAINED and group_drained(topics.jobs, topics.status.tasks, since=self.began_at)
 
     def waited_too_long(self, running: Tasks) -> str | None:
-        """Why the worker gives up waiting for something to run, if it does.
+        """Why the worker gives up waiting for something to run; None: it does not.
 
-        :param running: what runs here
+        :param running: the tasks that run here
         """
         return self._idling.overdue(None if running else self._why_idle())
 
     @property
     def waits_since_ms(self) -> int | None:
-        """Since when nobody has had anything to run, by the wall clock; None: somebody has."""
+        """Since when no worker of the group has had anything to run (wall clock); None: there is something to run."""
         return self._idling.since_wall_ms
 
     def go_on_waiting(self, since_ms: int | None) -> None:
-        """The waiting began elsewhere.
+        """Continue a wait that began in another process.
 
-        :param since_ms: what :attr:`waits_since_ms` was there
+        :param since_ms: the value of :attr:`waits_since_ms` there
         """
         if since_ms is not None:
             self._idling.go_on(since_ms, self._why_idle(), self._topics.status.tasks.values())

@@ -1,4 +1,4 @@
-"""How a worker lives."""
+"""A worker's settings."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ class Until(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """How a worker lives.
+    """A worker's settings.
 
-    :param member: of its membership
+    :param member: those of its membership
     :param slots: how many tasks it runs at the same time
     :param until: when its work is done
     :param phase: what its record says while it is in the group: stable in its own process, deferred in the triggerer
-    :param returns_ms: how long it would take at most until it is back if its process ended; 0: it would never be; None:
-        not known
-    :param idle_timeout_ms: how long it waits while nobody in its group has anything to run; None: without end
+    :param returns_ms: how long it would take at most to come back if its process ended; 0: it would not; None: unknown
+    :param idle_timeout_ms: how long it waits while no worker of its group has anything to run; None: without limit
     """
 
     member: MembershipSettings

@@ -1,7 +1,7 @@
-"""A worker that stands back from its group while it can't run anything: its tasks are for those who can.
+"""A worker stands back from its group while its Spark does not start, so that others run its tasks.
 
-It leaves in order, so that the others have its tasks in that round, tries again and again whether Spark starts, and
-joins anew when it does. A worker that is alone in its group does the same: nobody could run its tasks meanwhile.
+It leaves properly, so that the others get its tasks in that round. It tries again and again to start Spark, and joins
+again when that works. A worker that is alone in its group does the same.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ _FIRST_WAIT_S: Final = 5.0
 _LONGEST_WAIT_S: Final = 60.0
 _LAST_WORD_S: Final = 5.0
 _END_WITHIN_S: Final = 30.0
-"""For a server that does not answer nobody waits longer: Airflow kills a process that takes a minute to end."""
+"""The longest wait for a server that does not answer: Airflow kills a process that takes a minute to end."""
 
 MakeWorker = Callable[[Mapping[str, Any] | None], Worker]
-"""Makes a worker to join anew, or to go on with what another process has saved of its membership."""
+"""Makes a worker that joins as a new member, or that continues with a saved membership."""
 
 
-class Means(Protocol):
-    """What a worker can't do without."""
+class SparkStarter(Protocol):
+    """Starts the Spark that a worker needs."""
 
     async def start(self) -> str:
-        """Try to have it.
+        """Try to start it, or to reach it.
 
-        :returns: why it is not to be had; empty if it is there
+        :returns: why this has failed; empty: it works
         """
 
     async def release(self) -> None:
-        """It is needed no more, if it ever was there."""
+        """Release it, if it was started."""
 
     async def end_what_lives_on(self, topics: GroupTopics) -> None:
-        """Nobody is there to go on with what runs without a process: have its servers end it. It may take long."""
+        """No worker is there to adopt detached queries: have their servers end them. This may take long."""
 
 
 class SteadyWorker:
-    """A worker that comes back to its group as often as it has to leave for want of its means.
+    """A worker that joins its group again whenever it had to leave because its Spark did not start.
 
-    :param make: makes it, for each time that it joins
-    :param topics: of the group, read to their ends
-    :param saved: of the process that held this membership before, None to join anew
+    :param make: makes the worker for each time that it joins
+    :param topics: the group's topics, read to their ends
+    :param saved: the membership that another process has saved; None: join as a new member
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class SteadyWorker:
         settings: WorkerSettings,
         topics: GroupTopics,
         make: MakeWorker,
-        means: Means,
+        starter: SparkStarter,
         saved: Mapping[str, Any] | None = None,
     ) -> None:
         self._settings = settings
         self._topics = topics
         self._make = make
-        self._means = means
+        self._starter = starter
         self._worker = make(saved)
         self._stopped_before = 0
         self._told_to_leave = self._comes_back = False
@@ -85,7 +85,7 @@ class SteadyWorker:
 
     @property
     def stopped_running(self) -> int:
-        """As of :class:`~airflow_provider.worker.hands.Hands`, in all its lives."""
+        """As in :class:`~airflow_provider.worker.hands.Hands`, over all the times that it has joined."""
         return self._stopped_before + self._worker.hands.stopped_running
 
     def applied(self) -> Epoch:
@@ -94,7 +94,7 @@ class SteadyWorker:
 
     @property
     def member(self) -> Membership:
-        """Its membership in its present life."""
+        """Its present membership."""
         return self._worker.member
 
     async def run(self) -> Outcome:
@@ -107,7 +107,7 @@ class SteadyWorker:
                     return end
                 outcome = await self._worker.run()
         finally:
-            await self._means.release()
+            await self._starter.release()
         return outcome
 
     def leave(self, reason: str, absence: Absence = STOPPED) -> None:
@@ -122,10 +122,10 @@ class SteadyWorker:
         self._worker.hand_over()
 
     async def _stand_back(self, left: Outcome) -> Outcome | None:
-        """Wait until the worker can do its work, and make it anew.
+        """Wait until Spark starts, and make a new worker.
 
-        :param left: how its last life ended
-        :returns: how it ends without; None if it goes on
+        :param left: how the last one ended
+        :returns: how the worker ends meanwhile; None: it joins again
         """
         changed = self._changed = asyncio.Event()
         trying = asyncio.ensure_future(self._try_until_there(left.error or ""))
@@ -158,12 +158,12 @@ class SteadyWorker:
         while why:
             log.warning("worker %s stands back, and tries again in %g s: %s", me, wait_s, why)
             await asyncio.sleep(wait_s)
-            why = await self._means.start()
+            why = await self._starter.start()
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
         log.info("worker %s can run tasks now, and joins its group again", me)
 
     async def _say_that_it_ends(self, wish: ControlRecord | None) -> None:
-        """By its last word it would come back; and who has asked it to leave sees that it has heard."""
+        """Withdraw its last record, which says that it will come back, and the request to leave, if there is one."""
         last = self._topics.status.workers.get(self._settings.member.worker)
         if last is not None and last.state is WorkerPhase.LEFT and is_same_process(last.process, this_process()):
             said = self._topics.publish_worker(replace(last, condition="", at_ms=wall_ms()))
@@ -174,12 +174,12 @@ class SteadyWorker:
                 await self._topics.clear_control(wish)
 
     async def _leave_nothing_behind(self) -> None:
-        """As a worker that leaves from within its group: what nobody goes on with, is ended."""
+        """End the detached queries that no worker will adopt, as a worker does that leaves from within its group."""
         others = stay(self._topics.status, wall_ms=wall_ms()) - {self._settings.member.worker}
         if self._comes_back or others or not any(self._topics.status.living()):
             return
         with contextlib.suppress(TopicError), anyio.move_on_after(_END_WITHIN_S):
-            await self._means.end_what_lives_on(self._topics)
+            await self._starter.end_what_lives_on(self._topics)
 
     def _end(self, reasons: ReasonsToEnd, epoch: Epoch) -> Outcome | None:
         if self._told_to_leave or reasons.wish is not None:

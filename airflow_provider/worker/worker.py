@@ -1,4 +1,4 @@
-"""A worker: one membership joined to what runs its tasks, until its work is done or goes on elsewhere."""
+"""A worker: connects one membership with what runs its tasks, until its work is done or continues elsewhere."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
 from airflow_provider.records import WorkerPhase
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.ending import DRAINED, STOPPED, Ending, Outcome
-from airflow_provider.worker.going import ASKED, Going
 from airflow_provider.worker.handed_over import HandedOver
 from airflow_provider.worker.hands import Hands, Released
 from airflow_provider.worker.journal import Journal
 from airflow_provider.worker.learning_report import LearningReport
 from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.leave_request import ASKED, LeaveRequest
+from airflow_provider.worker.observer import UNOBSERVED, Observer
 from airflow_provider.worker.own_record import OwnRecord
 from airflow_provider.worker.process_identity import (
     end_what_outlived,
@@ -33,30 +34,29 @@ from airflow_provider.worker.process_identity import (
 )
 from airflow_provider.worker.reasons import ReasonsToEnd
 from airflow_provider.worker.settings import WorkerSettings
-from airflow_provider.worker.witness import UNWITNESSED, Witness
 
 log = logging.getLogger(__name__)
 
 _LAST_WORDS_S: Final = 10.0
 
 _FAREWELL_S: Final = 2.0
-"""The leader reads why a worker leaves in the round that misses it. For a broker that is away nobody waits longer."""
+"""How long a leaving worker waits until its last record is stored, in which the leader reads why it leaves."""
 
 
 MakeHands = Callable[[Released, Released, Callable[[], None], WorkerLease], Hands]
-"""Makes a worker's hands of: whom to tell of stopped tasks, of finished ones, of any change; and the lease."""
+"""Makes a worker's hands, given callbacks for stopped tasks, finished tasks and any change, and the lease."""
 
 
 class Worker:
     """One worker in this process (it is the membership's listener).
 
-    A worker that has to stop everything (it leaves, its membership is over) does not wait for ever for a task that does
-    not stop: after the rebalance timeout the run ends, and attached tasks end with the process.
+    If a worker has to stop everything, because it leaves or its membership is over, it does not wait for ever for a
+    task that does not stop: after the rebalance timeout the run ends, and attached tasks end with the process.
 
-    :param topics: of the group, read to their ends
+    :param topics: the group's topics, read to their ends
     :param memberships: makes its membership
-    :param saved: of the process that held this membership before, None to join anew
-    :param witness: is told when its lease ends
+    :param saved: the membership that another process has saved; None: join as a new member
+    :param observer: is told when its lease ends
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class Worker:
         memberships: Memberships,
         make_hands: MakeHands,
         saved: Mapping[str, Any] | None = None,
-        witness: Witness = UNWITNESSED,
+        observer: Observer = UNOBSERVED,
     ) -> None:
         self.settings = settings
-        self._witness = witness
+        self._observer = observer
         self._topics = topics
         self._saved = None if saved is None else HandedOver.from_json(saved)
         self._leaving: Ending | None = None
@@ -88,7 +88,7 @@ class Worker:
             settings, topics, self._journal, view=lambda: self.member.view, hands=lambda: self.hands
         )
         self._idle_error: str | None = None
-        # No further than it has been read: the topic may have been made anew since.
+        # Not beyond what has been read: the topic may have been deleted and created again since.
         read = topics.jobs.offset
         began_at = read if self._saved is None or self._saved.began_at is None else min(read, self._saved.began_at)
         self.reasons = ReasonsToEnd(settings, topics, began_at=began_at, look_again=self._changed.set)
@@ -102,10 +102,10 @@ class Worker:
             write=self._record.say_how_far_it_learns,
             tell=self.member.learning_progressed,
         )
-        self._going = Going(self._record, self.hands, self.member, look_again=self._changed.set)
+        self._leave_request = LeaveRequest(self._record, self.hands, self.member, look_again=self._changed.set)
 
     async def run(self) -> Outcome:
-        """Hold the membership until the work is done, or goes on elsewhere. Cancelling stops it without leaving."""
+        """Hold the membership until the work is done or continues elsewhere. Cancelling stops without leaving."""
         unsubscribe = self._topics.subscribe(self._on_topics, About.JOBS | About.TASKS)
         try:
             self._begin()
@@ -123,7 +123,7 @@ class Worker:
             if self._announcing is not None:
                 self._announcing.cancel()
             self.reasons.close()
-            self._going.close()
+            self._leave_request.close()
             self._learning.close()
             try:
                 await self.hands.close()
@@ -136,24 +136,24 @@ class Worker:
         """Stop everything and leave the group; :meth:`run` returns when that is done.
 
         :param reason: for the coordinator's log
-        :param absence: for the group's leader: why, and, if it is started again, in what time at most
+        :param absence: for the group's leader: why it leaves, and in what time at most it is started again
         """
         if self._leaving is None and self._over is None:
             self._leaving = ending
             self._record.absence = absence
             self._record.say(WorkerPhase.STOPPING)
-            if absence.at_most_ms == 0 and ending is not Ending.STOOD_BACK:  # which comes back by itself
+            if absence.at_most_ms == 0 and ending is not Ending.STOOD_BACK:  # a worker that stands back returns
                 self.hands.leave_for_good()
             self.member.leave(reason)
             self._changed.set()
 
     def hand_over(self) -> None:
-        """Have :meth:`run` return, for the membership goes on with another worker. Only with hands that run nothing."""
+        """Make :meth:`run` return with a hand-over of the membership. Only with hands that run nothing."""
         self._handing_over = True
         self._changed.set()
 
     def applied(self) -> Epoch:
-        """The last epoch whose assignment it has applied; 0 before the first."""
+        """The last epoch whose assignment it has applied; 0: none so far."""
         return self.member.view.epoch
 
     # ---- the membership's listener
@@ -169,7 +169,7 @@ class Worker:
         if reason.ends_lease:
             self._joined = False
             self.lease.end()
-            self._witness.lease_ended(reason)
+            self._observer.lease_ended(reason)
         self.hands.stop(tasks, reason.value)
 
     def start_learning(self, tasks: Tasks) -> None:
@@ -179,7 +179,7 @@ class Worker:
         self.hands.stop_learning(tasks)
 
     def may_leave(self) -> None:
-        self._going.may_leave()
+        self._leave_request.nothing_left()
 
     def assigned(self, epoch: Epoch) -> None:
         if not self._joined:
@@ -200,8 +200,8 @@ class Worker:
     # ---- its life
 
     def _stopped(self, tasks: Tasks) -> None:
-        """What it was not told to stop it has released by itself. Nobody else knows that, and the tasks may be needed
-        again: so its record says what it has left.
+        """Release stopped tasks. If the worker has released some by itself, nobody else knows this, and the tasks may
+        be needed again. So it then writes its record, which lists the tasks that it still has.
         """
         unasked = tasks - self.member.view.stopping
         self.member.tasks_stopped(tasks)
@@ -213,9 +213,9 @@ class Worker:
         predecessor = predecessor_of(last)
         if self._saved is not None:
             self.reasons.go_on_waiting(self._saved.idle_since_ms)
-            self._going.go_on(self._saved.asked_since_ms)
+            self._leave_request.resume(self._saved.asked_since_ms)
             if last is not None and is_same_process(last.process, self._saved.process):
-                predecessor = Predecessor.GONE  # it has handed over, and runs nothing
+                predecessor = Predecessor.GONE  # it has handed the membership over, and runs nothing
         else:
             end_what_outlived(last)
             tell_of_rival(last)
@@ -224,8 +224,8 @@ class Worker:
         self._announcing = asyncio.ensure_future(self._announce())
 
     async def _announce(self) -> None:
-        """Say who holds the membership, and start nothing before that is stored: by the record a successor sees that
-        it has to wait for what runs here.
+        """Write which process holds the membership, and start no task before this is stored: a successor learns from
+        this record that it has to wait for the tasks that run here.
         """
         try:
             await self._record.announce()
@@ -239,12 +239,12 @@ class Worker:
     def _on_topics(self) -> None:
         try:
             self.hands.refresh()
-        except Exception as bug:  # noqa: BLE001  the caller can't help it
+        except Exception as bug:  # noqa: BLE001  the caller can't handle it
             self.member.fail(bug)
         self._changed.set()
 
     def _ending(self) -> Ending | None:
-        """Whether this run is over, and how; asks the membership to leave when the work is done."""
+        """How this run has ended; None: it has not. Asks the membership to leave when the work is done."""
         if self._over is None and self.hands.fault is not None:
             self.member.fail(self.hands.fault)
         if self._over is not None:
@@ -258,7 +258,7 @@ class Worker:
         wish = self.reasons.wish
         if self.hands.unable:
             self.leave("no task can be started here", ending=Ending.STOOD_BACK)
-        elif wish is not None and (absence := self._going.now(wish)) is not None:
+        elif wish is not None and (absence := self._leave_request.decide(wish)) is not None:
             self.leave(ASKED, absence)
         elif self.reasons.is_done:
             self.leave("the group is drained", DRAINED, ending=Ending.DRAINED)
@@ -295,7 +295,7 @@ class Worker:
                 began_at=self.reasons.began_at,
                 process=this_process(),
                 idle_since_ms=self.reasons.waits_since_ms,
-                asked_since_ms=self._going.asked_since_ms,
+                asked_since_ms=self._leave_request.asked_since_ms,
             )
             self._record.say_that_it_is_handed_over()
             return Outcome(ending=ending, epoch=epoch, saved=saved.to_json())
@@ -308,7 +308,7 @@ class Worker:
             if wish is not None:
                 self._journal.note(lambda: self._topics.clear_control(wish))
         elif ending is Ending.FAILED and self._record.phase is WorkerPhase.JOINING:
-            # It had to say so before it joined: by the process in it a successor sees whether it has to wait.
+            # Its first record, written before it joined, names this process: a successor would wait for it.
             self._record.say(WorkerPhase.LEFT)
         return Outcome(ending=ending, epoch=epoch, error=self._error())
 

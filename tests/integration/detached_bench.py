@@ -29,8 +29,8 @@ from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhas
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.equipment import NEVER_S, Equipment
+from airflow_provider.worker.exit_requests import ExitRequests
 from airflow_provider.worker.holding import Holding, held
-from airflow_provider.worker.reins import Reins
 from airflow_provider.worker.settings import Until
 
 JOB: Final = "copy"
@@ -156,7 +156,7 @@ class Life:
         )
 
     async def in_process(
-        self, reins: Reins, saved: Mapping[str, Any] | None = None, *, linger_s: float = NEVER_S
+        self, exit_requests: ExitRequests, saved: Mapping[str, Any] | None = None, *, linger_s: float = NEVER_S
     ) -> Outcome:
         equipment = Equipment(
             runner="local",
@@ -170,7 +170,7 @@ class Life:
         holding = Holding(
             protocol=spec.protocol(), settings=spec.settings(WorkerPhase.STABLE), place=InThisProcess(equipment)
         )
-        async with held(holding, self.group.settings, reins) as worker:
+        async with held(holding, self.group.settings, exit_requests) as worker:
             return await worker.run(saved)
 
     def trigger(self, saved: Mapping[str, Any]) -> WorkerTrigger:

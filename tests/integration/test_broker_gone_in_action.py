@@ -152,7 +152,7 @@ async def test_what_was_on_its_way_is_done_whole_all_the_same(scene: Scene) -> N
 def test_of_a_restart_that_is_half_done_it_is_said_what_is_missing_and_that_can_be_done_alone(scene: Scene) -> None:
     with scene.harmed_by(scene.way.cut, at=2), pytest.raises(HalfDoneError) as half:
         one_shot.carry_out(scene.far, scene.group, RestartJob(job="etl"), by="me")
-    assert "job 'etl': what was asked for is done only in part" in str(half.value)
+    assert "job 'etl': only a part of this was done" in str(half.value)
     assert "(etl:1, etl:2) may not be stored: retry the job's failed tasks" in str(half.value)
     scene.way.heal()
     jobs, status, _ = scene.before

@@ -314,7 +314,7 @@ async def test_what_spark_connect_does_not_have_is_said_and_not_tried_again(
     failed = await events.last(task.task)
     assert isinstance(failed, TaskFailed)
     assert not failed.retryable
-    assert "there are no SparkContext, no RDDs and no py4j" in failed.error
+    assert "Spark Connect has no SparkContext, no RDDs and no py4j" in failed.error
 
 
 @spark_job

@@ -23,7 +23,7 @@ from airflow_provider.records import ControlAction, ControlRecord, TaskState, Wo
 from airflow_provider.spark_connect.client import require_client
 from airflow_provider.spark_connect.server import ConnectServer
 from airflow_provider.worker.ending import Ending
-from airflow_provider.worker.reins import Reins
+from airflow_provider.worker.exit_requests import ExitRequests
 
 W1, W2, W3 = map(WorkerId, ("w1", "w2", "w3"))
 
@@ -49,7 +49,7 @@ async def test_a_query_goes_on_in_the_triggerer_and_with_the_next_worker(
         copying, life = Copying(group, tmp_path), Life(group, W1, server.url, tmp_path / "checkpoints")
         await copying.submit()
 
-        outcome = await asyncio.wait_for(life.in_process(Reins(), linger_s=2.0), DEADLINE_S)
+        outcome = await asyncio.wait_for(life.in_process(ExitRequests(), linger_s=2.0), DEADLINE_S)
         assert outcome.ending is Ending.HANDED_OVER, "its process was needed for the start only"
         began = await life.begun()
         assert outcome.saved is not None
@@ -143,7 +143,7 @@ async def test_a_killed_worker_s_query_is_gone_on_with_and_ended_as_people_ask(
         await copying.goes_on()
         left = await eventually_orphans(group)
         assert "copy:0 on sc://127.0.0.1" in left
-        assert "nobody is in the group" in left
+        assert "the group has no workers" in left
         ended = await cospark(group, "jobs", "orphans", group.group_id, "--end")
         assert (ended.status, ended.out.strip().endswith(": ended")) == (0, True), ended
         await nothing_runs(server.url, again.handle)
@@ -242,7 +242,7 @@ async def test_a_stream_that_has_an_end_ends_in_the_triggerer(
         for _ in range(60):
             copying.write()
         await copying.submit()
-        outcome = await asyncio.wait_for(life.in_process(Reins(), linger_s=2.0), DEADLINE_S)
+        outcome = await asyncio.wait_for(life.in_process(ExitRequests(), linger_s=2.0), DEADLINE_S)
         assert outcome.saved is not None
         assert group.topics.status.tasks[COPY].state is TaskState.RUNNING, "it has a batch for each file"
         trigger = life.trigger(outcome.saved)
@@ -260,7 +260,7 @@ async def test_a_server_that_begins_anew_has_its_queries_started_again_by_a_proc
         async with fleet(*options_of(server, tmp_path)) as group:
             copying, life = Copying(group, tmp_path), Life(group, W1, server.url, tmp_path / "checkpoints")
             await copying.submit()
-            outcome = await asyncio.wait_for(life.in_process(Reins(), linger_s=2.0), DEADLINE_S)
+            outcome = await asyncio.wait_for(life.in_process(ExitRequests(), linger_s=2.0), DEADLINE_S)
             assert outcome.saved is not None
             await copying.goes_on()
             trigger = life.trigger(outcome.saved)
@@ -271,7 +271,9 @@ async def test_a_server_that_begins_anew_has_its_queries_started_again_by_a_proc
             event = await asyncio.wait_for(deferred, DEADLINE_S)
             assert event.payload["ending"] == Ending.HANDED_OVER.value, "there is something to start"
             await over(trigger, deferred)
-            back = await asyncio.wait_for(life.in_process(Reins(), event.payload["saved"], linger_s=2.0), DEADLINE_S)
+            back = await asyncio.wait_for(
+                life.in_process(ExitRequests(), event.payload["saved"], linger_s=2.0), DEADLINE_S
+            )
             assert back.ending is Ending.HANDED_OVER
             again = await life.begun(2)
             assert (again.attempt, again.spark_deaths) == (2, 1)

@@ -25,7 +25,7 @@ from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId
 from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
 from airflow_provider.spark_connect.client import require_client
 from airflow_provider.worker.ending import Ending
-from airflow_provider.worker.reins import Reins
+from airflow_provider.worker.exit_requests import ExitRequests
 
 MODULE = "airflow_provider.example_dags.jobs"
 JOB = "ticks"
@@ -181,7 +181,7 @@ async def test_a_deferred_worker_gives_and_takes_streams_without_its_process(
         )
         streams = Streams(group, server, tasks=2)
         await group.submit(JOB, tasks=2, kind=TaskKind.STREAMING, entry_point=f"{MODULE}:Ticks")
-        outcome = await asyncio.wait_for(life.in_process(Reins(), linger_s=2.0), DEADLINE_S)
+        outcome = await asyncio.wait_for(life.in_process(ExitRequests(), linger_s=2.0), DEADLINE_S)
         assert outcome.ending is Ending.HANDED_OVER
         assert outcome.saved is not None
         await streams.begun()

@@ -21,8 +21,8 @@ from airflow_provider.records import TaskKind, WorkerPhase
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import Ending, Outcome
 from airflow_provider.worker.equipment import NEVER_S, Equipment
+from airflow_provider.worker.exit_requests import ExitRequests
 from airflow_provider.worker.holding import Holding, held
-from airflow_provider.worker.reins import Reins
 from airflow_provider.worker.settings import Until
 
 W2 = WorkerId("w2")
@@ -46,7 +46,7 @@ def spec_of(group: Fleet) -> WorkerSpec:
 
 
 async def in_its_process(
-    group: Fleet, reins: Reins, saved: Mapping[str, Any] | None = None, *, linger_s: float = NEVER_S
+    group: Fleet, exit_requests: ExitRequests, saved: Mapping[str, Any] | None = None, *, linger_s: float = NEVER_S
 ) -> Outcome:
     """What the operator does, without Airflow around it."""
     spec = spec_of(group)
@@ -56,7 +56,7 @@ async def in_its_process(
     holding = Holding(
         protocol=spec.protocol(), settings=spec.settings(WorkerPhase.STABLE), place=InThisProcess(equipment)
     )
-    async with held(holding, group.settings, reins) as worker:
+    async with held(holding, group.settings, exit_requests) as worker:
         return await worker.run(saved)
 
 
@@ -67,7 +67,7 @@ async def test_a_deferred_worker_comes_back_to_its_process_to_learn(fleet: MakeF
         group.start("w1")
         await group.balanced("w1")
 
-        outcome = await asyncio.wait_for(in_its_process(group, Reins(), linger_s=0.1), DEADLINE_S)
+        outcome = await asyncio.wait_for(in_its_process(group, ExitRequests(), linger_s=0.1), DEADLINE_S)
         assert outcome.ending is Ending.HANDED_OVER, "there is nothing for it to do"
         assert outcome.saved is not None
         trigger = WorkerTrigger(
@@ -90,8 +90,8 @@ async def test_a_deferred_worker_comes_back_to_its_process_to_learn(fleet: MakeF
         assert (event.payload["ending"], event.payload["error"]) == (Ending.HANDED_OVER.value, None)
         assert group.owned("w1") == {task}, "its owner runs it on meanwhile"
 
-        reins = Reins()
-        back = asyncio.ensure_future(in_its_process(group, reins, event.payload["saved"]))
+        exit_requests = ExitRequests()
+        back = asyncio.ensure_future(in_its_process(group, exit_requests, event.payload["saved"]))
         assert (await asked).status == 0
         assert await group.ended("w1") == [0]
         await group.balanced("w2")
@@ -99,5 +99,5 @@ async def test_a_deferred_worker_comes_back_to_its_process_to_learn(fleet: MakeF
         assert (first.worker, second.worker) == ("w1", "w2")
         reasons = [record.reason for record in group.records]
         assert any(reason.startswith(f"a learner is ready for {task}") for reason in reasons), reasons
-        reins.leave("the test is over")
+        exit_requests.leave("the test is over")
         assert (await asyncio.wait_for(back, DEADLINE_S)).ending is Ending.LEFT

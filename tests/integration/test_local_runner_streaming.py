@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from runner_bench import DEADLINE_S, SEEN, SETTINGS, SIGNALS, Events, order_of, until
 
-from airflow_provider.runners import local_attempt
+from airflow_provider.runners import attached_attempt
 from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import FencedError, TaskContext, spark_job
 from airflow_provider.spark.runner import QueryStarted, TaskFailed, TaskFinished, TaskStopped
@@ -272,7 +272,7 @@ async def test_a_query_that_moves_ends_a_batch_that_is_brief(
     runner: LocalRunner, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float, done: bool
 ) -> None:
     """So nobody does it again. In another one its Spark jobs are cancelled."""
-    monkeypatch.setattr(local_attempt, "BATCH_S", limit_s)
+    monkeypatch.setattr(attached_attempt, "BATCH_S", limit_s)
     started, checkpoint = tmp_path / "started", tmp_path / "checkpoint"
     task = order("write_the_second_slowly", checkpoint=checkpoint, started=str(started))
     await runner.start(task)

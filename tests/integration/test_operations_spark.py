@@ -41,7 +41,7 @@ async def test_what_a_running_task_logs_is_changed_and_the_task_goes_on(fleet: M
         assert said.status == 0, said.err
         await _hears(group, "w1", SAYS, more_than=2)
         await cospark(group, "loggers", "reset", group.group_id, "jobs_for_tests")
-        await _hears(group, "w1", "logger jobs_for_tests has the level again that it had before")
+        await _hears(group, "w1", "logger jobs_for_tests has its previous level again")
         before = group.log_of("w1").count(SAYS)
         assert (await cospark(group, "jobs", "restart", group.group_id, "chatty")).status == 0
         await group.wait_for(

@@ -13,18 +13,18 @@ import pytest
 from waiting import eventually
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.spark_connect import asking
+from airflow_provider.spark_connect import calls
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import (
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.watch_events import (
     QueryEnded,
     QueryLost,
-    QueryNews,
+    QueryProgressed,
     QueryStopped,
-    QueryTold,
     ServerBack,
     ServerSilent,
+    WatchEvent,
 )
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark_connect.watching import QueryWatch
 from benchmarks.tiny_queries import TinyQueries
 
@@ -45,7 +45,7 @@ class Watching:
 
     def __init__(self, server: LocalConnectServer) -> None:
         self.where = ConnectServer.parse(server.url)
-        self.news: list[QueryNews] = []
+        self.news: list[WatchEvent] = []
         self.queries = TinyQueries(self.where)
         self.watch = QueryWatch(ConnectSettings(server=self.where), "cospark/tests", self.news.append, tell_every_s=1)
 
@@ -81,7 +81,7 @@ async def test_a_query_of_somebody_else_is_found_watched_and_told_of(watching: W
     found = await watching.watch.find(QueryHandle(server=handle.server, session_id=handle.session_id))
     assert found == handle
     watching.watch.watch(handle)
-    told = await watching.hears(QueryTold)
+    told = await watching.hears(QueryProgressed)
     assert told.handle == handle
     assert told.progress.rows is not None
     await watching.queries.stop(handle)
@@ -132,7 +132,7 @@ async def test_who_is_killed_before_it_closes_the_session_has_said_that_it_stops
     handle = await watching.queries.start()
     async with Watching(connect) as other:
         with monkeypatch.context() as patched:
-            patched.setattr(asking.Questions, "release", killed)
+            patched.setattr(calls.ServerCalls, "release", killed)
             with pytest.raises(KilledError):
                 await other.watch.stop(handle, timeout_s=DEADLINE_S)
     watching.watch.watch(handle)
@@ -153,10 +153,10 @@ async def test_asking_for_a_session_does_not_make_it(watching: Watching) -> None
 async def test_a_server_that_pauses_is_told_and_its_queries_are_watched_on(
     watching: Watching, connect: LocalConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "ANSWER_S", 5.0)
+    monkeypatch.setattr(calls, "ANSWER_S", 5.0)
     handle = await watching.queries.start()
     watching.watch.watch(handle)
-    await watching.hears(QueryTold)
+    await watching.hears(QueryProgressed)
     assert connect.pid is not None
     os.kill(connect.pid, signal.SIGSTOP)
     try:
@@ -164,8 +164,8 @@ async def test_a_server_that_pauses_is_told_and_its_queries_are_watched_on(
     finally:
         os.kill(connect.pid, signal.SIGCONT)
     await watching.hears(ServerBack)
-    told = len(watching.of(QueryTold))
-    await eventually(lambda: len(watching.of(QueryTold)) > told)
+    told = len(watching.of(QueryProgressed))
+    await eventually(lambda: len(watching.of(QueryProgressed)) > told)
     assert watching.watch.watched == {handle}
 
 
@@ -174,7 +174,7 @@ async def test_what_ran_on_a_server_that_was_killed_is_lost(connect: LocalConnec
     async with Watching(connect) as watching:
         handle = await watching.queries.start()
         watching.watch.watch(handle)
-        await watching.hears(QueryTold)
+        await watching.hears(QueryProgressed)
         connect.kill()
         await watching.hears(ServerSilent)
         connect.start()
@@ -190,7 +190,7 @@ async def test_a_query_runs_on_as_long_as_somebody_watches_it_and_then_its_sessi
         async with Watching(server) as watching:
             watched, alone = await watching.queries.start(), await watching.queries.start()
             watching.watch.watch(watched)
-            await eventually(lambda: len(watching.of(QueryTold)) >= 6, within_s=DEADLINE_S)
+            await eventually(lambda: len(watching.of(QueryProgressed)) >= 6, within_s=DEADLINE_S)
             watching.watch.watch(alone)
             lost = await watching.hears(QueryLost)
             assert lost.handle == alone

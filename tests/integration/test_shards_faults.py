@@ -146,7 +146,7 @@ def test_that_no_broker_can_be_reached_is_said_once_and_once_that_it_is_back(
     only.signal(signal.SIGTERM)
     assert only.wait() == 0, only.log
     assert only.log.count("is back after") <= only.log.count("can be reached") <= OUTAGES, only.log
-    assert only.log.count("shard 0 is served here no more") == 1, only.log
+    assert only.log.count("shard 0 is no longer served here") == 1, only.log
 
 
 def test_what_is_asked_while_the_broker_is_away_is_answered_when_it_is_back(

@@ -106,7 +106,7 @@ FAILURE_MUTATIONS = (
     ),
     Mutation(
         name="keeps places in a worker that is to leave when it has nothing left",
-        module="airflow_provider.worker.going",
+        module="airflow_provider.worker.leave_request",
         edits=(("                self._hands.let_failed_go()\n", ""),),
         plan="failing-learners",
         broken=(_REST,),

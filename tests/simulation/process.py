@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from simulation import invariants, learner_invariants
 from simulation.attached import Attached
 from simulation.clock import LocalClock
-from simulation.going import Asked
 from simulation.leading import Watch, lead_round
+from simulation.leave_request import Asked
 from simulation.wire import Wire
 
 from airflow_provider.assignors.model import Absence

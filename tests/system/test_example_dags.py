@@ -81,7 +81,7 @@ def test_streams_are_warm_before_they_move_as_a_group_grows_and_shrinks(airflow:
     for worker, tasks_learned in ((joined, shares[joined]), (stayed, shares[asked])):
         for index in tasks_learned:
             assert f"starts revenue:{index}" in logs[worker]
-            assert "with what was made ready" in logs[worker]
+            assert "fully warmed up" in logs[worker]
 
 
 @pytest.mark.timeout(700)

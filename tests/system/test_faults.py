@@ -220,7 +220,7 @@ def test_a_triggerer_that_wakes_when_another_has_its_triggers(
     airflow.resume(stalled)
     for group, worker in workers.items():
         wait_until(
-            lambda: "goes on elsewhere" in group.api.log(worker),  # noqa: B023
+            lambda: "continues elsewhere" in group.api.log(worker),  # noqa: B023
             timeout_s=60,
             what=lambda: group.api.log(worker),  # noqa: B023
         )
@@ -229,7 +229,7 @@ def test_a_triggerer_that_wakes_when_another_has_its_triggers(
     assert idle.record == before[idle]
     assert now(busy, workers[busy]).state == "running"
     assert now(idle, workers[idle]).state == "deferred"
-    assert busy.api.log(workers[busy]).count("goes on in this process") == 1
+    assert busy.api.log(workers[busy]).count("continues in this process") == 1
 
     busy.submit("more", tasks=2, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
     idle.submit("more", tasks=2, entry_point="jobs:Endless", kind=TaskKind.STREAMING)

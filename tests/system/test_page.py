@@ -129,7 +129,7 @@ def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
         browser.click("tr button", "Remove")
         group.submit_planned("ledger", [{"seconds": 600}, {"seconds": 600}], run_key="again")
         browser.click("dialog .danger", "Remove")
-        browser.see("job 'ledger' is another by now: it was submitted again or altered since you looked at it")
+        browser.see("job 'ledger' has changed: it was submitted again or altered since you looked at it")
         (refusal,) = browser.complaints()
         assert "409" in refusal
         browser.click("dialog button", "Cancel")

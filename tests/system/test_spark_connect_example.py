@@ -69,5 +69,5 @@ def test_streams_go_on_while_their_worker_is_deferred(airflow: LocalAirflow) -> 
     assert summary["deferrals"] == 1, "its process was needed once, to start them"
     log = airflow.api.log(worker)
     assert all(f"Task ticks:{index} is running" in log for index in range(3))
-    assert "nothing that needs this process: its membership goes to the triggerer" in log
+    assert "nothing that needs this process: the triggerer takes over its membership" in log
     assert TOKEN not in log

@@ -125,7 +125,7 @@ def test_a_deferred_worker_that_is_cleared_goes_on_in_its_next_try(group: Group)
         where=lambda seen: seen.id != instances[0].id and seen.triggerer_job is not None,
     )
     wait_until(
-        lambda: any(end in group.api.log(instances[0], 1) for end in ("goes on elsewhere", "fenced at epoch")),
+        lambda: any(end in group.api.log(instances[0], 1) for end in ("continues elsewhere", "fenced at epoch")),
         timeout_s=90,
         what=lambda: f"the old trigger has not ended: {group.api.log(instances[0], 1)}",
     )

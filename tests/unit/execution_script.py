@@ -203,8 +203,8 @@ def _of_detached(command: Command) -> str:
             return f"take over {run.task} #{run.attempt}"
         case commands.LetBegin(task=task):
             return f"let {task} begin"
-        case commands.EndAbandoned(status=status):
-            return f"end {status.task}, abandoned"
+        case commands.EndOrphan(status=status):
+            return f"end {status.task}, orphan"
         case commands.WriteHandle(status=status):
             return f"insist on where {status.task} begins"
     return ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryNews
+from airflow_provider.spark_connect.watch_events import WatchEvent
 
 
 class FakeWatch:
     """A server's, by hand (:class:`~airflow_provider.runners.detached.Watch`)."""
 
-    def __init__(self, hear: Callable[[QueryNews], None]) -> None:
+    def __init__(self, hear: Callable[[WatchEvent], None]) -> None:
         self.hear = hear
         self.watched: set[QueryHandle] = set()
         self.stopped: list[QueryHandle] = []

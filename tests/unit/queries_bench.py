@@ -11,8 +11,8 @@ from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.runners.detached import DetachedQueries
 from airflow_provider.spark.runner import RunnerEvent, TaskOrder
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryNews
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.watch_events import WatchEvent
 
 MINE, OTHER = ConnectServer(host="mine"), ConnectServer(host="other")
 A0 = TaskId("a", 0)
@@ -34,7 +34,7 @@ class Bench:
         async def settings_of(handle: QueryHandle) -> ConnectSettings:
             return ConnectSettings(server=handle.server, token=self.token)
 
-        def make_watch(settings: ConnectSettings, hear: Callable[[QueryNews], None]) -> FakeWatch:
+        def make_watch(settings: ConnectSettings, hear: Callable[[WatchEvent], None]) -> FakeWatch:
             watch = self.watches[settings.server] = FakeWatch(hear)
             watch.away, watch.runs = self.away or settings.token != self.token, self.runs
             return watch

@@ -9,19 +9,19 @@ import pytest
 from fake_connect import FakeConnect
 from waiting import eventually
 
-from airflow_provider.spark_connect import asking, looks, silence
-from airflow_provider.spark_connect.news import QueryNews
+from airflow_provider.spark_connect import calls, polling, silence
 from airflow_provider.spark_connect.shared_server import SERVERS
+from airflow_provider.spark_connect.watch_events import WatchEvent
 from airflow_provider.spark_connect.watching import QueryWatch
 
-LOOK_EVERY_S = 0.05
+POLL_EVERY_S = 0.05
 N = TypeVar("N")
 
 
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeConnect]:
     """With short times: nothing of a test depends on how short."""
-    monkeypatch.setattr(looks, "LOOK_EVERY_S", LOOK_EVERY_S)
+    monkeypatch.setattr(polling, "POLL_EVERY_S", POLL_EVERY_S)
     monkeypatch.setattr(silence, "SILENT_S", 0.2)
     monkeypatch.setattr(silence, "_FIRST_WAIT_S", 0.05)
     monkeypatch.setattr(silence, "_LONGEST_WAIT_S", 0.2)
@@ -35,8 +35,8 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeConnect]:
 class Hearing:
     """A watch, and what it was told."""
 
-    def __init__(self, server: FakeConnect, *, tell_every_s: float = LOOK_EVERY_S, token: str = "") -> None:
-        self.news: list[QueryNews] = []
+    def __init__(self, server: FakeConnect, *, tell_every_s: float = POLL_EVERY_S, token: str = "") -> None:
+        self.news: list[WatchEvent] = []
         settings = server.settings(host="localhost" if token else "127.0.0.1", token=token)
         self.watch = QueryWatch(settings, "cospark/tests", self.news.append, tell_every_s=tell_every_s)
 
@@ -62,4 +62,4 @@ async def looked(server: FakeConnect, times: int = 3) -> None:
 
 
 def short_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "ANSWER_S", 0.3)
+    monkeypatch.setattr(calls, "ANSWER_S", 0.3)

@@ -61,7 +61,7 @@ def test_each_task_stays_where_it_was() -> None:
     outcome = group.rebalance()
     assert group.owned == before
     assert {(move.source == move.target, move.reason) for move in outcome.moves} == {(True, MoveReason.NEW)}
-    assert move_in_words(TaskId("a", 1), outcome.moves[0]) == "a:1 starts on w1: its job was planned anew"
+    assert move_in_words(TaskId("a", 1), outcome.moves[0]) == "a:1 starts on w1: its job was planned again"
 
 
 def test_what_is_still_being_stopped_in_the_round_of_the_planner_stays_too() -> None:

@@ -122,7 +122,7 @@ def test_a_group_is_told_by_its_coordinator_and_by_its_records() -> None:
     assert "  w1 (stable, waiting for executors): a:0, a:1" in as_lines(about)
     assert "  w2 (deferred, drains): a:2" in as_lines(about)
     about["members"][1]["leaves_soon"] = True
-    assert "  w2 (deferred, drains, as nobody learns its tasks): a:2" in as_lines(about)
+    assert "  w2 (deferred, drains, because the group learns no tasks): a:2" in as_lines(about)
     about["members"][1]["drains"] = False
     assert "  w2 (deferred, leaves soon): a:2" in as_lines(about)
     assert about["tasks"]["a:2"] == {

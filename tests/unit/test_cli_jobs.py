@@ -168,8 +168,8 @@ def test_waiting_ends_with_the_job_and_tells_how(
 def test_waiting_in_a_group_without_workers_says_so_and_takes_a_limit(cli: Cli) -> None:
     status, out, err = cli("submit", "g", "a", "m:f", "--wait", "--timeout", "0.05")
     assert (status, out.splitlines()[0]) == (1, "job a: submitted")
-    assert out.splitlines()[1].endswith("the job waits for a worker to join: no worker has joined yet")
-    assert err.startswith("cospark jobs submit: after 0.05 s: nobody is in group g")
+    assert out.splitlines()[1].endswith("the job waits for one to join: no worker has joined yet")
+    assert err.startswith("cospark jobs submit: after 0.05 s: group g has no workers")
 
 
 def test_waiting_tells_how_far_the_job_is_when_that_changes(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ async def orphans(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
 async def test_what_nobody_has_is_listed_and_ended(orphans: Orphans) -> None:
     query = await orphans.runs()
     status, out, _ = await orphans()
-    assert (status, out.strip()) == (1, f"a:0 on sc://127.0.0.1:{orphans.server.port}: nobody is in the group")
+    assert (status, out.strip()) == (1, f"a:0 on sc://127.0.0.1:{orphans.server.port}: the group has no workers")
     assert query.active
     status, out, _ = await orphans("--end")
     assert (status, out.strip().endswith(": ended"), query.active, orphans.state()) == (
@@ -158,7 +158,7 @@ async def test_a_server_that_is_away_is_not_asked_for_each_of_many(
     await orphans.server.stop()
     status, out, _ = await orphans("--end")
     assert (status, out.count("may still run")) == (1, 200)
-    assert out.count("not tried, as others there could not be ended") == 200 - ending._AT_ONCE
+    assert out.count("not tried, because others on this server could not be ended") == 200 - ending._AT_ONCE
 
 
 async def test_many_are_ended_over_few_connections(orphans: Orphans) -> None:
@@ -214,13 +214,13 @@ async def test_what_its_worker_watches_is_not_gone(orphans: Orphans) -> None:
 async def test_what_its_worker_waits_for_may_be_gone(orphans: Orphans) -> None:
     await orphans.has_worker(TaskId("a", 0), condition="waiting for its server")
     await orphans.runs()
-    assert await orphans("--forget", "a:0") == (0, "a:0: taken for ended\n", "")
+    assert await orphans("--forget", "a:0") == (0, "a:0: recorded as ended\n", "")
     assert orphans.state() is TaskState.STOPPED
 
 
 async def test_of_what_nobody_knows_nothing_is_said(orphans: Orphans) -> None:
     status, _, err = await orphans("--forget", "b:7")
-    assert (status, "nothing is known to run of a task b:7" in err) == (1, True)
+    assert (status, "task b:7 has no detached query" in err) == (1, True)
 
 
 async def test_a_handle_that_nobody_understands_can_be_forgotten(orphans: Orphans) -> None:

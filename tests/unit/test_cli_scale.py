@@ -32,7 +32,7 @@ ALL = "to have all workers leave, use cospark workers drain --all"
 NONE = "scaling down only asks workers to leave, and starts none"
 DRAIN = (
     "this group learns no tasks: they start no more tasks, and leave when their running tasks have finished;"
-    " others go on with their detached streams"
+    " others adopt their detached streams"
 )
 T0, T1 = TaskId("job", 0), TaskId("job", 1)
 

@@ -212,7 +212,7 @@ def test_an_alteration_of_a_version_that_is_no_more_is_refused(cli: Cli) -> None
     assert cli("alter", "g", "etl", "--retries", "2")[0] == 0, "somebody else is quicker"
     status, out, told = cli("alter", "g", "etl", *mine)
     assert (status, out) == (1, "")
-    assert "job 'etl' is another by now" in told
+    assert "job 'etl' has changed" in told
     assert cli.topics.jobs.jobs["etl"].retries == 2
     version = json.loads(cli("describe", "g", "etl", "--json")[1])["version"]
     assert cli("alter", "g", "etl", "--if-version", str(version), "--retries", "3")[0] == 0

@@ -92,8 +92,11 @@ def test_what_keeps_it_from_joining_is_one_line(
     [
         (("--slots", "0"), "--slots 0: a worker needs at least one slot"),
         (("--returns-ms", "-1"), "--returns-ms -1: must be from 0 to"),
-        (("--checkpoint-root", ""), "--checkpoint-root: '' is no absolute path and no URI"),
-        (("--checkpoint-root", "checkpoints"), "--checkpoint-root: 'checkpoints' is no absolute path and no URI"),
+        (("--checkpoint-root", ""), "--checkpoint-root: '' is neither an absolute path nor a URI"),
+        (
+            ("--checkpoint-root", "checkpoints"),
+            "--checkpoint-root: 'checkpoints' is neither an absolute path",
+        ),
         (("--max-delay-ms", "-1"), "--max-delay-ms: -1 must be a whole number from 0"),
         (("--policy", "incremental"), "--max-moves: the policy 'incremental' needs to know"),
         (("--policy", "incremental", "--max-moves", "0"), "--max-moves: 0 must be"),

@@ -31,7 +31,7 @@ from airflow_provider.spark_connect.messages import (
     read_last_progress,
     read_running,
 )
-from airflow_provider.spark_connect.wire import Message, NotAMessageError, message, number, text
+from airflow_provider.spark_connect.protobuf import Message, NotAMessageError, message, number, text
 
 CALLER = Caller(user_id="Jürgen", user_agent="cospark/" + "w" * 200)
 SESSION = "6b1ffd2c-2a8c-4ae0-a6e8-4ff0f5f6c2b0"

@@ -189,7 +189,7 @@ def test_who_has_used_no_session_ends_while_another_thread_still_imports_pyspark
         (
             PySparkAttributeError(errorClass="NOT_IMPLEMENTED", messageParameters={"feature": "rdd"}),
             UnsupportedOnConnectError,
-            "there are no SparkContext, no RDDs",
+            "has no SparkContext, no RDDs",
             False,
         ),
         (ValueError("a job's own"), ValueError, "a job's own", True),

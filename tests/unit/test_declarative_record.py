@@ -90,13 +90,13 @@ def test_it_says_when_a_delay_began_it_or_what_is_configured() -> None:
     asked = Group(computing=M1, members={M1: member(W1, "a0", Reason.DELAY_OVER)}, now_ms=1)
     assert record(asked, w1="a0").reason == "the delay is over"
     configured = Group(computing=M1, members={M1: member(W1, "a0")}, now_ms=1)
-    assert record(configured, w1="a0 a1").reason == "what is configured has changed"
+    assert record(configured, w1="a0 a1").reason == "the configured tasks have changed"
 
 
 @pytest.mark.parametrize(
     ("members", "configured", "now_ms", "reason"),
     [
-        ({M1: W1, M2: W2}, "a0 a1", 2_000, "what a worker says of itself has changed"),
+        ({M1: W1, M2: W2}, "a0 a1", 2_000, "the metadata of a worker has changed"),
         ({M1: W1, M2: W2, M3: W3}, "a0 a1", 2_000, "with w3"),
         ({M1: W1}, "a0 a1", 2_000, "without w2"),
         ({M1: W1, MemberId("w2-y"): W2}, "a0 a1", 2_000, "back: w2"),

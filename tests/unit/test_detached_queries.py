@@ -25,7 +25,14 @@ from airflow_provider.spark.runner import (
     TaskProgressed,
     TaskStopped,
 )
-from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryStopped, QueryTold, ServerBack, ServerSilent
+from airflow_provider.spark_connect.watch_events import (
+    QueryEnded,
+    QueryLost,
+    QueryProgressed,
+    QueryStopped,
+    ServerBack,
+    ServerSilent,
+)
 
 
 async def test_what_has_begun_here_is_watched_without_a_word() -> None:
@@ -35,7 +42,7 @@ async def test_what_has_begun_here_is_watched_without_a_word() -> None:
     assert bench.heard == []
     assert bench.queries.running == {A0}
     progress = QueryProgress(batch=7, rows_per_second=1.0)
-    watch.hear(QueryTold(STARTED, progress))
+    watch.hear(QueryProgressed(STARTED, progress))
     assert bench.heard == [TaskProgressed(order=ORDER, progress=progress)]
 
 
@@ -99,7 +106,7 @@ async def test_news_are_of_the_task_whose_session_it_is() -> None:
     bench.queries.watch(ORDER, again.to_json())
     await eventually(lambda: len(watch.watched) == 2)
     for session in ("s", "t", "s2"):
-        watch.hear(QueryTold(replace(STARTED, session_id=session), progress))
+        watch.hear(QueryProgressed(replace(STARTED, session_id=session), progress))
     assert bench.heard == [
         TaskProgressed(order=other, progress=progress),
         TaskProgressed(order=ORDER, progress=progress),

@@ -12,7 +12,7 @@ from waiting import eventually
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.runners.detached import SILENT
 from airflow_provider.spark.runner import QueryAdopted, SparkLost, TaskStopped
-from airflow_provider.spark_connect.news import QueryLost, ServerBack, ServerSilent
+from airflow_provider.spark_connect.watch_events import QueryLost, ServerBack, ServerSilent
 
 # ---- what is to run after all
 

@@ -9,7 +9,7 @@ from execution_script import A0, A1, ME, OTHER, PLANNER, Script, words, written
 from group_records import record_of
 
 from airflow_provider.assignors.model import LeaveReason
-from airflow_provider.execution.commands import EndAbandoned
+from airflow_provider.execution.commands import EndOrphan
 from airflow_provider.execution.events import (
     AttemptFinished,
     Closed,
@@ -94,7 +94,7 @@ def test_who_reads_of_another_begin_first_does_not_begin() -> None:
     said = script.execution.runs[A0].status(TaskState.RUNNING, ME)
     other = replace(said, worker=OTHER, epoch=Epoch(1), handle=HANDLE)
     script.status = replace(script.status, unended={A0: other})
-    assert words(script.say(said)) == ["stop a:0: what ran of it before may run on"]
+    assert words(script.say(said)) == ["stop a:0: its earlier query may still be running"]
     stopped = words(script.stopped(A0))
     assert stopped == ["give up a:0", "write a:0 stopped", "take over a:0 #2"]
 
@@ -221,7 +221,7 @@ def test_what_runs_on_is_gone_on_with() -> None:
     script = runs_elsewhere(Script(**STREAMING), A0)
     assert words(script.give(A0, epoch=2)) == ["take over a:0 #3"]
     adopted = script.feed(QueryAdopted, task=A0, handle=HANDLE)
-    assert words(adopted) == ["write a:0 running", "task a:0 runs on, and is watched from here"]
+    assert words(adopted) == ["write a:0 running", "task a:0 keeps running, and is watched from here"]
     told = written(adopted, TaskState.RUNNING)
     assert (told.attempt, told.worker, told.epoch, told.handle) == (3, ME, 2, HANDLE)
 
@@ -313,8 +313,8 @@ def test_the_last_one_that_leaves_ends_what_nobody_goes_on_with() -> None:
     says(script, OTHER, WorkerPhase.STOPPING)
     says(script, ME, WorkerPhase.STOPPING)
     done = script.read(script.jobs)
-    assert words(done) == ["end a:1, abandoned", "stop a:0: nobody stays in the group"]
-    assert any(isinstance(command, EndAbandoned) for command in done), "the other one had let go of it"
+    assert words(done) == ["end a:1, orphan", "stop a:0: no worker stays in the group"]
+    assert any(isinstance(command, EndOrphan) for command in done), "the other one had let go of it"
     assert words(script.stopped(A0)) == ["write a:0 stopped", "released a:0"]
 
 
@@ -324,7 +324,7 @@ def test_the_last_one_ends_what_others_have_let_go_of_though_it_has_nothing_itse
     assert leaves(script) == []
     assert words(script.read(script.jobs)) == [], "the other one stays"
     says(script, OTHER, WorkerPhase.STOPPING)
-    assert words(script.read(script.jobs)) == ["end a:1, abandoned"]
+    assert words(script.read(script.jobs)) == ["end a:1, orphan"]
 
 
 def test_who_is_to_come_back_goes_on_with_what_it_had() -> None:
@@ -336,7 +336,7 @@ def test_who_is_to_come_back_goes_on_with_what_it_had() -> None:
     assert words(script.read(script.jobs)) == []
     script.wait(90_000)
     script.status = replace(script.status)
-    assert words(script.read(script.jobs)) == ["end a:1, abandoned"], "it has not"
+    assert words(script.read(script.jobs)) == ["end a:1, orphan"], "it has not"
 
 
 def test_who_hears_nothing_as_it_leaves_ends_nothing() -> None:
@@ -362,7 +362,7 @@ def test_a_snapshot_without_a_group_has_nobody_that_stays() -> None:
     script.detached(A0)
     leaves(script, A0)
     says(script, ME, WorkerPhase.STOPPING)
-    assert words(script.read(script.jobs)) == ["stop a:0: nobody stays in the group"]
+    assert words(script.read(script.jobs)) == ["stop a:0: no worker stays in the group"]
 
 
 # ---- what nobody has
@@ -373,7 +373,7 @@ def test_what_was_removed_while_its_worker_was_away_is_ended_by_the_leader() -> 
     lead(script, WorkerId("w3"))
     assert words(script.read(JobsSnapshot())) == []
     lead(script, ME)
-    assert words(script.read(JobsSnapshot())) == ["end a:0, abandoned"]
+    assert words(script.read(JobsSnapshot())) == ["end a:0, orphan"]
 
 
 def test_what_the_process_before_was_ending_is_ended_by_this_one() -> None:
@@ -381,7 +381,7 @@ def test_what_the_process_before_was_ending_is_ended_by_this_one() -> None:
     before.read(JobsSnapshot())
     begins = Script()
     begins.execution = Execution(begins.execution.settings, JobsSnapshot(), before.status, now_ms=begins.now)
-    assert words(begins.give()) == ["end a:0, abandoned"]
+    assert words(begins.give()) == ["end a:0, orphan"]
     assert words(begins.give()) == [], "once: it is tried until it has ended"
 
 

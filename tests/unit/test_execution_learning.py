@@ -65,7 +65,7 @@ def test_a_learned_task_is_warmed_up_and_moves_when_it_is_ready() -> None:
     script.now += 20_300
     assert words(script.feed(WarmUpReady, task=A0)) == ["a:0 is ready after 20.3 s"]
     assert script.execution.learners.progress == {A0: 1.0}
-    assert words(script.give(A0)) == ["start a:0 #1", "starts a:0 with what was made ready"]
+    assert words(script.give(A0)) == ["start a:0 #1", "starts a:0, fully warmed up"]
     assert script.learner(A0) is None
     assert script.execution.learners.progress == {}
 
@@ -127,7 +127,7 @@ def test_only_the_end_of_a_warm_up_makes_it_whole_and_progress_never_goes_back()
 def test_what_is_not_to_be_learned_any_more_is_let_go_of_immediately(ready: bool) -> None:
     script = Script()
     script.ready(A0) if ready else script.learn(A0)
-    assert words(script.stop_learning(A0)) == ["stop warming up a:0", "learns a:0 no more"]
+    assert words(script.stop_learning(A0)) == ["stop warming up a:0", "no longer learns a:0"]
     assert words(script.stop_learning(A0)) == []
     assert words(script.feed(WarmUpReady, task=A0)) == [], "that comes late"
 
@@ -176,21 +176,21 @@ def test_while_a_taken_task_waits_for_a_slot_its_warm_up_goes_on() -> None:
     assert words(script.give(A0)) == []
     assert script.execution.learners.progress == {}, "nobody waits for it any more"
     assert words(script.feed(WarmUpReady, task=A0)) == ["a:0 is ready after 0.0 s"]
-    assert words(script.finish(A1)) == ["insist on a:1 finished", "start a:0 #1", "starts a:0 with what was made ready"]
+    assert words(script.finish(A1)) == ["insist on a:1 finished", "start a:0 #1", "starts a:0, fully warmed up"]
 
 
 def test_a_half_warm_task_starts_when_it_is_its_turn() -> None:
     script = Script()
     script.learn(A0)
     script.feed(WarmUpProgressed, task=A0, progress=0.4)
-    assert words(script.give(A0)) == ["start a:0 #1", "starts a:0 warmed up to 40%"]
+    assert words(script.give(A0)) == ["start a:0 #1", "starts a:0, warmed up to 40%"]
 
 
 def test_what_was_made_ready_is_its_attempts_even_if_the_task_is_not_to_be_learned_any_more() -> None:
     script = Script(slots=1).running(A1).ready(A0)
     script.give(A0)
     assert words(script.stop_learning(A0)) == []
-    assert words(script.finish(A1))[-1] == "starts a:0 with what was made ready"
+    assert words(script.finish(A1))[-1] == "starts a:0, fully warmed up"
 
 
 def test_a_second_attempt_begins_cold() -> None:
@@ -206,7 +206,7 @@ def test_what_runs_here_is_not_learned_and_what_is_being_given_up_may_be() -> No
     script.revoke(A0)
     assert words(script.learn(A0)) == ["learns a:0", "warm up a:0 #1"]
     script.give(A0)
-    assert words(script.stopped(A0)) == ["write a:0 stopped", "start a:0 #2", "starts a:0 warmed up to 0%"]
+    assert words(script.stopped(A0)) == ["write a:0 stopped", "start a:0 #2", "starts a:0, warmed up to 0%"]
 
 
 # ---- what is to run changes
@@ -274,7 +274,7 @@ def test_a_warm_up_that_has_failed_three_times_is_not_tried_again_and_the_worker
     assert words(script.wait(3_600_000)) == []
     assert script.execution.learners.failed == {A0: "boom"}
     assert script.execution.learners.progress == {A0: 0.0}
-    assert words(script.stop_learning(A0)) == ["learns a:0 no more"]
+    assert words(script.stop_learning(A0)) == ["no longer learns a:0"]
     assert script.execution.learners.failed == {A0: "boom"}, "who asks why it stays where it is, is told"
     assert words(script.learn(A0)) == ["learns a:0", "warm up a:0 #1"]
     assert not script.execution.learners.failed
@@ -302,7 +302,7 @@ def test_a_task_whose_warm_up_has_failed_starts_without() -> None:
     script.feed(WarmUpFailed, task=A0, failure=BOOM)
     assert words(script.give(A0, A2)) == []
     done = script.feed(WarmUpFailed, task=A2, failure=BOOM)
-    assert words(done) == ["the warm-up of a:2 failed; it runs here without: boom"]
+    assert words(done) == ["the warm-up of a:2 failed; the task starts without it: boom"]
     assert words(script.finish(A1)) == ["insist on a:1 finished", "start a:0 #1"]
 
 
@@ -377,7 +377,7 @@ def test_a_warm_up_under_which_the_process_ended_is_tried_once_more() -> None:
     script = after(killed())
     assert script.execution.learners.deaths == {A0: 1}, "the next process knows it, too"
     assert words(script.learn(A0)) == [
-        "the warm-up of a:0 failed; it is tried once more: its process ended while it was made ready",
+        "the warm-up of a:0 failed; it is tried once more: the worker's process ended during the warm-up",
         "learns a:0",
         "warm up a:0 #1",
     ]
@@ -388,11 +388,13 @@ def test_a_warm_up_under_which_the_process_ended_is_tried_once_more() -> None:
 def test_a_warm_up_under_which_the_process_ended_twice_gives_up_its_place() -> None:
     script = after(killed(1))
     said = words(script.learn(A0, A1))
-    assert "the warm-up of a:0 failed; it is not tried again here: its process ended while it was made ready" in said
+    assert (
+        "the warm-up of a:0 failed; it is not tried again here: the worker's process ended during the warm-up" in said
+    )
     assert "warm up a:0 #1" not in said
     assert "warm up a:1 #1" in said
     assert script.learner(A0) is LearnerState.FAILED
-    assert script.execution.learners.failed == {A0: "its process ended while it was made ready"}
+    assert script.execution.learners.failed == {A0: "the worker's process ended during the warm-up"}
     script.stop_learning(A0)
     assert script.execution.learners.deaths == {}
     assert "warm up a:0 #1" in words(script.learn(A0)), "the leader has it tried again"

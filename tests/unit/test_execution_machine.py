@@ -249,7 +249,7 @@ def test_an_end_that_is_too_large_is_written_without_what_is_too_much_and_not_fo
     script.finish(A0, "x")
     shorter = written(script.answer(EndRefused, A0, refusal="too large"), TaskState.FAILED)
     assert (shorter.result, shorter.failures) == (None, 1)
-    with pytest.raises(ImpossibleEventError, match="no room for any record of its end: too large"):
+    with pytest.raises(ImpossibleEventError, match="even the short record of its end is refused: too large"):
         script.answer(EndRefused, A0, refusal="too large")
 
 

@@ -77,20 +77,20 @@ def test_what_is_revoked_as_it_stops_is_let_go_of(stopping: Any) -> None:
     script = watching()
     stopping(script)
     told = words(script.revoke(A0))
-    assert [word for word in told if "abandoned" not in word] == ["stop watching a:0", "released a:0"]
+    assert [word for word in told if "orphan" not in word] == ["stop watching a:0", "released a:0"]
 
 
 def test_what_is_let_go_of_and_nobody_is_to_have_is_ended_all_the_same() -> None:
     script = watching()
     script.read(JobsSnapshot())
-    assert "end a:0, abandoned" in words(script.revoke(A0))
+    assert "end a:0, orphan" in words(script.revoke(A0))
 
 
 @pytest.mark.parametrize(
     ("others", "then"),
     [
         ([OTHER], ["stop watching a:0", "released a:0"]),
-        ([], ["stop a:0: nobody stays in the group"]),
+        ([], ["stop a:0: no worker stays in the group"]),
     ],
 )
 def test_who_leaves_for_good_leaves_what_it_has_told_to_stop_to_those_who_stay(
@@ -115,7 +115,7 @@ def test_what_is_not_known_to_have_stopped_says_so() -> None:
     script = watching()
     script.read(JobsSnapshot())
     told = script.feed(QueryUnreachable, task=A0, why="sc://h: nobody answers")
-    assert words(told) == ["task a:0 is to stop, and may run on: sc://h: nobody answers"]
+    assert words(told) == ["task a:0 was told to stop, and may still be running: sc://h: nobody answers"]
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -166,7 +166,7 @@ def test_what_was_to_start_anew_while_its_worker_was_away_is_ended_first() -> No
     left_behind(script, read_to=10)
     asked = Restart(by="me", offset=12)
     script.read(replace(script.jobs, offset=ConfigOffset(13), task_restarts={A0: asked}))
-    assert words(script.give(A0, epoch=2)) == ["take over a:0 #1", "stop a:0: it is to start anew, says me"]
+    assert words(script.give(A0, epoch=2)) == ["take over a:0 #1", "stop a:0: a restart was requested by me"]
     assert words(script.stopped(A0)) == ["write a:0 stopped", "start a:0 #2"]
     assert script.execution.runs[A0].failures == 0, "it has all its retries"
 

@@ -45,12 +45,14 @@ class Steered(Script):
 def test_what_runs_starts_anew_where_it_is_and_once_however_often_that_is_read() -> None:
     script = Steered()
     script.running(A0, A1)
-    assert words(script.restart()) == [f"stop {task}: it is to start anew, says me" for task in (A0, A1)]
+    assert words(script.restart()) == [f"stop {task}: a restart was requested by me" for task in (A0, A1)]
     assert words(script.stopped(A0)) == ["write a:0 stopped", "start a:0 #2"]
     assert words(script.stopped(A1)) == ["write a:1 stopped", "start a:1 #2"]
     assert words(script.ask()) == [], "the same word read again"
     script.begin(A0)
-    assert words(script.restart()) == [f"stop {task}: it is to start anew, says me" for task in (A0, A1)], "another one"
+    assert words(script.restart()) == [f"stop {task}: a restart was requested by me" for task in (A0, A1)], (
+        "another one"
+    )
 
 
 def test_nothing_is_released_so_nobody_else_hears_of_it() -> None:
@@ -63,7 +65,7 @@ def test_nothing_is_released_so_nobody_else_hears_of_it() -> None:
 def test_one_task_starts_anew_alone() -> None:
     script = Steered()
     script.running(A0, A1)
-    assert words(script.restart(A1)) == ["stop a:1: it is to start anew, says me"]
+    assert words(script.restart(A1)) == ["stop a:1: a restart was requested by me"]
     assert script.state(A0) is RunState.STARTED
 
 
@@ -72,8 +74,8 @@ def test_two_words_read_together_are_both_followed() -> None:
     script.running(A0, A1)
     asked = {A0: Restart(by="me", offset=10), A1: Restart(by="you", offset=11)}
     assert words(script.ask(task_restarts=asked)) == [
-        "stop a:0: it is to start anew, says me",
-        "stop a:1: it is to start anew, says you",
+        "stop a:0: a restart was requested by me",
+        "stop a:1: a restart was requested by you",
     ]
 
 

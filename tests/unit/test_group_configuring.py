@@ -146,8 +146,8 @@ async def test_what_is_set_and_reset_is_sent(reached: Callable[..., Channel]) ->
 @pytest.mark.parametrize(
     ("changes", "reset", "said"),
     [
-        ({"sesion": 1}, [], "sesion: nothing that can be set; there are: session_timeout_ms, heartbeat_interval_ms,"),
-        ({}, ["delay"], "delay: nothing that can be set"),
+        ({"sesion": 1}, [], "sesion: unknown; the settings are: session_timeout_ms, heartbeat_interval_ms,"),
+        ({}, ["delay"], "delay: unknown"),
         ({"max_delay_ms": 1}, ["max_delay_ms"], "max_delay_ms: both set and reset"),
     ],
 )

@@ -119,7 +119,7 @@ async def test_a_member_whose_topics_are_read_no_more_ends_rather_than_go_on_by_
     await eventually(lambda: ends, "it ends")
     (ended,) = ends
     assert ended.how is HowEnded.FAILED
-    assert f"'g.{topic}' is read no more" in str(ended.error)
+    assert f"'g.{topic}' is no longer read" in str(ended.error)
     await member.aclose()
 
 

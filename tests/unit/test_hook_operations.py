@@ -7,20 +7,26 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from fake_watch import FakeWatch
 from operator_bench import SETTINGS
 from stand_ins import MemoryTopics
 
 from airflow_provider.common import one_shot
 from airflow_provider.common.one_shot import GroupSnapshot
+from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.whoami import user_at_host
 from airflow_provider.operations.operations import NoJobError, OperationError
-from airflow_provider.protocol.model import TaskId, WorkerId
-from airflow_provider.records import ActionEvent, JobDefinition, PlanRecord
+from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
+from airflow_provider.records import ActionEvent, JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
+from airflow_provider.spark_connect import watching
+from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.watch_events import WatchEvent
 from airflow_provider.topics import group_topics
 from airflow_provider.topics.errors import NoTopicError
-from airflow_provider.topics.rights import STEERER, STOPPER, Needs
+from airflow_provider.topics.rights import RETRIER, STEERER, STOPPER, Needs
 
 JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, config={"table": "a"})
 
@@ -90,6 +96,43 @@ def test_a_job_is_described_whole(group: Group) -> None:
     assert hook.describe_job("g", "other") is None
 
 
+def test_orphans_are_listed_and_ended_with_the_token_of_their_connection(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, watches, tokens = ConnectServer(host="spark"), list[FakeWatch](), list[str]()
+    handle = QueryHandle(server=server, session_id="s", conn_id="spark_stream", query_id="q", run_id="r")
+    running = TaskStatus(
+        task=TaskId("etl", 0),
+        state=TaskState.RUNNING,
+        epoch=Epoch(1),
+        worker=WorkerId("w1"),
+        kind=TaskKind.STREAMING,
+        handle=handle.to_json(),
+    )
+
+    async def write() -> None:
+        await group.topics.publish_task(running)
+
+    asyncio.run(write())
+
+    def watch(settings: ConnectSettings, _user_agent: str, hear: Callable[[WatchEvent], None]) -> FakeWatch:
+        tokens.append(settings.token)
+        watches.append(FakeWatch(hear))
+        return watches[-1]
+
+    monkeypatch.setattr(watching, "QueryWatch", watch)
+    monkeypatch.setattr(
+        SparkConnectHook,
+        "get_address",
+        lambda hook: SparkAddress(master=server.url, token=f"token of {hook.spark_conn_id}"),
+    )
+    hook = SparkGroupHook()
+    assert [(orphan.label, orphan.why) for orphan in hook.orphans("g")] == [("etl:0", "the group has no workers")]
+    assert hook.end_orphans("g") == {"etl:0": ""}
+    assert ([watch.stopped for watch in watches], tokens) == ([[handle]], ["token of spark_stream"])
+    assert (hook.orphans("g"), group.needed) == ([], [RETRIER])
+
+
 def test_levels_are_told_by_worker(group: Group) -> None:
     hook = SparkGroupHook()
     hook.set_log_level("g", "pkg.jobs", "DEBUG")
@@ -125,7 +168,7 @@ def test_only_the_version_is_altered_that_was_looked_at(group: Group) -> None:
     looked = hook.describe_job("g", "etl")
     assert looked is not None
     assert hook.alter_job("g", "etl", {"table": "b"}, if_version=looked.version).changed
-    with pytest.raises(OperationError, match="'etl' is another by now"):
+    with pytest.raises(OperationError, match="'etl' has changed"):
         hook.alter_job("g", "etl", {"table": "c"}, if_version=looked.version)
     assert group.topics.jobs.jobs["etl"].config == {"table": "b"}
     assert hook.alter_job("g", "etl", session_conf={"spark.sql.shuffle.partitions": "8"}, retries=2).changed

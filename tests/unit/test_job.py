@@ -75,7 +75,7 @@ def test_a_rehearsal_that_nobody_iterates_over_says_so_and_where(caplog: pytest.
     task = task_context()
     task.rehearse(ROWS)
     line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]  # CPython has frames
-    assert f"{__file__}:{line}: task.rehearse(...) has done nothing" in caplog.text
+    assert f"{__file__}:{line}: task.rehearse(...) did nothing" in caplog.text
     assert "`yield from task.rehearse(...)`" in caplog.text
 
 
@@ -357,7 +357,7 @@ def test_a_task_without_end_needs_a_root_that_somebody_has_named(monkeypatch: py
     for usable in ("/checkpoints", "s3a://bucket/x", "file:/checkpoints", "temporary", None):
         assert usable_root(usable) == usable
     for relative in ("checkpoints", "./checkpoints", "~/checkpoints", "a/b:/c", ""):
-        with pytest.raises(CheckpointError, match=f"^{relative!r} is no absolute path and no URI"):
+        with pytest.raises(CheckpointError, match=f"^{relative!r} is neither an absolute path nor a URI"):
             usable_root(relative)
     with pytest.raises(CheckpointError, match="task orders:0 streams, and its worker has no checkpoint_root"):
         checkpoint_root(None, task, bounded=False)

@@ -56,7 +56,7 @@ def test_a_task_that_wants_more_than_there_are_takes_all_and_it_is_said() -> Non
     two = script(4, 1, slots=2)
     done = two.give(A0, A1)
     assert started(done) == ["a:0"]
-    assert "task a:0 wants 4 slots, and is given 2 of 2" in words(done)
+    assert "task a:0 wants 4 slots, and gets 2 of 2" in words(done)
 
 
 def test_nobody_waits_for_slots_that_streams_hold() -> None:

@@ -126,7 +126,7 @@ async def test_what_is_learned_of_a_job_that_was_removed_gives_its_place_to_othe
     watched = Watched(Group({"w1": "s", "w2": ""}))
     watched.record = record_of({W1: frozenset({A0, gone}), W2: NO_TASKS}, learning={W2: frozenset({gone})})
     watched.watch.lead(True)
-    await watched.asks("a task is learned that is not there any more")
+    await watched.asks("a learned task no longer exists")
     watched.watch.close()
 
 

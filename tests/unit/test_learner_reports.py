@@ -155,7 +155,7 @@ def test_a_workers_log_says_what_is_learned_by_whom_and_why() -> None:
     [
         (Move(tasks=frozenset({T0}), source=W1, target=W2, reason=MoveReason.LEARNED), "moves from w1 to w2: it has"),
         (Move(tasks=frozenset({T0}), source=W1, target=None, reason=MoveReason.LEARNED), "stops on w1: another worker"),
-        (Move(tasks=frozenset({T0}), source=None, target=W1, reason=MoveReason.NOT_READY), "starts on w1: nobody who"),
+        (Move(tasks=frozenset({T0}), source=None, target=W1, reason=MoveReason.NOT_READY), "starts on w1: no learner"),
         (Move(tasks=frozenset({T0}), source=W1, target=None, reason=MoveReason.LEAVING), "stops on w1: w1 is leaving"),
     ],
 )
@@ -219,7 +219,7 @@ def test_the_page_of_a_group_shows_them_at_who_learns_and_at_whose_they_are() ->
     assert "pending: job:1  ready: job:2 of nobody  warming: job:0 of w1 (42 %)" in learner
     assert "learned" not in page(group_snapshot(5))
     assert "stable, leaves soon" in page(taught(leaves_soon=True))
-    assert "stable, drains, as nobody learns its tasks" in page(taught(leaves_soon=True, slots=0))
+    assert "stable, drains, because the group learns no tasks" in page(taught(leaves_soon=True, slots=0))
 
 
 @pytest.fixture

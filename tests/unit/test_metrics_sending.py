@@ -17,11 +17,11 @@ from stand_ins import MemoryTopics
 from waiting import eventually
 from worker_life import GONE, ME, Life
 
-from airflow_provider.cli.metrics import may_be_on
 from airflow_provider.common import airflow_stats
 from airflow_provider.common.airflow_stats import METRICS, Destination, Names, Sender, names_wanted, of_process, of_task
-from airflow_provider.common.metering import Meter, witness_of
+from airflow_provider.common.metering import Meter, observer_of
 from airflow_provider.common.outlet import Outlet
+from airflow_provider.common.stats_without_airflow import may_be_on
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.metrics import declared
@@ -31,7 +31,7 @@ from airflow_provider.metrics.sample import Sample
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import TaskKind, WorkerPhase
-from airflow_provider.worker.witness import UNWITNESSED
+from airflow_provider.worker.observer import UNOBSERVED
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 MOVED = Sample(metric=declared.MOVED, value=2, tags=("g", "etl", "balance"))
@@ -140,14 +140,14 @@ def test_without_metrics_there_is_no_witness_and_with_them_one_way_out_for_a_pro
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert of_task() is None
-    assert witness_of(Life().member_settings, of_process()) is UNWITNESSED
+    assert observer_of(Life().member_settings, of_process()) is UNOBSERVED
     configure(monkeypatch, statsd_on="True")
     monkeypatch.setenv("AIRFLOW__COOPERATIVE_SPARK__METRICS_INTERVAL", "2.5")
     destination = of_process()
     assert destination is not None
     assert destination.interval_s == 2.5
     assert of_process() is of_task() is destination
-    assert isinstance(witness_of(Life().member_settings, destination), Meter)
+    assert isinstance(observer_of(Life().member_settings, destination), Meter)
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ async def test_leases_that_end_are_counted_and_a_leave_in_order_is_not() -> None
 @pytest.mark.turned_clock
 async def test_a_worker_that_loses_its_broker_tells_its_witness_that_its_lease_is_over() -> None:
     heard, life = Heard(), Life()
-    life.witness = heard.meter(ME)
+    life.observer = heard.meter(ME)
     await life.submit(kind=TaskKind.STREAMING)
     life.begin()
     try:

@@ -128,7 +128,7 @@ def test_a_dag_alters_the_settings_of_spark(topics: MemoryTopics) -> None:
 def test_a_dag_alters_only_the_version_that_it_has_looked_at(topics: MemoryTopics) -> None:
     version = topics.jobs.defined_at["job"]
     assert run(AlterSparkJobOperator, if_version=str(version), config={"table": "b"})["changed"]
-    with pytest.raises(AirflowFailException, match="group 'g': job 'job' is another by now"):
+    with pytest.raises(AirflowFailException, match="group 'g': job 'job' has changed"):
         run(AlterSparkJobOperator, if_version=version, config={"table": "c"})
     assert topics.jobs.jobs["job"].config == {"table": "b"}
     assert AlterSparkJobOperator(task_id="t", group="g", job="job", if_version="{{ params.version }}")

@@ -324,11 +324,11 @@ class TestWorkerOperator:
         assert runs.made[0].equipment.checkpoint_root == root
 
     def test_a_folder_that_each_process_would_find_elsewhere_is_refused(self, runs: type[FakeRun]) -> None:
-        with pytest.raises(ValueError, match=r"^checkpoint_root: 'checkpoints' is no absolute path"):
+        with pytest.raises(ValueError, match=r"^checkpoint_root: 'checkpoints' is neither an absolute path"):
             worker_operator(checkpoint_root="checkpoints")
         rendered = worker_operator(checkpoint_root="{{ params.root }}")
         rendered.checkpoint_root = "checkpoints"
-        with pytest.raises(ValueError, match=r"^checkpoint_root: 'checkpoints' is no absolute path"):
+        with pytest.raises(ValueError, match=r"^checkpoint_root: 'checkpoints' is neither an absolute path"):
             rendered.execute(context())
 
     def test_having_waited_in_vain_it_fails_without_retries_and_names_the_groups_there_are(

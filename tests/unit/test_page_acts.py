@@ -157,7 +157,7 @@ def test_what_is_another_than_was_looked_at_is_left_alone(
 ) -> None:
     status, words = do(page, act, **ANOTHER, **more)
     assert (status, broker.events) == (409, [])
-    assert words.startswith("job 'job' is another by now: it was submitted again or altered")
+    assert words.startswith("job 'job' has changed: it was submitted again or altered")
 
 
 def test_what_was_looked_at_is_handed_on(page: Page, broker: Broker) -> None:

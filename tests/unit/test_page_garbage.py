@@ -44,3 +44,24 @@ def test_what_is_no_json_is_refused_in_words(act: str, body: Any) -> None:
     assert (answer.status_code in (400, 422), typeless.status_code) == (True, 422), answer.text
     assert json.loads(answer.text)["detail"]
     assert not page.noted
+
+
+@pytest.mark.parametrize("group", ["", "..", "a b", "g" * 300])
+def test_nothing_is_done_in_a_group_whose_name_no_topic_can_have(group: str) -> None:
+    page = make_page(StillTopics(jobs=jobs_snapshot(job(), tasks=3)))
+    named = {"conn": "kafka_default", "group": group, "job": "job", "defined_at": 0}
+    body = {**named, "workers": 1, "worker": "w1", "action": "stop", "logger": "a", "entry_point": "a:b"}
+    acts = {path for method, path in page.routes if method == "POST"}
+    with page.browser("USER") as browser:
+        answers = [browser.post(path, json=body, headers=HEADERS) for path in acts]
+    assert {answer.status_code for answer in answers} == {404}, [answer.text for answer in answers]
+    assert all(answer.json()["detail"].startswith(f"group: {group!r} must be 1 to ") for answer in answers)
+    assert not page.noted
+
+
+@pytest.mark.parametrize("more", [{"map_index": 10**30}, {"map_index": -2}, {"task_id": "a\x00"}, {"run_id": "\x00"}])
+def test_the_database_is_not_asked_for_what_it_can_not_have(more: dict[str, Any]) -> None:
+    page = make_page()
+    with page.browser("USER") as browser:
+        answer = browser.get("/api/find", params={"dag_id": "d", "run_id": "r", **more})
+    assert answer.status_code == 422, answer.text

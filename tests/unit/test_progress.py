@@ -14,7 +14,7 @@ from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.records import SparkWork, StreamProgress, TaskKind, TaskState, TaskStatus, decode
-from airflow_provider.runners.progress_looks import ProgressLooks
+from airflow_provider.runners.progress_polling import ProgressPolling
 from airflow_provider.spark.runner import TaskOrder, TaskProgressed
 
 HALF = JobCounts(stages=4, stages_done=2, tasks=1_200, tasks_done=700, rows_read=5_000_000, rows_written=9)
@@ -116,7 +116,7 @@ class Looked:
 @pytest.fixture
 async def looked() -> Any:
     looked = Looked(0, 1)
-    looks = ProgressLooks(lambda: looked.attempts, looked.hear, every_s=0.01)
+    looks = ProgressPolling(lambda: looked.attempts, looked.hear, every_s=0.01)
     looks.go_on()
     yield looked
     looks.close()
@@ -147,7 +147,7 @@ async def test_nothing_is_told_of_an_attempt_that_has_not_begun(looked: Looked) 
 
 async def test_it_looks_no_more_when_nothing_runs_and_again_when_something_does() -> None:
     looked = Looked(0)
-    looks = ProgressLooks(lambda: looked.attempts, looked.hear, every_s=0.01)
+    looks = ProgressPolling(lambda: looked.attempts, looked.hear, every_s=0.01)
     looks.go_on()
     attempts, looked.attempts = looked.attempts, []
     await eventually(lambda: looks._looking is None or looks._looking.done())

@@ -13,10 +13,10 @@ from query_watch_bench import server as server
 from waiting import DEADLINE_S
 
 from airflow_provider.spark_connect import ending
-from airflow_provider.spark_connect.asking import UnansweredError
+from airflow_provider.spark_connect.calls import UnansweredError
 from airflow_provider.spark_connect.ending import QueryNotStoppedError
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryEnded, QueryStopped
+from airflow_provider.spark_connect.watch_events import QueryEnded, QueryStopped
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ async def test_a_server_that_does_not_confirm_it_is_an_error_that_names_both(
             await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
     assert handle.session_id in str(refused.value)
     assert str(handle.server) in str(refused.value)
-    assert "still takes calls" in str(refused.value)
+    assert "still accepts calls" in str(refused.value)
 
 
 @pytest.mark.slow

@@ -8,13 +8,13 @@ from contextvars import ContextVar
 import grpc
 import pytest
 from fake_connect import FakeConnect, FakeQuery
-from query_watch_bench import LOOK_EVERY_S, Hearing, looked
+from query_watch_bench import POLL_EVERY_S, Hearing, looked
 from query_watch_bench import server as server
 from waiting import eventually
 
 from airflow_provider.driver.query_progress import QueryProgress
-from airflow_provider.spark_connect import looks
-from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryTold, ServerBack, ServerSilent
+from airflow_provider.spark_connect import polling
+from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, QueryProgressed, ServerBack, ServerSilent
 from airflow_provider.spark_connect.watching import QueryWatch
 
 
@@ -26,12 +26,12 @@ async def test_progress_is_told_when_there_is_some_and_only_if_it_is_new(server:
         await looked(server)
         assert hearing.news == []
         query.batch = 7
-        (told,) = await hearing.hears(QueryTold)
-        assert told == QueryTold(handle, QueryProgress(batch=7, rows_per_second=1.5, rows=5))
+        (told,) = await hearing.hears(QueryProgressed)
+        assert told == QueryProgressed(handle, QueryProgress(batch=7, rows_per_second=1.5, rows=5))
         await looked(server)
         assert len(hearing.news) == 1
         query.batch = 8
-        assert (await hearing.hears(QueryTold, 2))[1].progress.batch == 8
+        assert (await hearing.hears(QueryProgressed, 2))[1].progress.batch == 8
 
 
 async def test_each_hears_in_his_own_context_although_one_looks_for_all(server: FakeConnect) -> None:
@@ -43,7 +43,7 @@ async def test_each_hears_in_his_own_context_although_one_looks_for_all(server: 
         handle = server.handle(FakeQuery(batch=1))
         settings = server.settings(host="127.0.0.1", token="")
         watch = QueryWatch(
-            settings, name, lambda _news: heard.add((name, trigger.get("nobody's"))), tell_every_s=LOOK_EVERY_S
+            settings, name, lambda _news: heard.add((name, trigger.get("nobody's"))), tell_every_s=POLL_EVERY_S
         )
         watch.watch(handle)
         await eventually(lambda: len(heard) == 2, "both hear")
@@ -143,7 +143,7 @@ async def test_a_restart_between_two_looks_loses_all_and_makes_few_sessions(serv
         lost = await hearing.hears(QueryLost, len(handles))
         assert {each.handle for each in lost} == set(handles)
         assert len(lost) == len(handles)
-        assert len(server.sessions) <= looks.AT_ONCE
+        assert len(server.sessions) <= polling.AT_ONCE
         assert not hearing.of(ServerSilent)
 
 
@@ -175,17 +175,17 @@ async def test_only_so_many_calls_are_made_at_once(server: FakeConnect) -> None:
     async with Hearing(server) as hearing:
         for _ in range(100):
             hearing.watch.watch(server.handle(FakeQuery()))
-        await eventually(lambda: server.at_once == looks.AT_ONCE)
+        await eventually(lambda: server.at_once == polling.AT_ONCE)
         server.speaks.set()
         await looked(server, 200)
-        assert server.at_once == looks.AT_ONCE
+        assert server.at_once == polling.AT_ONCE
 
 
 @pytest.mark.slow
 async def test_more_queries_than_calls_allow_are_looked_at_less_often(
     server: FakeConnect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looks, "LOOKS_PER_S", 50)
+    monkeypatch.setattr(polling, "POLLS_PER_S", 50)
     async with Hearing(server) as hearing:
         for _ in range(200):
             hearing.watch.watch(server.handle(FakeQuery()))
@@ -201,7 +201,7 @@ async def test_who_hears_may_fail_and_the_others_are_told(
     async with Hearing(server) as broken, Hearing(server) as hearing:
         broken.watch._hear = _raise
         broken.watch.watch(server.handle(FakeQuery(active=False)))
-        await eventually(lambda: "could not be handled" in caplog.text)
+        await eventually(lambda: "Could not handle an event" in caplog.text)
         hearing.watch.watch(server.handle(FakeQuery(active=False)))
         await hearing.hears(QueryEnded)
 
@@ -239,5 +239,5 @@ async def test_who_closes_in_the_moment_of_a_change_does_not_wait(server: FakeCo
     await looked(server)
     hearing.watch.watch(server.handle(second))
     assert hearing.watch._mine is not None
-    hearing.watch._mine[0].looks._changed.set()
+    hearing.watch._mine[0].polling._changed.set()
     await asyncio.wait_for(hearing.watch.close(), 10)

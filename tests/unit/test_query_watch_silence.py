@@ -12,10 +12,10 @@ from query_watch_bench import Hearing, looked, short_answers
 from query_watch_bench import server as server
 from waiting import eventually
 
-from airflow_provider.spark_connect import looks
-from airflow_provider.spark_connect.asking import UnansweredError
-from airflow_provider.spark_connect.news import QueryEnded, QueryLost, ServerBack, ServerSilent
+from airflow_provider.spark_connect import polling
+from airflow_provider.spark_connect.calls import UnansweredError
 from airflow_provider.spark_connect.silence import SILENT_S, Silence
+from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, ServerBack, ServerSilent
 
 
 @pytest.mark.slow
@@ -37,7 +37,7 @@ async def test_a_server_that_pauses_is_told_once_and_what_ran_there_is_watched_o
         await hearing.hears(QueryEnded)
         assert [type(each) for each in hearing.news] == [ServerSilent, ServerBack, QueryEnded]
         assert len(hearing.watch.watched) == 19
-        assert caplog.text.count("says nothing of its queries") == 1
+        assert caplog.text.count("gives no status of its queries") == 1
 
 
 @pytest.mark.slow
@@ -61,7 +61,7 @@ async def test_what_a_restarted_server_does_not_have_is_lost_and_the_rest_is_not
         assert hearing.watch.watched == {handles[0]}
         assert len(hearing.of(QueryLost)) == 19
         assert [type(each) for each in hearing.news[:2]] == [ServerSilent, ServerBack]
-    assert "does not say how query" not in caplog.text, "it is said of the server, once"
+    assert "gives no status of query" not in caplog.text, "it is said of the server, once"
 
 
 async def test_who_begins_to_watch_while_the_server_is_away_hears_of_that(server: FakeConnect) -> None:
@@ -83,7 +83,7 @@ async def test_a_server_that_is_away_is_asked_ever_less_often(server: FakeConnec
         for _ in range(50):
             hearing.watch.watch(server.handle(FakeQuery()))
         await hearing.hears(ServerSilent)
-        assert server.asked["session"] <= looks.AT_ONCE + 10
+        assert server.asked["session"] <= polling.AT_ONCE + 10
         assert server.asked["status"] == 0
 
 
@@ -108,10 +108,10 @@ async def test_one_query_of_which_nothing_is_said_is_no_silence(
         hearing.watch.watch(server.handle(FakeQuery()))
         await looked(server)
         hearing.watch.watch(server.handle(odd))
-        await eventually(lambda: "does not say how query" in caplog.text)
+        await eventually(lambda: "gives no status of query" in caplog.text)
         await looked(server, 10)
         assert not hearing.news
-        assert caplog.text.count("does not say how query") == 1
+        assert caplog.text.count("gives no status of query") == 1
         odd.says_nonsense, odd.active = False, False
         await hearing.hears(QueryEnded)
 

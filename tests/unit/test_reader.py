@@ -155,9 +155,9 @@ async def test_what_cannot_take_its_records_is_told_and_the_others_are_read_on(
     await eventually(lambda: good.offsets == [0, 1], "the other one is read on")
     (problem,) = bad.problems
     assert isinstance(problem, ReaderFaultError)
-    assert "'a.jobs' is read no more" in str(problem)
+    assert "'a.jobs' is no longer read" in str(problem)
     assert good.problems == []
-    assert "the records of the topic 'a.jobs' can't be taken in" in caplog.text
+    assert "the records of the topic 'a.jobs' can't be applied" in caplog.text
     assert len(broker.consumers) == 1
 
 

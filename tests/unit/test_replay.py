@@ -167,8 +167,8 @@ def test_each_move_is_explained(run: Replay) -> None:
         ["w1 stops b:planner: w1 has 2 planners, its share is 1", "w1 stops a:1: w1 has 3 tasks, its share is 2"],
         ["w2 starts a:1: w1 had 3 tasks, its share is 2", "w2 starts b:planner: w1 had 2 planners, its share is 1"],
         [
-            "w1 stops b:0: it is not configured any more",
-            "w2 stops b:planner: it is not configured any more",
+            "w1 stops b:0: it is no longer configured",
+            "w2 stops b:planner: it is no longer configured",
             "w2 starts c:planner: nobody had it",
         ],
     ]
@@ -186,8 +186,8 @@ def test_lost_returned_and_doubled_work_is_explained(run: Replay) -> None:
         options="--explain",
     )
     assert answers[3]["explain"] == [
-        "w1 starts a:3: w3 has it no more",
-        "w1 starts a:4: w3 has it no more",
+        "w1 starts a:3: w3 no longer has it",
+        "w1 starts a:4: w3 no longer has it",
         "w2 starts a:1 again: it had it before",
         "w2 starts a:2 again: it had it before",
     ]
@@ -233,7 +233,7 @@ class TestWhatIsSaidOfWorkersThatAreGone:
             "assigned": {"w1": [["a", 2], ["a", 3]]},
             "revoked": {"w1": []},
             "delay": 0,
-            "explain": [f"w1 starts a:2: w2 has it no more, and {why}", f"w1 starts a:3: w2 has it no more, and {why}"],
+            "explain": [f"w1 starts a:{index}: w2 no longer has it, and {why}" for index in (2, 3)],
         }
 
     def test_who_is_to_be_back_is_waited_for_until_then(self, run: Replay) -> None:
@@ -243,7 +243,7 @@ class TestWhatIsSaidOfWorkersThatAreGone:
         assert answers[1]["explain"] == ["2 tasks wait for w2: it is to be back within 20 s"]
         assert answers[2]["delay"] == 0
         assert answers[2]["explain"] == [
-            f"w1 starts a:{index}: w2 has it no more, and was not back in time" for index in (2, 3)
+            f"w1 starts a:{index}: w2 no longer has it, and was not back in time" for index in (2, 3)
         ]
 
     @pytest.mark.parametrize("said", [{"returns_ms": {"w2": 20_000}}, {"returns_ms": {"w2": None}}])
@@ -273,7 +273,7 @@ def test_lost_work_goes_where_there_is_room_and_nobody_is_said_to_be_back(run: R
         "assigned": {"w1": [], "w2": a},
         "revoked": {"w1": [], "w2": []},
         "delay": 0,
-        "explain": ["w2 starts a:planner: w3 has it no more", "w2 starts a:0: w3 has it no more"],
+        "explain": ["w2 starts a:planner: w3 no longer has it", "w2 starts a:0: w3 no longer has it"],
     }
 
 

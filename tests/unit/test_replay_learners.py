@@ -88,8 +88,8 @@ def test_scale_up(run: Replay) -> None:
     assert not any(tasks for answer in answers for tasks in answer["revoked"].values())
     assert [answer["explain"] for answer in answers] == [
         ["S4 learns T:0: S1 has 2 tasks, its share is 1"],
-        ["S1 starts T:0 again: nobody who learns it is ready", "S5 learns T:2: S2 has 2 tasks, its share is 1"],
-        ["S2 starts T:2 again: nobody who learns it is ready", "S4 starts T:0: it has learned it from S1"],
+        ["S1 starts T:0 again: no learner of it is ready", "S5 learns T:2: S2 has 2 tasks, its share is 1"],
+        ["S2 starts T:2 again: no learner of it is ready", "S4 starts T:0: it has learned it from S1"],
         ["S5 starts T:2: it has learned it from S2"],
     ]
 
@@ -166,8 +166,8 @@ def test_a_lesson_that_is_not_wanted_any_more(run: Replay) -> None:
     fewer = rebalance(2, {"S1": [T1], "S4": [T2]}, jobs={"T": 2}, learning={"S4": [T1, T5]})
     _, answers = run(rebalance(1, {**STABLE["owned"], "S4": []}), fewer, options="--explain")
     assert answers[1]["explain"] == [
-        "S4 learns T:0 no more: the task is not to move there any more",
-        "S4 learns T:4 no more: the task is not to move there any more",
+        "S4 no longer learns T:0: the task is no longer to move there",
+        "S4 no longer learns T:4: the task is no longer to move there",
     ]
 
 

@@ -210,7 +210,7 @@ def test_a_task_runs_though_its_job_can_not_say_what_it_reads_and_writes(
     attempt = Attempt(order(job))
     assert attempt.events == [TaskStarted(order=attempt.order)]
     assert attempt.last == TaskFinished(order=attempt.order, result="written")
-    assert f"It is not known what task job:0 reads and writes: its job's lineage(): {said}" in caplog.text
+    assert f"No lineage of task job:0, because of its job's lineage(): {said}" in caplog.text
 
 
 def test_while_a_task_runs_it_rehearses_nothing() -> None:
@@ -275,7 +275,7 @@ def test_a_task_that_forgets_to_return_its_query_has_not_finished() -> None:
     last = Attempt(order("add", numbers=[1]), session=session).last
     assert isinstance(last, TaskFailed)
     assert not last.retryable, "another try would start the same query"
-    words = "and returned no query: have it return the query that it starts"
+    words = "and has returned no query: let run() return the query that it starts"
     assert last.error == f"ForgottenQueryError: {session.forgotten}, {words}"
     assert not last.traceback
 
@@ -293,7 +293,7 @@ def test_an_error_that_cannot_say_what_it_is_about_fails_the_task_like_any_other
     """Else the task would have no last event, and keep its slot for ever."""
     last = Attempt(order("fail_without_words")).last
     assert isinstance(last, TaskFailed)
-    assert last.error.startswith("SpeechlessError: its message can't be told, for that failed with AttributeError")
+    assert last.error.startswith("SpeechlessError: its message can't be shown, because that failed with AttributeError")
     assert last.error.endswith("caused by KeyError: 'customer'")
     assert "in fail_without_words" in last.traceback
 
@@ -306,7 +306,7 @@ def test_an_error_of_which_nothing_can_be_told_fails_the_task_all_the_same() -> 
     last = Attempt(order("fail"), session=Speechless()).last
     assert isinstance(last, TaskFailed)
     assert last.retryable
-    assert last.error == "ValueError; to tell more of it failed with ConnectionRefusedError"
+    assert last.error == "ValueError; its message can't be shown, because that failed with ConnectionRefusedError"
 
 
 def test_a_task_whose_spark_has_ended_has_not_failed() -> None:

@@ -344,7 +344,7 @@ async def test_nobody_waits_long_for_one_that_does_not_hear(
     await watched.reached()
     await watched.runner.start(order("Deaf"))
     assert (await watched.result())["views"] == []
-    assert "The warm-up of job:0 does not stop; the task begins without it" in caplog.text
+    assert "The warm-up of job:0 does not stop; the task starts without it" in caplog.text
     assert len(Session.made) == 2
 
 

@@ -190,7 +190,7 @@ async def test_that_there_are_no_executors_is_said_as_long_as_it_lasts(
         bench.sight = Sight.WAITING
         await bench.looked()
         assert bench.conditions == ["waiting for executors"]
-        assert "Spark is waiting for executors: its tasks stand still" in caplog.text
+        assert "Spark is waiting for executors: its tasks make no progress" in caplog.text
         bench.sight = Sight.FINE
         await eventually(lambda: bench.conditions == ["waiting for executors", ""])
 

@@ -64,7 +64,7 @@ def test_its_log_tells_what_a_sensor_waits_for(topics: list[Any], capsys: pytest
     epochs(at_least=2, converged=True).poke(context())
     logged = capsys.readouterr().out
     for line in (
-        "Group g has no topics yet: nobody has submitted a job, and no worker has started",
+        "Group g has no topics yet: no job was submitted, and no worker has started",
         "Group g: waiting for job 'job' of run 'r1' to be finished: the group has that job of run 'other'",
         "Group g: waiting for job 'job' to be finished: 1 of 2 finished, 1 running (longest: job:1), 0 failed",
         "Group g: waiting for job 'another' of run 'r1' to be finished: the group has no such job",
@@ -157,7 +157,7 @@ def test_a_failed_job_fails_its_sensor_without_retries(topics: list[Any]) -> Non
         jobs().poke(context())
     assert str(failed.value).startswith("group 'g': job 'job' has failed:\n")
     *_, remedy = str(failed.value).split("\n")
-    command = remedy.removeprefix("To try what has failed once more: cospark ").partition(";")[0]
+    command = remedy.removeprefix("To try the failed tasks again: cospark ").partition(";")[0]
     parser = argparse.ArgumentParser()
     jobs_command.add_arguments(parser)
     asked = parser.parse_args(shlex.split(command.removeprefix("jobs ")))

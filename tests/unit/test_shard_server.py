@@ -167,7 +167,7 @@ def test_that_a_shard_is_served_no_more_is_said_if_it_was_said_that_it_is(
     process.assigned()
     process.turns(lambda: process.server.served)
     process.revoked()
-    assert [record.message[:15] for record in caplog.records] == ["serving shard 0", "shard 0 is serv"]
+    assert [record.message[:15] for record in caplog.records] == ["serving shard 0", "shard 0 is no l"]
     caplog.clear()
     process.log.fails_to_load = [FencedError("by who has it now")]
     process.assigned()

@@ -183,7 +183,7 @@ def test_that_a_shard_is_not_served_is_said_once_and_once_that_it_is(
     log.fails_to_load = [ShardError("nobody knows"), ShardError("nobody knows"), ShardError("nobody may know")]
     shard.put(raw(0))
     until(lambda: 0 in log.answers)
-    again = "shard 0 is served again when it could be loaded"
+    again = "shard 0 will be served again when it is loaded"
     assert said(caplog) == [
         "serving shard 0",
         f"nobody knows; {again}",

@@ -99,7 +99,7 @@ def test_a_topic_that_was_made_anew_is_another_one(watching: Watching, seen: boo
         watching.begin()
     else:
         watching.brokers.ids[RECORDS_TOPIC] = 4
-        with pytest.raises(ShardError, match="'__worker_offsets' was deleted and made anew"):
+        with pytest.raises(ShardError, match="'__worker_offsets' was deleted and created again"):
             watching.look()
     watching.look()
     assert watching.watch.was_renewed(RECORDS_TOPIC)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from airflow_provider.declarative.sharding import _murmur2, partition_of, reply_partition_of
+from airflow_provider.declarative.sharding import _murmur2, partition_of
 from airflow_provider.protocol.model import LocalProtocolError
 
 KAFKAS = {
@@ -34,15 +34,3 @@ def test_groups_spread_over_the_shards() -> None:
 def test_a_topic_without_partitions_has_no_shards() -> None:
     with pytest.raises(LocalProtocolError, match="0 partitions"):
         partition_of("etl", 0)
-
-
-@pytest.mark.parametrize("replies", [4, 7, 16])
-def test_shards_do_not_share_partitions_of_replies(replies: int) -> None:
-    readers = [f"reader-{number}" for number in range(100)]
-    used = [{reply_partition_of(reader, shard, shards=4, replies=replies) for reader in readers} for shard in range(4)]
-    assert sum(map(len, used)) == len(set().union(*used)) == replies // 4 * 4
-    assert set().union(*used) <= set(range(replies))
-
-
-def test_few_partitions_of_replies_are_shared() -> None:
-    assert reply_partition_of("reader", 3, shards=4, replies=1) == 0

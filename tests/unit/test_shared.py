@@ -142,4 +142,4 @@ async def test_who_waits_for_a_group_that_nobody_has_made_says_so_from_time_to_t
     monkeypatch.setattr(shared, "GroupTopics", lambda _settings, _group: NotMadeYet(after=4))
     settings = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="c")
     async with shared.watched_topics(settings, "typo"):
-        assert caplog.text.count("Waiting for somebody to begin: the topic 'typo.jobs' does not exist") == said
+        assert caplog.text.count("Waiting for the group's topics: the topic 'typo.jobs' does not exist") == said

@@ -59,7 +59,7 @@ async def test_no_server_gets_the_token_of_another(connections: Connections) -> 
     for conn_id in ("mine", None):
         token_of = tokens_by(OWN.url, conn_id)
         for handle in (MINE, replace(MINE, server=ConnectServer(host="evil")), replace(MINE, conn_id="mine")):
-            with pytest.raises(SparkConnectionError, match="leads elsewhere"):
+            with pytest.raises(SparkConnectionError, match="now leads to another server"):
                 await token_of(handle)
 
 

@@ -180,7 +180,7 @@ async def test_a_workers_log_has_it(caplog: pytest.LogCaptureFixture) -> None:
     [
         (MoveReason.LEAVING, {"server": "sc://spark:15002/;user_id=x"}, "leaves w1, and keeps running: w1 is leaving"),
         (MoveReason.LEAVING, None, "stops on w1: w1 is leaving"),
-        (MoveReason.DELETED, {"server": "sc://spark:15002"}, "stops on w1: it is not configured any more"),
+        (MoveReason.DELETED, {"server": "sc://spark:15002"}, "stops on w1: it is no longer configured"),
     ],
     ids=["it outlives its worker", "it doesn't", "it is to run no more"],
 )

@@ -139,8 +139,8 @@ def a_run(*, url: str = URL, again: bool = True) -> tuple[WorkerRun, Recorder]:
     tries = Tries(again=again, wait_ms=5_000)
     run = WorkerRun(spec, EQUIPMENT, SETTINGS, STORY, None, tries, NO_LINK)
     worker = Recorder()
-    reins: Any = worker
-    run._reins = reins
+    exit_requests: Any = worker
+    run._exit_requests = exit_requests
     return run, worker
 
 

@@ -186,7 +186,7 @@ class TestJobs:
         for condition in (waiting_for(JobGoal.FINISHED, "r0", mine), waiting_for(JobGoal.FINISHED, "r1", "other")):
             answer = condition.answer(jobs, status)
             assert answer is not None
-            assert "was submitted anew" in str(answer.problem)
+            assert "was submitted again" in str(answer.problem)
         gone = waiting_for(JobGoal.FINISHED, "r1", mine).answer(*NOTHING)
         assert gone is not None
         assert "was removed" in str(gone.problem)

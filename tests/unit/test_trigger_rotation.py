@@ -81,7 +81,7 @@ async def test_a_user_who_ends_the_task_as_its_worker_is_handed_over_ends_the_me
     first = triggerer.worker
     assert first
     first.end(Ending.HANDED_OVER, saved=HANDED_OVER)
-    trigger._reins.leave(ENDED_BY_USER, KILLED)
+    trigger._exit_requests.leave(ENDED_BY_USER, KILLED)
     await asyncio.wait_for(running, 10)
     assert triggerer.saved == [SAVED, HANDED_OVER]
     assert triggerer.worker

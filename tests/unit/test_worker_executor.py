@@ -305,7 +305,7 @@ async def test_what_cannot_be_written_is_said_once(caplog: pytest.LogCaptureFixt
             worker.take(A0, A1, A2, A3)
             await eventually(lambda: len(worker.runner.running) == 4)
             await time_passes(30)
-    assert len([record for record in caplog.records if "cannot write" in record.message]) == 1
+    assert len([record for record in caplog.records if "can't write" in record.message]) == 1
 
 
 # ---- the executor's own end

@@ -152,7 +152,7 @@ async def test_a_result_that_the_topic_does_not_take_fails_the_task_and_says_so(
         told = worker.told(A0)
         assert (told.state, told.result, told.failures) == (TaskState.FAILED, None, 1)
         assert told.error is not None
-        assert "its result has no room in its record: writing 'task:a:0' failed: its size is" in told.error.message
+        assert "its result is too large for its record: writing 'task:a:0' failed: its size is" in told.error.message
 
 
 async def test_a_failure_that_the_topic_does_not_take_is_told_without_its_traceback(

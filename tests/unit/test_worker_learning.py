@@ -316,7 +316,7 @@ async def test_a_process_after_two_that_ended_under_a_warm_up_says_that_it_has_f
     life.membership.listener.start_learning(frozenset({A0}))
     await eventually(lambda: life.membership.failed == {A0}, "its membership hears of it")
     failed = life.topics.status.workers[ME].failed_warm_ups
-    assert failed == (FailedWarmUp(A0, "its process ended while it was made ready"),)
+    assert failed == (FailedWarmUp(A0, "the worker's process ended during the warm-up"),)
     life.worker.leave("the test is over")
     await life.outcome()
 

@@ -19,8 +19,8 @@ from airflow_provider.operators.worker_run import WorkerRun
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks
 from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending, Outcome
+from airflow_provider.worker.exit_requests import ExitRequests
 from airflow_provider.worker.holding import Holding
-from airflow_provider.worker.reins import Reins
 
 
 def handed_over(saved: int, came: Tasks = NO_TASKS) -> Outcome:
@@ -44,7 +44,7 @@ def test_it_goes_on_in_its_process_with_what_came_while_that_let_go_of_its_spark
 
     @asynccontextmanager
     async def held(
-        holding: Holding, kafka: KafkaSettings, reins: Reins, *, narrated_epoch: Epoch = Epoch(0)
+        holding: Holding, kafka: KafkaSettings, exit_requests: ExitRequests, *, narrated_epoch: Epoch = Epoch(0)
     ) -> AsyncIterator[Ran]:
         yield Ran()
 

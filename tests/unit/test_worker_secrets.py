@@ -126,12 +126,12 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
     def does_not_start(_user: object, _settings: object) -> None:
         raise SparkStartError(f"Spark did not start: its metastore takes no {secret}")
 
-    means: list[SparkOfProcess] = []
+    starters: list[SparkOfProcess] = []
 
     class Noted(SparkOfProcess):
         def __init__(self, equipment: Equipment, settings: WorkerSettings, mask: Mask, token_of: TokenOf) -> None:
             super().__init__(equipment, settings, mask, token_of)
-            means.append(self)
+            starters.append(self)
 
     monkeypatch.setattr(holding, "shared_topics", in_memory)
     monkeypatch.setattr(classic, "shared_transport", alone)
@@ -147,4 +147,4 @@ def test_a_worker_in_airflow_masks_what_airflow_knows_to_be_secret(monkeypatch: 
     assert error is not None
     assert "***" in error.message
     assert secret not in repr((topics.status, [event for event in topics.events if isinstance(event, TaskEvent)]))
-    assert asyncio.run(means[0].start()) == "Spark did not start: its metastore takes no ***", "why it stands back"
+    assert asyncio.run(starters[0].start()) == "Spark did not start: its metastore takes no ***", "why it stands back"

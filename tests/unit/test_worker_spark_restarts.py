@@ -70,7 +70,7 @@ async def test_under_which_task_spark_has_ended_three_times_that_fails_and_its_n
         await worker.becomes(A0, TaskState.FAILED)
         error = worker.told(A0).error
         assert error is not None
-        assert "Spark has ended 3 times while this task ran, so it is taken for the reason" in error.message
+        assert "Spark has ended 3 times while this task ran, so the task counts as the reason" in error.message
         assert "max_spark_deaths=3" in error.message
         await worker.runs(A1)
         assert (worker.told(A1).spark_deaths, worker.told(A1).failures) == (2, 0)

@@ -44,7 +44,7 @@ from airflow_provider.worker.standing_back import SteadyWorker
 from airflow_provider.worker.worker import Worker
 
 
-class SlowMeans:
+class SlowStarter:
     """Something that is there when the test says so."""
 
     def __init__(self) -> None:
@@ -67,14 +67,14 @@ class SlowMeans:
 
 
 class SteadyLife(Life):
-    """A worker's life with breaks; each of its runners has Spark or not, as the means say."""
+    """A worker's life with breaks; each of its runners has Spark or not, as the starter says."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.means = SlowMeans()
+        self.starter = SlowStarter()
 
     def begin(self, saved: Any = None) -> None:
-        self.steady = SteadyWorker(self.settings, self.topics, self._make, self.means, saved)
+        self.steady = SteadyWorker(self.settings, self.topics, self._make, self.starter, saved)
         self._run: asyncio.Task[Outcome] = asyncio.ensure_future(self.steady.run())
 
     def _make(self, saved: Mapping[str, Any] | None) -> Worker:
@@ -86,11 +86,11 @@ class SteadyLife(Life):
             saved=saved,
         )
         assert isinstance(self.runner, HandRunner)
-        self.runner.without_spark = "" if self.means.there else "no master"
+        self.runner.without_spark = "" if self.starter.there else "no master"
         return self.worker
 
     async def away(self) -> None:
-        await eventually(lambda: self.means.tries > 0 or self.phase is WorkerPhase.LEFT, "it has left")
+        await eventually(lambda: self.starter.tries > 0 or self.phase is WorkerPhase.LEFT, "it has left")
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def standing(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         finally:
             with contextlib.suppress(Exception):
                 await life.cancel()
-        assert life.means.released
+        assert life.starter.released
 
     return live
 
@@ -174,8 +174,8 @@ async def test_what_a_deferred_worker_watches_and_waits_for_stands_in_its_record
 
 async def test_it_comes_back_when_spark_starts_and_runs_its_tasks(standing: Any) -> None:
     async with standing() as life:
-        await eventually(lambda: life.means.tries >= 3, "it tries again and again")
-        life.means.there = True
+        await eventually(lambda: life.starter.tries >= 3, "it tries again and again")
+        life.starter.there = True
         await life.runs(A0, A1)
         for task in (A0, A1):
             assert (life.topics.status.tasks[task].attempt, life.topics.status.tasks[task].failures) == (1, 0)
@@ -193,8 +193,8 @@ async def test_it_is_told_to_leave_meanwhile(standing: Any) -> None:
 
 async def test_it_is_told_to_leave_just_as_spark_starts(standing: Any) -> None:
     async with standing() as life:
-        life.means.meanwhile = lambda: life.steady.leave("signal SIGTERM")
-        life.means.there = True
+        life.starter.meanwhile = lambda: life.steady.leave("signal SIGTERM")
+        life.starter.there = True
         assert (await life.outcome()).ending is Ending.LEFT
 
 
@@ -207,10 +207,10 @@ async def test_a_spark_that_does_not_stop_keeps_no_worker_from_its_end(
     monkeypatch.setattr(local, "APPLICATION", application)
     monkeypatch.setattr(in_process, "_CLOSE_WAIT_S", 0.05)
     equipment = Equipment(runner="local", allowed=(), checkpoint_root=None, spark_master="local[1]")
-    means = SparkOfProcess(equipment, WorkerSettings(member=MEMBER, until=Until.FOREVER))
-    assert await means.start() == ""
+    starter = SparkOfProcess(equipment, WorkerSettings(member=MEMBER, until=Until.FOREVER))
+    assert await starter.start() == ""
     try:
-        await asyncio.wait_for(means.release(), 10)
+        await asyncio.wait_for(starter.release(), 10)
     finally:
         stopping.set()
     assert "Spark has not stopped within 0.05 s" in caplog.text
@@ -256,10 +256,10 @@ async def test_it_waits_no_longer_than_it_may_for_something_to_run(standing: Any
 async def test_how_long_it_has_waited_while_it_stood_back_counts_when_it_is_back(standing: Any) -> None:
     async with standing(idle_timeout_ms=600_000) as life:
         await life.topics.remove("a", by="a test")
-        tries = life.means.tries
-        await eventually(lambda: life.means.tries > tries + 1, "it stands back, and there is nothing to run")
+        tries = life.starter.tries
+        await eventually(lambda: life.starter.tries > tries + 1, "it stands back, and there is nothing to run")
         before = wall_ms()
-        life.means.there = True
+        life.starter.there = True
         await eventually(lambda: life.phase is WorkerPhase.STABLE, "it is back")
         since = life.worker.reasons.waits_since_ms
         assert since is not None
@@ -281,7 +281,7 @@ async def test_what_goes_on_without_its_process_is_not_ended_for_a_break(
     async with standing() as life:
         await eventually(lambda: life.coordinator.left, "it has left the group")
         assert not for_good
-        life.means.there = True
+        life.starter.there = True
         await eventually(lambda: life.phase is WorkerPhase.STABLE, "it is back")
         life.steady.leave("the test says so")
         assert for_good == [life.worker.hands]
@@ -308,4 +308,4 @@ async def test_who_stands_back_and_leaves_as_the_last_one_leaves_nothing_running
             await life.topics.publish_worker(replace(COMES, at_ms=wall_ms()))
         life.steady.leave("the test says so", absence)
         assert (await life.outcome()).ending is Ending.LEFT
-        assert [each.task for each in life.means.ended] == ended
+        assert [each.task for each in life.starter.ended] == ended

@@ -144,7 +144,7 @@ class Triggerer:
             if settings in self.refused:
                 raise TransportError("Authentication failed", fault=Fault.SECURITY)
 
-        def held_worker(_settings: Any, _topics: Any, _make: Any, _means: Any, saved: Any) -> FakeWorker:
+        def held_worker(_settings: Any, _topics: Any, _make: Any, _starter: Any, saved: Any) -> FakeWorker:
             self.saved.append(saved)
             self.worker = FakeWorker()
             self.held.set()

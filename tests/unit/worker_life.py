@@ -33,9 +33,9 @@ from airflow_provider.spark.runner import OnEvent
 from airflow_provider.worker.ending import Outcome
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
+from airflow_provider.worker.observer import UNOBSERVED, Observer
 from airflow_provider.worker.process_identity import is_gone
 from airflow_provider.worker.settings import Until, WorkerSettings
-from airflow_provider.worker.witness import UNWITNESSED, Witness
 from airflow_provider.worker.worker import MakeHands, Worker
 
 ME = WorkerId("w1")
@@ -67,7 +67,7 @@ class Life:
         self.linger_s = 60.0
         self.make_hands: MakeHands = self._make_hands
         self.make_queries: MakeQueries = nothing_detached
-        self.witness: Witness = UNWITNESSED
+        self.observer: Observer = UNOBSERVED
         self.member_settings = replace(MEMBER, **settings.pop("member", {}))
         self.settings = WorkerSettings(**{"member": self.member_settings, "until": Until.FOREVER, **settings})
         self.worker: Worker
@@ -90,7 +90,7 @@ class Life:
             memberships=self.memberships(),
             make_hands=self.make_hands,
             saved=saved,
-            witness=self.witness,
+            observer=self.observer,
         )
         self._run = asyncio.ensure_future(self.worker.run())
 

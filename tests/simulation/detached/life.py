@@ -21,8 +21,8 @@ from airflow_provider.runners.detached import DetachedQueries
 from airflow_provider.runs.runs import TaskRun
 from airflow_provider.spark.runner import RunnerEvent
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryNews
 from airflow_provider.spark_connect.server import ConnectSettings
+from airflow_provider.spark_connect.watch_events import WatchEvent
 
 if TYPE_CHECKING:
     from simulation.detached.world import World
@@ -161,7 +161,7 @@ class Life:
             case commands.StopAttempts(tasks=tasks, reason=reason):
                 for task in self.queries.stop(tasks, reason):
                     self._attempts[task].stopping = True
-            case commands.EndAbandoned(status=status):
+            case commands.EndOrphan(status=status):
                 ended = replace(status, state=TaskState.STOPPED)
                 self.queries.end(status.handle, lambda: self._say(ended), still=lambda: True)
             case commands.WriteHandle(status=status, number=number):
@@ -256,7 +256,7 @@ class Life:
     async def _settings_of(self, handle: QueryHandle) -> ConnectSettings:
         return ConnectSettings(server=handle.server)
 
-    def _make_watch(self, settings: ConnectSettings, hear: Callable[[QueryNews], None]) -> WatchOfServer:
+    def _make_watch(self, settings: ConnectSettings, hear: Callable[[WatchEvent], None]) -> WatchOfServer:
         return WatchOfServer(self.world.server(settings.server), hear, self.world.chance)
 
     def _spawn(self, work: Any) -> None:

@@ -30,7 +30,7 @@ def begins_before_it_is_read_where(patch: pytest.MonkeyPatch) -> None:
             x.keep(replaced(run, let_begin=True))
             x.do(LetBegin(task=task))
 
-    patch.setattr(attempts, "look_whether_it_may_begin", begin)
+    patch.setattr(attempts, "let_begin_when_recorded", begin)
 
 
 def overlooks_what_was_written_over(patch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.news import QueryEnded, QueryLost, QueryNews, QueryStopped
 from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, QueryStopped, WatchEvent
 
 
 class RefusedError(Exception):
@@ -105,7 +105,7 @@ class Server:
 class WatchOfServer:
     """A stand-in for :class:`~airflow_provider.spark_connect.watching.QueryWatch`, whose questions take their time."""
 
-    def __init__(self, server: Server, hear: Callable[[QueryNews], None], chance: random.Random) -> None:
+    def __init__(self, server: Server, hear: Callable[[WatchEvent], None], chance: random.Random) -> None:
         self._server = server
         self._hear = hear
         self._chance = chance
@@ -157,7 +157,7 @@ class WatchOfServer:
             self._hear(self._what_became_of(handle))
             return
 
-    def _what_became_of(self, handle: QueryHandle) -> QueryNews:
+    def _what_became_of(self, handle: QueryHandle) -> WatchEvent:
         if handle.session_id not in self._server.ended:
             return QueryLost(handle, "it is not there")
         return QueryStopped(handle) if handle.session_id in self._server.ending else QueryEnded(handle, None, 1)

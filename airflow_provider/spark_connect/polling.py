@@ -1,4 +1,4 @@
-"""Looks at all queries on one server that this process watches, a few at once, evenly spread over time."""
+"""Polls all queries on one server that this process watches: a few at once, evenly spread over time."""
 
 from __future__ import annotations
 
@@ -15,63 +15,63 @@ from typing import Final
 import anyio
 
 from airflow_provider.driver.query_progress import QueryProgress
-from airflow_provider.spark_connect.asking import (
+from airflow_provider.spark_connect.calls import (
     NotThereError,
-    Questions,
+    ServerCalls,
     SessionClosedError,
     SessionUnknownError,
     UnansweredError,
 )
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.messages import RunningQuery
-from airflow_provider.spark_connect.news import (
-    QueryEnded,
-    QueryLost,
-    QueryNews,
-    QueryStopped,
-    QueryTold,
-    ServerBack,
-    ServerSilent,
-)
 from airflow_provider.spark_connect.silence import Silence
 from airflow_provider.spark_connect.trouble import Trouble
+from airflow_provider.spark_connect.watch_events import (
+    QueryEnded,
+    QueryLost,
+    QueryProgressed,
+    QueryStopped,
+    ServerBack,
+    ServerSilent,
+    WatchEvent,
+)
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S: Final = 3.5
-"""So that an end is noticed within five seconds, if the machine is busy too."""
-LOOKS_PER_S: Final = 300
-"""If there are more queries than that allows, each is looked at less often."""
+POLL_EVERY_S: Final = 3.5
+"""Then an end is noticed within five seconds, even on a busy machine."""
+POLLS_PER_S: Final = 300
+"""If there are more queries than that allows, each is polled less often."""
 AT_ONCE: Final = 16
 
 
 class Listener:
-    """Who is told of some of the queries, in the context in which this was made: that of a trigger, whose log gets what
-    is logged then. The looks are common to all triggers of a process.
+    """Receives the events of some of the queries. It is called in the context in which it was created, so that what it
+    logs goes to the log of its own trigger, although all triggers of a process share the polling.
 
-    :param questions: asks in his name
-    :param tell_every_s: how often a query's progress is told at most, in seconds
+    :param calls: the calls to the server on behalf of this listener
+    :param tell_every_s: report a query's progress at most this often, in seconds
     """
 
-    def __init__(self, questions: Questions, hear: Callable[[QueryNews], None], tell_every_s: float) -> None:
-        self.questions = questions
+    def __init__(self, calls: ServerCalls, hear: Callable[[WatchEvent], None], tell_every_s: float) -> None:
+        self.calls = calls
         self.tell_every_s = tell_every_s
         self._hear = hear
         self._context = copy_context()
 
-    def tell(self, news: QueryNews) -> None:
+    def tell(self, event: WatchEvent) -> None:
         try:
-            self._context.copy().run(self._hear, news)  # one that is entered can't be entered again
+            self._context.copy().run(self._hear, event)  # one that is entered can't be entered again
         except Exception:
-            log.exception("What was told of a query could not be handled; the others are watched on")
+            log.exception("Could not handle an event of a query; the other queries are still watched")
 
 
 @dataclass(slots=True, eq=False)
 class Watched:
     """One query.
 
-    :ivar tell_at: from when on its progress may be told again
-    :ivar round: after which doubt about the server it was last seen there
+    :ivar tell_at: report its progress no sooner (the loop's clock)
+    :ivar round: the round of doubt about the server (``QueryPolling._round``) in which its session was last confirmed
     :ivar gone: whether it is no longer watched
     """
 
@@ -92,7 +92,7 @@ class _Due:
     watched: Watched = field(compare=False)
 
 
-class Looks:
+class QueryPolling:
     """The queries of one server. Belongs to one event loop."""
 
     def __init__(self, name: str) -> None:
@@ -103,7 +103,7 @@ class Looks:
         self._listeners: dict[Listener, int] = {}
         self._changed = asyncio.Event()
         self._room = asyncio.Semaphore(AT_ONCE)
-        self._going_on: set[asyncio.Task[None]] = set()
+        self._polls: set[asyncio.Task[None]] = set()
         self._round = 0
         self._answered_at = float("-inf")
 
@@ -124,30 +124,30 @@ class Looks:
                 del self._listeners[watched.listener]
 
     def give_up(self, why: str) -> None:
-        """Nobody can ever be asked."""
+        """The server can never be reached from this process."""
         self._silence.why = why
         self._tell_all(ServerSilent(why))
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Poll until cancelled."""
         try:
             while True:
                 watched = await self._next()
                 if self._silence.doubtful:
                     await asyncio.sleep(self._silence.wait_s())
-                    await self._look(watched)
+                    await self._poll(watched)
                 else:
                     await self._room.acquire()
-                    task = asyncio.create_task(self._look_beside(watched))
-                    self._going_on.add(task)
-                    task.add_done_callback(self._going_on.discard)
+                    task = asyncio.create_task(self._poll_and_release(watched))
+                    self._polls.add(task)
+                    task.add_done_callback(self._polls.discard)
         finally:
-            for task in self._going_on:
+            for task in self._polls:
                 task.cancel()
-            await asyncio.gather(*self._going_on, return_exceptions=True)
+            await asyncio.gather(*self._polls, return_exceptions=True)
 
     async def _next(self) -> Watched:
-        """The one that is due, when it is."""
+        """Wait until a query is due, and return it."""
         while True:
             self._changed.clear()
             while self._due and self._due[0].watched.gone:
@@ -158,54 +158,54 @@ class Looks:
             with anyio.move_on_after(waits_s):
                 await self._changed.wait()
 
-    async def _look_beside(self, watched: Watched) -> None:
+    async def _poll_and_release(self, watched: Watched) -> None:
         try:
-            await self._look(watched)
+            await self._poll(watched)
         finally:
             self._room.release()
 
-    async def _look(self, watched: Watched) -> None:
+    async def _poll(self, watched: Watched) -> None:
         asked_at, every_s = _now(), self._every_s()
         try:
-            news = await self._ask(watched, asked_at)
+            event = await self._ask(watched, asked_at)
         except UnansweredError as error:
             self._failed(watched, error, asked_at)
         except NotThereError as error:
             if not isinstance(error, SessionClosedError | SessionUnknownError):
-                self._round += 1  # a session that is there, and empty: the server may have begun anew
+                self._round += 1  # the session exists but is empty: the server may have been restarted
             self._answered()
             self._end(watched, QueryLost(watched.handle, _why_lost(error)))
         except Exception as error:
-            log.exception("Query %s could not be looked at", watched.query)
+            log.exception("Could not poll query %s", watched.query)
             self._failed(watched, UnansweredError(Trouble.OTHER, repr(error)), asked_at)
         else:
             self._answered()
-            if news is not None:
-                self._end(watched, news)
+            if event is not None:
+                self._end(watched, event)
         if not watched.gone:
             self._put(watched, asked_at + every_s)
 
     async def _ask(self, watched: Watched, now: float) -> QueryEnded | QueryStopped | None:
-        """What has become of it; None: it runs on."""
-        ask, session, query = watched.listener.questions, watched.handle.session_id, watched.query
+        """How the query ended; None: it is still running."""
+        calls, session, query = watched.listener.calls, watched.handle.session_id, watched.query
         in_round = self._round
         if watched.round != in_round:
-            await ask.require_session(session)
-        if not await ask.is_active(session, query):
-            error = await ask.error(session, query)
+            await calls.require_session(session)
+        if not await calls.is_active(session, query):
+            error = await calls.error(session, query)
             if error is not None:
-                await ask.require_spark()
-            elif await ask.is_being_ended(session):
+                await calls.require_spark()
+            elif await calls.is_being_ended(session):
                 return QueryStopped(watched.handle)
-            last = await ask.last_progress(session, query)
+            last = await calls.last_progress(session, query)
             return QueryEnded(watched.handle, error, None if last is None else last.batch)
         watched.round = in_round
         if now >= watched.tell_at:
             watched.tell_at = now + watched.listener.tell_every_s
-            progress = await ask.last_progress(session, query)
+            progress = await calls.last_progress(session, query)
             if progress is not None and progress != watched.told and not watched.gone:
                 watched.told = progress
-                watched.listener.tell(QueryTold(watched.handle, progress))
+                watched.listener.tell(QueryProgressed(watched.handle, progress))
         return None
 
     def _answered(self) -> None:
@@ -220,29 +220,27 @@ class Looks:
         if self._answers_for_others(error.trouble, asked_at):
             if not watched.complained:
                 watched.complained = True
-                log.warning(
-                    "Spark Connect server %s does not say how query %s is: %s", self._name, watched.query, error
-                )
+                log.warning("Spark Connect server %s gives no status of query %s: %s", self._name, watched.query, error)
             return
         self._round += 1
         if self._silence.failed(str(error), asked_at=asked_at, now=_now()):
-            log.warning("The Spark Connect server %s says nothing of its queries: %s", self._name, error)
+            log.warning("The Spark Connect server %s gives no status of its queries: %s", self._name, error)
             self._tell_all(ServerSilent(str(error)))
 
     def _answers_for_others(self, trouble: Trouble, asked_at: float) -> bool:
-        """Whether what has come to nothing is of one query, not of the server."""
+        """Whether only this query's call has failed, and the server still answers others."""
         if trouble is Trouble.SLOW:
             return self._answered_at > asked_at
-        return trouble is Trouble.OTHER and self._answered_at >= asked_at - LOOK_EVERY_S
+        return trouble is Trouble.OTHER and self._answered_at >= asked_at - POLL_EVERY_S
 
-    def _end(self, watched: Watched, news: QueryEnded | QueryStopped | QueryLost) -> None:
+    def _end(self, watched: Watched, event: QueryEnded | QueryStopped | QueryLost) -> None:
         if not watched.gone:
             self.remove(watched)
-            watched.listener.tell(news)
+            watched.listener.tell(event)
 
-    def _tell_all(self, news: ServerSilent | ServerBack) -> None:
+    def _tell_all(self, event: ServerSilent | ServerBack) -> None:
         for listener in list(self._listeners):
-            listener.tell(news)
+            listener.tell(event)
 
     def _put(self, watched: Watched, at: float) -> None:
         heapq.heappush(self._due, _Due(at, next(self._numbers), watched))
@@ -250,14 +248,14 @@ class Looks:
             self._changed.set()
 
     def _spread(self) -> None:
-        """They have all become due meanwhile."""
+        """Spread the queries over time again: all have become due while the server was silent."""
         now, every_s = _now(), self._every_s()
         for due in self._due:
             due.at = now + random.uniform(0, every_s)
         heapq.heapify(self._due)
 
     def _every_s(self) -> float:
-        return max(LOOK_EVERY_S, len(self._due) / LOOKS_PER_S)
+        return max(POLL_EVERY_S, len(self._due) / POLLS_PER_S)
 
 
 def _now() -> float:
@@ -266,7 +264,7 @@ def _now() -> float:
 
 def _why_lost(error: NotThereError) -> str:
     if isinstance(error, SessionClosedError):
-        return f"the server has closed its session: it was told to, or nobody asked for anything there ({error})"
+        return f"the server has closed its session: it was told to, or the session was idle for too long ({error})"
     if isinstance(error, SessionUnknownError):
         return f"the server does not know its session, so it was restarted ({error})"
     return f"the server does not have it, so it was restarted or the query ended long ago ({error})"

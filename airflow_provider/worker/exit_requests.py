@@ -1,4 +1,4 @@
-"""By which a process has its worker leave the group, or go on elsewhere: also before it holds one."""
+"""How a process asks its worker to leave the group or to hand its membership over, even before it holds the worker."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from airflow_provider.worker.standing_back import SteadyWorker
 
 
-class Reins:
-    """Those of one worker, over all the times that this process holds it. Everything on one event loop.
+class ExitRequests:
+    """The requests to one worker, over all the times that this process holds it. Everything on one event loop.
 
     :ivar worker: the worker while it is held
     """
@@ -30,31 +30,31 @@ class Reins:
         return self._leaving is not None
 
     def leave(self, reason: str, absence: Absence = STOPPED) -> None:
-        """As :meth:`Worker.leave <airflow_provider.worker.worker.Worker.leave>`; the first word counts."""
+        """As :meth:`Worker.leave <airflow_provider.worker.worker.Worker.leave>`; the first request counts."""
         if self._leaving is None:
             self._leaving = reason, absence
-            self._pull()
+            self._pass_on()
 
     def hand_over(self) -> None:
         """As :meth:`Worker.hand_over <airflow_provider.worker.worker.Worker.hand_over>`."""
         self._goes_elsewhere = True
-        self._pull()
+        self._pass_on()
 
     def arrived(self) -> None:
-        """The worker is where it was to go on."""
+        """The hand-over is done: the worker is held again."""
         self._goes_elsewhere = False
 
     @contextmanager
     def on(self, worker: SteadyWorker) -> Iterator[None]:
-        """This one is held as long as the block runs."""
+        """The worker is held while the block runs."""
         self.worker = worker
-        asyncio.get_running_loop().call_soon(self._pull)  # the wish may have come before it began
+        asyncio.get_running_loop().call_soon(self._pass_on)  # a request may have come before
         try:
             yield
         finally:
             self.worker = None
 
-    def _pull(self) -> None:
+    def _pass_on(self) -> None:
         if self.worker is None:
             return
         if self._leaving is not None:

@@ -9,7 +9,7 @@ from airflow_provider.membership.events import LeaveSoonRequested
 from airflow_provider.membership.state import Phase
 from airflow_provider.protocol.model import SubProtocol, Tasks
 from airflow_provider.records import ControlAction, ControlRecord
-from airflow_provider.worker.going import ASKED, Going
+from airflow_provider.worker.leave_request import ASKED, LeaveRequest
 
 if TYPE_CHECKING:
     from simulation.process import Process
@@ -29,7 +29,7 @@ class Asked:
         self._process = process
         self._looks = False
         here = cast("Any", self)
-        self._going = Going(here, here, here, self.look_later)
+        self._leave_request = LeaveRequest(here, here, here, self.look_later)
 
     def ask(self, action: ControlAction) -> None:
         """Somebody wishes that the worker leaves."""
@@ -42,7 +42,7 @@ class Asked:
         self.look_later()
 
     def may_leave(self) -> None:
-        self._going.may_leave()
+        self._leave_request.nothing_left()
 
     def look_later(self) -> None:
         """In another turn of the worker's loop."""
@@ -56,7 +56,7 @@ class Asked:
         assert wish is not None
         if not process.in_group or process.state.phase in (Phase.INITIAL, Phase.LEAVING):
             return
-        absence = self._going.now(wish)
+        absence = self._leave_request.decide(wish)
         if absence is not None:
             process.leave(absence, ASKED)
 

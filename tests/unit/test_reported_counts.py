@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_provider.driver.job_counts import JobCounts
-from airflow_provider.spark_connect.told_counts import ToldCounts
+from airflow_provider.spark_connect.reported_counts import ReportedCounts
 
 
 @dataclass
@@ -15,13 +15,13 @@ class Stage:
     done: bool = False
 
 
-def told(counts: ToldCounts, operation: str, *stages: Stage, done: bool = False) -> None:
+def told(counts: ReportedCounts, operation: str, *stages: Stage, done: bool = False) -> None:
     """As PySpark calls it."""
     counts(stages=stages, inflight_tasks=1, operation_id=operation, done=done)
 
 
 def test_of_what_runs_the_last_word_counts() -> None:
-    counts = ToldCounts()
+    counts = ReportedCounts()
     assert counts.look() == JobCounts()
     told(counts, "a", Stage(4, 1))
     told(counts, "a", Stage(4, 4, done=True), Stage(10, 2))
@@ -30,7 +30,7 @@ def test_of_what_runs_the_last_word_counts() -> None:
 
 
 def test_what_has_ended_is_done_and_what_it_has_skipped_does_not_count() -> None:
-    counts = ToldCounts()
+    counts = ReportedCounts()
     told(counts, "a", Stage(4, 3), Stage(10, 0))
     told(counts, "a", Stage(4, 3), Stage(10, 0), done=True)
     told(counts, "b", Stage(5, 1))
@@ -38,7 +38,7 @@ def test_what_has_ended_is_done_and_what_it_has_skipped_does_not_count() -> None
 
 
 def test_when_the_code_that_asked_has_returned_nothing_is_open() -> None:
-    counts = ToldCounts()
+    counts = ReportedCounts()
     told(counts, "a", Stage(4, 4, done=True), Stage(10, 0))
     told(counts, "a", done=True)
     told(counts, "b", Stage(5, 4), Stage(7, 0), Stage(2, 2, done=True))
@@ -47,6 +47,6 @@ def test_when_the_code_that_asked_has_returned_nothing_is_open() -> None:
 
 
 def test_an_operation_that_is_too_short_to_be_told_of_does_not_count() -> None:
-    counts = ToldCounts()
+    counts = ReportedCounts()
     counts(stages=None, inflight_tasks=0, operation_id=None, done=True)
     assert counts.look() == JobCounts()

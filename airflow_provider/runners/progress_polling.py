@@ -1,4 +1,4 @@
-"""Looks at the progress of attempts from time to time, and reports what is new."""
+"""Polls the progress of attempts, and reports what has changed."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import logging
 from collections.abc import Callable, Sequence
 
 from airflow_provider.driver.job_counts import JobCounts
-from airflow_provider.runners.local_attempt import LocalAttempt
+from airflow_provider.runners.attached_attempt import AttachedAttempt
 from airflow_provider.runners.threads import in_thread
 from airflow_provider.spark.runner import RunnerEvent, TaskProgressed
 
 log = logging.getLogger(__name__)
 
 
-class ProgressLooks:
-    """One thread looks at all attempts, one after the other. Queries report their progress themselves.
+class ProgressPolling:
+    """One thread polls all attempts, one after the other. Queries report their progress themselves.
 
     :param running: gives the attempts that run now
-    :param tell: is told of each attempt with new progress
-    :param every_s: from the end of a look to the next one, in seconds
+    :param tell: called for each attempt with new progress
+    :param every_s: from the end of one poll to the next, in seconds
     """
 
     def __init__(
         self,
-        running: Callable[[], Sequence[LocalAttempt]],
-        tell: Callable[[LocalAttempt, RunnerEvent], None],
+        running: Callable[[], Sequence[AttachedAttempt]],
+        tell: Callable[[AttachedAttempt, RunnerEvent], None],
         *,
         every_s: float,
     ) -> None:
@@ -35,7 +35,7 @@ class ProgressLooks:
         self._looking: asyncio.Task[None] | None = None
 
     def go_on(self) -> None:
-        """Look as long as anything runs."""
+        """Poll while anything runs."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look_again_and_again())
 
@@ -54,22 +54,22 @@ class ProgressLooks:
                     self._tell(attempt, TaskProgressed(order=attempt.order, progress=counts))
 
 
-def all_done(attempt: LocalAttempt) -> JobCounts | None:
-    """What the Spark jobs of an attempt that has finished have done, if something was told of them before: the last
-    look was while they went on. To look at all would cost each short task a question to its Spark.
+def all_done(attempt: AttachedAttempt) -> JobCounts | None:
+    """What the Spark jobs of a finished attempt have done, if progress was reported before: the last poll was while
+    they were running. Short tasks, of which nothing was reported, are not polled, to save a call to Spark.
     """
     if attempt.counts == JobCounts():
         return None
     try:
         counts = attempt.session.count_at_the_end()
     except Exception:
-        log.debug("Can't find what task %s has done", attempt.order.label, exc_info=True)
+        log.debug("Can't find the final progress of task %s", attempt.order.label, exc_info=True)
         return None
     return None if counts == attempt.counts else counts
 
 
-def _count(attempt: LocalAttempt) -> JobCounts | None:
-    """None: nothing is known now; the attempt may be about to end."""
+def _count(attempt: AttachedAttempt) -> JobCounts | None:
+    """None: unknown; the attempt may be about to end."""
     try:
         return attempt.session.count()
     except Exception:

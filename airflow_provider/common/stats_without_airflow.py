@@ -1,7 +1,7 @@
 """Whether Airflow's config has metrics, for a worker without Airflow.
 
-To import Airflow takes seconds of a processor, and writes an ``airflow.cfg`` where none is. So it is imported only if
-something has been configured.
+Importing Airflow takes seconds of processor time, and writes an ``airflow.cfg`` if there is none. So it is imported
+only if something is configured.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def destination() -> Destination | None:
 
 
 def may_be_on(environ: Mapping[str, str]) -> bool:
-    """Whether anything has been configured that Airflow has to be asked about; by default its metrics are off."""
+    """Whether anything is configured, so that Airflow has to be imported; by default its metrics are off."""
     if any(name.startswith(_BY_ENVIRONMENT) for name in environ):
         return True
     home = Path(environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()

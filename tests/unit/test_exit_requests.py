@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.worker.ending import STOPPED
-from airflow_provider.worker.reins import Reins
+from airflow_provider.worker.exit_requests import ExitRequests
 
 KILLED = Absence(left=LeaveReason.KILLED)
 
@@ -25,40 +25,42 @@ class Told:
         self.heard.append("hand over")
 
 
-async def heard(reins: Reins) -> list[Any]:
+async def heard(exit_requests: ExitRequests) -> list[Any]:
     """What the next worker hears."""
     told = Told()
     worker: Any = told
-    with reins.on(worker):
+    with exit_requests.on(worker):
         assert told.heard == [], "it has not begun yet"
         await asyncio.sleep(0)
     return told.heard
 
 
 async def test_whom_it_holds_hears_it_at_once() -> None:
-    reins = Reins()
+    exit_requests = ExitRequests()
     worker: Any = Told()
-    with reins.on(worker):
+    with exit_requests.on(worker):
         await asyncio.sleep(0)
-        reins.hand_over()
-        reins.leave("enough")
-        reins.leave("too late", KILLED)
+        exit_requests.hand_over()
+        exit_requests.leave("enough")
+        exit_requests.leave("too late", KILLED)
     assert worker.heard == ["hand over", ("enough", STOPPED)]
-    assert reins.worker is None
+    assert exit_requests.worker is None
 
 
 async def test_told_before_it_holds_one_the_next_hears_it_and_the_one_after() -> None:
-    reins = Reins()
-    assert await heard(reins) == []
-    reins.hand_over()
-    reins.leave("killed", KILLED)
-    assert reins.leaving
-    assert await heard(reins) == await heard(reins) == [("killed", KILLED)], "to leave is more than to go elsewhere"
+    exit_requests = ExitRequests()
+    assert await heard(exit_requests) == []
+    exit_requests.hand_over()
+    exit_requests.leave("killed", KILLED)
+    assert exit_requests.leaving
+    assert await heard(exit_requests) == await heard(exit_requests) == [("killed", KILLED)], (
+        "to leave is more than to go elsewhere"
+    )
 
 
 async def test_where_it_was_to_go_it_stays() -> None:
-    reins = Reins()
-    reins.hand_over()
-    assert await heard(reins) == ["hand over"]
-    reins.arrived()
-    assert await heard(reins) == []
+    exit_requests = ExitRequests()
+    exit_requests.hand_over()
+    assert await heard(exit_requests) == ["hand over"]
+    exit_requests.arrived()
+    assert await heard(exit_requests) == []

@@ -1,5 +1,5 @@
-"""How a worker goes that was asked to leave its group: immediately, when what it runs has finished, or when others have
-learned that.
+"""How a worker leaves its group on request: immediately, when its running tasks have finished, or when others have
+learned its tasks.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from airflow_provider.worker.own_record import OwnRecord
 log = logging.getLogger(__name__)
 
 ASKED: Final = "an operator of the group asked for it"
-"""For the coordinator's log."""
+"""The reason in the coordinator's log."""
 _DRAINS: Final = "it starts no more tasks, and leaves when its running tasks have finished"
-_GO_ON: Final = "; others go on with its detached streams"
+_GO_ON: Final = "; others adopt its detached streams"
 
 
-class Going:
-    """What a worker does about a wish that it leaves, until it may.
+class LeaveRequest:
+    """What a worker does about a request to leave, until it has left.
 
-    :param record: what it says of itself
-    :param member: its membership, which is asked for nothing before :meth:`now`
-    :param look_again: called when :meth:`now` has to be asked
+    :param record: the worker's own record
+    :param member: its membership, which is not used before :meth:`decide`
+    :param look_again: called when :meth:`decide` has to be called again
     """
 
     def __init__(self, record: OwnRecord, hands: Hands, member: Membership, look_again: Callable[[], None]) -> None:
@@ -46,23 +46,23 @@ class Going:
 
     @property
     def asked_since_ms(self) -> int | None:
-        """Since when it knows of the wish (wall clock, milliseconds since 1970), for the process that goes on."""
+        """When it read the request (wall clock, milliseconds since 1970), for the process that takes over."""
         return None if self._since_ms is None else wall_ms() - (now_ms() - self._since_ms)
 
-    def go_on(self, asked_since_ms: int | None) -> None:
-        """Another process has known of the wish since then."""
+    def resume(self, asked_since_ms: int | None) -> None:
+        """Continue from another process, which read the request at that time."""
         if asked_since_ms is not None:
             self._since_ms = now_ms() - max(0, wall_ms() - asked_since_ms)
 
-    def may_leave(self) -> None:
-        """The membership has nothing left, and nobody waits for it."""
+    def nothing_left(self) -> None:
+        """The membership has no tasks left, and no round waits for it."""
         self._has_nothing_left = True
         self._look_again()
 
-    def now(self, wish: ControlRecord) -> Absence | None:
-        """Whether to stop what still runs and leave.
+    def decide(self, wish: ControlRecord) -> Absence | None:
+        """Whether to stop what still runs and leave now.
 
-        :returns: what to say of the worker's absence; None: not yet
+        :returns: the absence to record; None: not yet
         """
         if wish != self._wish:
             self._hear(wish)
@@ -71,7 +71,7 @@ class Going:
         if wish.action is ControlAction.LEAVE_SOON and not self._drains:
             if self._member.view.learns:
                 return DRAINED if self._has_nothing_left else None
-            self._drain("others do not learn its tasks in this group any more")
+            self._drain("this group no longer learns tasks")
         left = self._hands.attached if wish.action is ControlAction.LEAVE_SOON else self._hands.running
         return None if left else DRAINED
 
@@ -84,7 +84,7 @@ class Going:
         return self._record.slots == 0
 
     def _hear(self, wish: ControlRecord) -> None:
-        if self._since_ms is None or self._wish is not None:  # it is another wish than the one before
+        if self._since_ms is None or self._wish is not None:  # it differs from the previous request
             self._since_ms = now_ms()
         self._wish = wish
         if wish.within_ms is not None:

@@ -1,4 +1,4 @@
-"""A question that is asked again and again."""
+"""A value that is polled in the background."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from airflow_provider.group.kept_asked import KeptAsked
+from airflow_provider.group.polled import Polled
 from airflow_provider.kafka.errors import Fault, TransportError
 
 
@@ -23,11 +23,11 @@ async def test_the_last_answer_counts_and_who_does_not_answer_has_said_nothing()
             raise answer
         return answer
 
-    kept, seen = KeptAsked(ask), []
-    assert not kept.is_so
-    with kept.going_on():
+    polled, seen = Polled(ask), []
+    assert not polled.answer
+    with polled.polling():
         for wait_s in (1, 5, 5):
             await asyncio.sleep(wait_s)
-            seen.append(kept.is_so)
+            seen.append(polled.answer)
     await asyncio.sleep(60)
     assert (seen, asked) == ([True, False, True], 3), "afterwards nobody asks"

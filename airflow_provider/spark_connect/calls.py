@@ -1,4 +1,4 @@
-"""What a server is asked about streaming queries, one call at a time."""
+"""The calls to a server about streaming queries and their sessions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from airflow_provider.spark_connect.messages import (
 from airflow_provider.spark_connect.trouble import Trouble, text_of, trouble_of
 
 ANSWER_S: Final = 10.0
-"""So long one answer may take: a server whose JVM collects garbage is not silent."""
+"""How long one call may take: a server whose JVM collects garbage is not silent."""
 _NO_QUERY: Final = "STREAMING_QUERY_NOT_FOUND"
 _CLOSED: Final = "INVALID_HANDLE.SESSION_CLOSED"
 _ENDING: Final = "cospark.ending"
-"""A setting of a session: what runs there is being ended, so it has not come to its end by itself."""
+"""A setting that marks a session: what runs there is being stopped, so it has not ended by itself."""
 _GONE: Final = frozenset({Trouble.CLOSED, Trouble.ENDED})
 
 T = TypeVar("T")
 
 
-class Wire(Protocol):
-    """How calls get to the server: :class:`~airflow_provider.spark_connect.line.Line`."""
+class Channel(Protocol):
+    """What carries the calls to the server: :class:`~airflow_provider.spark_connect.channel.ServerChannel`."""
 
     async def execute(self, request: bytes, timeout_s: float) -> list[bytes]: ...
 
@@ -38,9 +38,9 @@ class Wire(Protocol):
 
 
 class UnansweredError(Exception):
-    """A server has given no answer that can be used.
+    """A server has given no usable answer.
 
-    :param trouble: what is wrong with it
+    :param trouble: what is wrong with the server
     """
 
     def __init__(self, trouble: Trouble, why: str) -> None:
@@ -49,39 +49,39 @@ class UnansweredError(Exception):
 
 
 class NotThereError(Exception):
-    """The server has answered that it does not have the query, or its session."""
+    """The server has answered that it does not have the query or its session."""
 
 
 class SessionUnknownError(NotThereError):
-    """It has never had the session, as far as it knows: it was restarted."""
+    """The server does not know the session: it was restarted."""
 
 
 class SessionClosedError(NotThereError):
-    """It has ended the session, and never takes a call in it again."""
+    """The server has closed the session, and never accepts a call in it again."""
 
 
-class Questions:
-    """Asks a server as one caller."""
+class ServerCalls:
+    """Calls a server as one caller."""
 
-    def __init__(self, line: Wire, caller: Caller) -> None:
-        self._line = line
+    def __init__(self, channel: Channel, caller: Caller) -> None:
+        self._channel = channel
         self._caller = caller
 
     async def require_session(self, session_id: str) -> None:
-        """Make sure that the server has the session, and do not make it.
+        """Check that the server has the session, without creating it.
 
-        :raises SessionClosedError: if it has closed it
-        :raises SessionUnknownError: if it has not had it
-        :raises UnansweredError: if it does not say
+        :raises SessionClosedError: if the server has closed it
+        :raises SessionUnknownError: if the server does not know it
+        :raises UnansweredError: if there is no usable answer
         """
         await self._ask("ReleaseExecute", self._caller.forget_nothing(session_id), ANSWER_S)
 
     async def require_spark(self) -> None:
-        """Make sure that the server's Spark goes on. One that is told to end answers for a while, and its queries fail
-        by whatever they miss first; but it begins no session any more.
+        """Check that the server's Spark keeps running, by creating a session. A server that is shutting down answers
+        for a while, and its queries fail in any way, but it creates no more sessions.
 
-        :raises SessionUnknownError: if it does not go on
-        :raises UnansweredError: if the server does not say
+        :raises SessionUnknownError: if it does not keep running
+        :raises UnansweredError: if there is no usable answer
         """
         session_id = str(uuid.uuid4())
         try:
@@ -93,10 +93,10 @@ class Questions:
             await self.release(session_id, ANSWER_S)
 
     async def is_active(self, session_id: str, query: RunningQuery) -> bool:
-        """Whether it runs.
+        """Whether the query is running.
 
         :raises NotThereError: if the server does not have it
-        :raises UnansweredError: if it does not say
+        :raises UnansweredError: if there is no usable answer
         """
         return await self._execute(self._caller.is_active(session_id, query), ANSWER_S, read_is_active)
 
@@ -104,19 +104,19 @@ class Questions:
         return await self._execute(self._caller.last_progress(session_id, query), ANSWER_S, read_last_progress)
 
     async def error(self, session_id: str, query: RunningQuery) -> str | None:
-        """Why it failed; None: it did not."""
+        """Why the query failed; None: it did not."""
         return await self._execute(self._caller.error(session_id, query), ANSWER_S, read_error)
 
     async def running(self, session_id: str, timeout_s: float = ANSWER_S) -> list[RunningQuery]:
-        """The queries that run in the session, which is made if there is none."""
+        """The queries that run in the session. The session is created if it does not exist."""
         return await self._execute(self._caller.running(session_id), timeout_s, read_running)
 
     async def say_that_it_ends(self, session_id: str, timeout_s: float) -> None:
-        """Whoever finds the query stopped is to know that it was told to."""
+        """Mark the session, so that whoever finds its query stopped knows that it did not end by itself."""
         await self._ask("Config", self._caller.set_conf(session_id, _ENDING, "true"), timeout_s)
 
     async def is_being_ended(self, session_id: str) -> bool:
-        """Whether somebody has said so. A server that refuses settings which it does not know has not heard it."""
+        """Whether the session is marked so. A server that refuses unknown settings does not keep the mark."""
         try:
             return read_conf(await self._ask("Config", self._caller.conf(session_id, _ENDING), ANSWER_S)) is not None
         except UnansweredError as refused:
@@ -125,26 +125,26 @@ class Questions:
             raise
 
     async def stop(self, session_id: str, query: RunningQuery, timeout_s: float) -> None:
-        """Stop it, and wait until it has stopped."""
-        await _answer(self._line.execute(self._caller.stop(session_id, query), timeout_s))
+        """Stop the query, and wait until it has stopped."""
+        await _answer(self._channel.execute(self._caller.stop(session_id, query), timeout_s))
 
     async def interrupt(self, session_id: str, timeout_s: float) -> None:
-        """End what is being done in the session, which is made if there is none."""
+        """Interrupt what runs in the session. The session is created if it does not exist."""
         await self._ask("Interrupt", self._caller.interrupt_all(session_id), timeout_s)
 
     async def release(self, session_id: str, timeout_s: float) -> None:
-        """Have the server never take a call in the session again. It must have it: otherwise nothing comes of that."""
+        """Have the server refuse all later calls in the session. This has no effect if the server does not know it."""
         await self._ask("ReleaseSession", self._caller.release_session(session_id), timeout_s)
 
     async def _execute(self, request: bytes, timeout_s: float, read: Callable[[list[bytes]], T]) -> T:
-        answers = await _answer(self._line.execute(request, timeout_s))
+        answers = await _answer(self._channel.execute(request, timeout_s))
         try:
             return read(answers)
         except (ValueError, KeyError) as wrong:
-            raise UnansweredError(Trouble.OTHER, f"its answer makes no sense: {wrong!r}") from None
+            raise UnansweredError(Trouble.OTHER, f"its answer can't be read: {wrong!r}") from None
 
     async def _ask(self, method: str, request: bytes, timeout_s: float) -> bytes:
-        return await _answer(self._line.ask(method, request, timeout_s))
+        return await _answer(self._channel.ask(method, request, timeout_s))
 
 
 async def _answer(call: Awaitable[T]) -> T:
@@ -153,7 +153,7 @@ async def _answer(call: Awaitable[T]) -> T:
     try:
         return await call
     except grpc.RpcError as error:
-        broken_off = error.code() is grpc.StatusCode.CANCELLED  # by a server that goes
+        broken_off = error.code() is grpc.StatusCode.CANCELLED  # by a server that shuts down
         trouble, text = Trouble.AWAY if broken_off else trouble_of(error), text_of(error)
         if _NO_QUERY in text:
             raise NotThereError(text) from None

@@ -1,4 +1,4 @@
-"""A task that runs here: its thread, its session, and how to stop them."""
+"""An attempt that runs in a thread of this process: its session, and how it is stopped."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from airflow_provider.spark.runner import LastEvent, TaskFailed, TaskOrder, Task
 log = logging.getLogger(__name__)
 
 BATCH_S: Final = 1.5
-"""So long a query that is told to stop may go on with the batch that it is in, so that nobody does it again."""
+"""How long a query that is told to stop may take to complete its current batch, which would be repeated otherwise."""
 _LOOK_S: Final = 0.01
 CANCEL_INTERVAL_S: Final = 0.2
-"""How often a stopping task's Spark jobs are cancelled: it may start another right after one was cancelled."""
+"""How often a stopping task's Spark jobs are cancelled: it may start another one at any time."""
 
 
-class LocalAttempt:
+class AttachedAttempt:
     """One attempt.
 
-    :param ended: is done when its last event has been heard
-    :ivar since: when it was to begin, a monotonic time
-    :ivar begun: the job's code has been called, and that was reported
+    :param ended: done when its last event has been handled
+    :ivar since: when it was started, in monotonic time
+    :ivar begun: whether the start of the job's code was reported
     :ivar counts: what its Spark jobs had done at the last progress report
-    :ivar thread_ended: nothing of it is left to be cancelled
+    :ivar thread_ended: set when nothing is left to be cancelled
     """
 
     def __init__(
@@ -50,19 +50,19 @@ class LocalAttempt:
         self._lost: SparkGoneError | None = None
 
     def lose(self, gone: SparkGoneError) -> None:
-        """Its Spark has ended, which its code may not notice by itself."""
+        """Stop the attempt because its Spark has ended, which its code may not notice."""
         if not self.guard.stopping:
             self._lost = gone
             self.stop(str(gone))
 
     def last_word(self, last: LastEvent, mask: Mask) -> LastEvent:
-        """What has become of it: not to be blamed for its Spark's end, whatever its code has made of that."""
+        """The last event to report: if Spark has ended, that is the reason, whatever error the code has raised."""
         if self._lost is not None and isinstance(last, (TaskStopped, TaskFailed)):
             return spark_lost(self.order, self._lost, mask)
         return last
 
     def stop(self, reason: str) -> bool:
-        """:returns: whether the job's code has been called; if not, it never will be"""
+        """:returns: whether the job's code was called; if not, it never will be"""
         told_before = self.guard.stopping
         begun = self.guard.stop_soon(reason)
         if not begun:
@@ -80,8 +80,8 @@ class LocalAttempt:
         self._cancel_until_ended()
 
     def _let_batch_end(self) -> None:
-        """As long as the lease holds: so not if that has ended, as it does for all reasons but that the task moves or
-        starts anew.
+        """Let queries complete their current batches while the lease holds. It holds only if the task moves or
+        restarts: for all other reasons to stop, it has already ended.
         """
         deadline = time.monotonic() + BATCH_S
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from airflow_provider.protocol.model import Epoch, TaskId
-from airflow_provider.runners import local_attempt
-from airflow_provider.runners.local_attempt import LocalAttempt
+from airflow_provider.runners import attached_attempt
+from airflow_provider.runners.attached_attempt import AttachedAttempt
 from airflow_provider.spark.fencing import AttemptGuard
 from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.runner import TaskOrder
@@ -56,9 +56,9 @@ class Lease:
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(local_attempt, "BATCH_S", LONG_S)
+    monkeypatch.setattr(attached_attempt, "BATCH_S", LONG_S)
     loop, session, lease = asyncio.new_event_loop(), Session(), Lease()
-    attempt = LocalAttempt(ORDER, AttemptGuard(lease), session, loop.create_future())  # type: ignore[arg-type]
+    attempt = AttachedAttempt(ORDER, AttemptGuard(lease), session, loop.create_future())  # type: ignore[arg-type]
     session.end = attempt.thread_ended.set
     beginning = threading.Thread(target=attempt.guard.begin)  # so the test's own thread is that of a batch
     beginning.start()
@@ -103,7 +103,7 @@ def test_a_batch_is_broken_off_when_the_lease_ends_in_it(parts: Any) -> None:
 
 
 def test_a_long_batch_is_broken_off(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_attempt, "BATCH_S", 0.05)
+    monkeypatch.setattr(attached_attempt, "BATCH_S", 0.05)
     assert parts.attempt.stop("moved")
     assert parts.session.cancelled.wait(SOON_S)
     with pytest.raises(FencedError):

@@ -8,14 +8,14 @@ import grpc
 import pytest
 from fake_connect import FakeConnect, FakeQuery
 from queries_bench import ORDER
-from query_watch_bench import LOOK_EVERY_S, Hearing
+from query_watch_bench import POLL_EVERY_S, Hearing
 from query_watch_bench import server as server
 from waiting import eventually
 
 from airflow_provider.hands.servers import Servers
 from airflow_provider.runners import watches
 from airflow_provider.spark.runner import QueryAdopted, RunnerEvent, TaskFinished
-from airflow_provider.spark_connect.asking import UnansweredError
+from airflow_provider.spark_connect.calls import UnansweredError
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import ConnectServer
 
@@ -52,7 +52,7 @@ async def test_a_token_goes_over_no_connection_that_others_can_read(
 async def test_a_token_that_changes_is_used_for_what_is_watched_already(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(watches, "LOOK_AGAIN_S", LOOK_EVERY_S)
+    monkeypatch.setattr(watches, "LOOK_AGAIN_S", POLL_EVERY_S)
     fake = FakeConnect(credentials=grpc.local_server_credentials())
     await fake.start()
     here = ConnectServer(host="localhost", port=fake.port)

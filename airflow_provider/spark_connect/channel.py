@@ -1,4 +1,4 @@
-"""One connection to a server for all of this process that watch something there, from one event loop."""
+"""The gRPC channel to a server. All watches of an event loop share one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider.spark_connect.asking import UnansweredError
+from airflow_provider.spark_connect.calls import UnansweredError
 from airflow_provider.spark_connect.client import INSTALL
 from airflow_provider.spark_connect.server import ConnectSettings
 from airflow_provider.spark_connect.trouble import Trouble
@@ -26,8 +26,8 @@ _OPTIONS: Final = (
 )
 
 
-class Line:
-    """A connection, whose calls are bytes. It connects with its first call, and again by itself."""
+class ServerChannel:
+    """Sends requests as bytes. It connects with the first call, and reconnects by itself."""
 
     def __init__(self, settings: ConnectSettings) -> None:
         self._settings = settings
@@ -35,9 +35,9 @@ class Line:
         self._channel: Any = None
 
     async def open(self) -> None:
-        """Import what is needed, in a thread, and open it. Nothing else of it may be used before.
+        """Import gRPC in a thread, and open the channel. Call this before anything else.
 
-        :raises UnansweredError: if something is not installed here
+        :raises UnansweredError: if gRPC is not installed here
         """
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
@@ -47,11 +47,11 @@ class Line:
         try:
             await asyncio.to_thread(importlib.import_module, "grpc.aio")
         except ImportError as missing:
-            raise UnansweredError(Trouble.OTHER, f"what asks it is not installed here ({missing}): {INSTALL}") from None
+            raise UnansweredError(Trouble.OTHER, f"its client is not installed here ({missing}): {INSTALL}") from None
         self._channel = _channel(self._settings)
 
     async def execute(self, request: bytes, timeout_s: float) -> list[bytes]:
-        """A command, with all that comes of it.
+        """Execute a command, and return all its responses.
 
         :raises grpc.RpcError: if it is refused, or not answered in time
         """
@@ -71,7 +71,7 @@ class Line:
 
 
 def _channel(settings: ConnectSettings) -> grpc.aio.Channel:
-    """No token goes over a connection that others can read: TLS, or within this machine."""
+    """A token is only sent over TLS, or within this machine."""
     import grpc.aio
 
     server, token = settings.server, settings.token

@@ -1,7 +1,7 @@
-"""As much of Protocol Buffers' wire format as is needed to ask about a query.
+"""The part of Protocol Buffers' wire format that is needed for calls about queries.
 
-PySpark has classes for it. Importing them brings pandas: seconds, 100 MB, and so many objects that each full collection
-of garbage keeps an event loop waiting.
+PySpark has classes for these messages, but importing them loads pandas. That takes seconds and 100 MB, and creates so
+many objects that each full garbage collection blocks the event loop.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _LONGEST_VARINT: Final = 10
 
 
 class NotAMessageError(ValueError):
-    """Bytes that are no message of Protocol Buffers."""
+    """Bytes that are not a valid Protocol Buffers message."""
 
 
 def number(field: int, value: int) -> bytes:
-    """A field with a number, a truth value or a member of an enum."""
+    """A field with an integer, a boolean or a member of an enum."""
     return _varint(field << 3 | _VARINT) + _varint(value)
 
 
@@ -37,10 +37,10 @@ def text(field: int, value: str) -> bytes:
 
 
 class Message:
-    """The fields of a message that has been read."""
+    """The fields of a decoded message."""
 
     def __init__(self, data: bytes) -> None:
-        """:raises NotAMessageError: if it is none"""
+        """:raises NotAMessageError: if the bytes are not a valid message"""
         self._numbers: dict[int, int] = {}
         self._bodies: dict[int, list[bytes]] = {}
         for field, value in _fields(data):
@@ -53,7 +53,7 @@ class Message:
         return self._numbers.get(field, 0)
 
     def message(self, field: int) -> Message | None:
-        """None: it does not have it."""
+        """None if the field is absent."""
         bodies = self._bodies.get(field)
         return Message(bodies[-1]) if bodies else None
 
@@ -91,7 +91,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif kind in _FIXED:
             size = _FIXED[kind]
         else:
-            raise NotAMessageError(f"field {field} is of a kind that there is not: {kind}")
+            raise NotAMessageError(f"field {field} has the unknown wire type {kind}")
         if at + size > len(data):
             raise NotAMessageError(f"field {field} ends after {len(data) - at} of {size} bytes")
         yield field, data[at : at + size]

@@ -1,4 +1,4 @@
-"""What a task that fails leaves for those that come after it by a trigger rule."""
+"""What a failing task leaves in XCom for later tasks, which may run by their trigger rule."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 RESUMED_TO_FAIL: Final = "__fail__"
-"""What Airflow names as the method when a deferred task's time is over, or its trigger has failed."""
+"""The method that Airflow resumes when a deferred task has timed out, or its trigger has failed."""
 
 
 def leave_report(operator: BaseOperator, context: Context, report: Mapping[str, Any]) -> None:
-    """Push what the task would have returned; Airflow does that itself only if the task succeeds."""
+    """Push the task's return value: Airflow itself does this only if the task succeeds."""
     if operator.do_xcom_push and report:
         context["ti"].xcom_push(key="return_value", value=dict(report))
 
@@ -27,8 +27,8 @@ def leave_report(operator: BaseOperator, context: Context, report: Mapping[str, 
 def leave_present_report(
     operator: BaseOperator, context: Context, look: Callable[[], Mapping[str, Any] | None]
 ) -> None:
-    """The same for a task whose time is over. It fails with that, whether or not the topics can be read now."""
+    """The same for a task that has timed out. It fails with the timeout even if the topics can't be read now."""
     try:
         leave_report(operator, context, look() or {})
     except (TopicError, SettingsError) as failed:
-        operator.log.warning("No report is left, because the group's topics can't be read: %s", failed)
+        operator.log.warning("No return value is pushed, because the group's topics can't be read: %s", failed)

@@ -1,4 +1,4 @@
-"""A question that is asked again and again, while others look at the last answer."""
+"""A value that is polled in the background, while others read the last answer."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from airflow_provider.kafka.errors import TransportError
 _EVERY_S: Final = 5.0
 
 
-class KeptAsked:
-    """Whether something is so, as far as is known: False also while nobody answers.
+class Polled:
+    """A yes-or-no question that is asked every few seconds.
 
-    :param ask: raises :class:`TransportError` if nobody answers
+    :param ask: raises :class:`TransportError` if there is no answer
+    :ivar answer: the last answer; False while there is none
     """
 
     def __init__(self, ask: Callable[[], Awaitable[bool]]) -> None:
-        self.is_so = False
+        self.answer = False
         self._ask = ask
 
     @contextmanager
-    def going_on(self) -> Iterator[None]:
-        asking = asyncio.ensure_future(self._keep_asking())
+    def polling(self) -> Iterator[None]:
+        polling = asyncio.ensure_future(self._poll())
         try:
             yield
         finally:
-            asking.cancel()
+            polling.cancel()
 
-    async def _keep_asking(self) -> None:
+    async def _poll(self) -> None:
         while True:
             try:
-                self.is_so = await self._ask()
+                self.answer = await self._ask()
             except (TransportError, TimeoutError, asyncio.TimeoutError):
-                self.is_so = False
+                self.answer = False
             await asyncio.sleep(_EVERY_S)

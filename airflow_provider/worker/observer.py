@@ -1,4 +1,4 @@
-"""Who counts what happens to a worker, and to its group as far as that is seen from here: a port."""
+"""The port for metrics: observes a worker, and its group as far as this process sees it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from airflow_provider.topics.group_topics import GroupTopics
 
 
-class Witness(Protocol):
-    """Of one worker. Called on the event loop; must not block or raise."""
+class Observer(Protocol):
+    """Observes one worker. Called on the event loop; must not block or raise."""
 
     def watching(self, topics: GroupTopics) -> AbstractAsyncContextManager[object]:
-        """Look on, as long as the worker is held.
+        """Observe the group while the worker is held.
 
-        :param topics: of its group, read to their ends
+        :param topics: the group's topics, read to their ends
         """
 
     def lease_ended(self, reason: StopReason) -> None:
-        """The worker had to stop all that it had."""
+        """The worker had to stop all its tasks."""
 
 
 class _Nobody:
@@ -31,5 +31,5 @@ class _Nobody:
     def lease_ended(self, _reason: StopReason) -> None: ...
 
 
-UNWITNESSED: Final[Witness] = _Nobody()
-"""Nobody counts."""
+UNOBSERVED: Final[Observer] = _Nobody()
+"""No metrics."""

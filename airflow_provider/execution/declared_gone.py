@@ -1,4 +1,6 @@
-"""What goes on without a process, and somebody says to be certainly gone: nobody waits for its server any more."""
+"""Detached queries that a person has declared gone (``cospark jobs orphans --forget``). The worker no longer waits for
+their server.
+"""
 
 from __future__ import annotations
 
