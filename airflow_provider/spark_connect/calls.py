@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Protocol, TypeVar
 
 from airflow_provider.driver.query_progress import QueryProgress
@@ -12,7 +12,10 @@ from airflow_provider.spark_connect.messages import (
     RunningQuery,
     read_conf,
     read_error,
+    read_has_operation,
+    read_interrupted,
     read_is_active,
+    read_is_executing,
     read_last_progress,
     read_running,
 )
@@ -22,8 +25,11 @@ ANSWER_S: Final = 10.0
 """How long one call may take: a server whose JVM collects garbage is not silent."""
 _NO_QUERY: Final = "STREAMING_QUERY_NOT_FOUND"
 _CLOSED: Final = "INVALID_HANDLE.SESSION_CLOSED"
-_ENDING: Final = "cospark.ending"
-"""A setting that marks a session: what runs there is being stopped, so it has not ended by itself."""
+_CURSOR: Final = "INVALID_CURSOR"
+_FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
+_ENDING: Final = "this.session.is.being.ended"
+"""With a class that there is not as its file manager, no query starts in a session; those that run there go on. It also
+marks the session: what runs there is being stopped, so it has not ended by itself."""
 _GONE: Final = frozenset({Trouble.CLOSED, Trouble.ENDED})
 
 T = TypeVar("T")
@@ -111,26 +117,48 @@ class ServerCalls:
         """The queries that run in the session. The session is created if it does not exist."""
         return await self._execute(self._caller.running(session_id), timeout_s, read_running)
 
-    async def say_that_it_ends(self, session_id: str, timeout_s: float) -> None:
-        """Mark the session, so that whoever finds its query stopped knows that it did not end by itself."""
-        await self._ask("Config", self._caller.set_conf(session_id, _ENDING, "true"), timeout_s)
+    async def refuse_starts(self, session_id: str, timeout_s: float) -> None:
+        """Let no query start in the session any more, and mark it: whoever finds its query stopped then knows that it
+        did not end by itself.
+        """
+        await self._ask("Config", self._caller.set_conf(session_id, _FILE_MANAGER, _ENDING), timeout_s)
 
     async def is_being_ended(self, session_id: str) -> bool:
-        """Whether the session is marked so. A server that refuses unknown settings does not keep the mark."""
-        try:
-            return read_conf(await self._ask("Config", self._caller.conf(session_id, _ENDING), ANSWER_S)) is not None
-        except UnansweredError as refused:
-            if refused.trouble is Trouble.OTHER:
-                return False
-            raise
+        """Whether the session is marked so."""
+        return read_conf(await self._ask("Config", self._caller.conf(session_id, _FILE_MANAGER), ANSWER_S)) == _ENDING
 
     async def stop(self, session_id: str, query: RunningQuery, timeout_s: float) -> None:
         """Stop the query, and wait until it has stopped."""
         await _answer(self._channel.execute(self._caller.stop(session_id, query), timeout_s))
 
-    async def interrupt(self, session_id: str, timeout_s: float) -> None:
-        """Interrupt what runs in the session. The session is created if it does not exist."""
-        await self._ask("Interrupt", self._caller.interrupt_all(session_id), timeout_s)
+    async def interrupt(self, session_id: str, timeout_s: float) -> frozenset[str]:
+        """Interrupt what is executed in the session. The session is created if it does not exist.
+
+        :returns: the ids of these operations; they are executed until they notice, and a start of a query does not
+        """
+        return read_interrupted(await self._ask("Interrupt", self._caller.interrupt_all(session_id), timeout_s))
+
+    async def is_executing(self, session_id: str, operations: Iterable[str], timeout_s: float) -> bool:
+        """Whether anything is executed in the session.
+
+        :param operations: what a server before Spark 4.2 is asked for, which does not say of all. One that has ended is
+            there for five more minutes if its client has died (``spark.connect.execute.manager.detachedTimeout``).
+        """
+        try:
+            return read_is_executing(await self._ask("GetStatus", self._caller.operations(session_id), timeout_s))
+        except UnansweredError as refused:
+            if refused.trouble is not Trouble.UNIMPLEMENTED:
+                raise
+        return any([await self._has_operation(session_id, each, timeout_s) for each in operations])
+
+    async def _has_operation(self, session_id: str, operation_id: str, timeout_s: float) -> bool:
+        request = self._caller.forget_nothing_of(session_id, operation_id)
+        try:
+            return read_has_operation(await self._ask("ReleaseExecute", request, timeout_s))
+        except UnansweredError as refused:
+            if _CURSOR in str(refused):
+                return True
+            raise
 
     async def release(self, session_id: str, timeout_s: float) -> None:
         """Have the server refuse all later calls in the session. This has no effect if the server does not know it."""

@@ -1,10 +1,14 @@
-"""Ends a session for good, with the query in it."""
+"""Ends a session for good, with the query in it.
+
+A server that closes a session first stops its queries. One that is just being started is registered after that: it runs
+on in a session that nobody can reach, and keeps its checkpoint from everybody else. Nor does an interrupt end a start.
+So first no new query may start in the session; then what is being started there is waited for, and stopped.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from typing import Final
 
 from airflow_provider.spark_connect.calls import (
@@ -17,6 +21,7 @@ from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.trouble import Trouble
 
 _AGAIN_S: Final = 1.0
+_LOOK_S: Final = 0.2
 
 
 class QueryNotStoppedError(Exception):
@@ -28,32 +33,40 @@ async def end_session(calls: ServerCalls, handle: QueryHandle, *, timeout_s: flo
 
     :raises QueryNotStoppedError: if it does not confirm that in time
     """
-    deadline = time.monotonic() + timeout_s
+    now = asyncio.get_running_loop().time
+    deadline = now() + timeout_s
+    interrupted: set[str] = set()
     while True:
         try:
-            await _end(calls, handle.session_id, deadline)
+            await _end(calls, handle.session_id, interrupted, deadline)
         except SessionClosedError:
             return
         except (NotThereError, UnansweredError) as error:
             if isinstance(error, UnansweredError) and error.trouble is Trouble.REFUSES:
                 raise _not_stopped(handle, error) from None
-            if time.monotonic() + _AGAIN_S >= deadline:
+            if now() + _AGAIN_S >= deadline:
                 raise _not_stopped(handle, error) from None
             await asyncio.sleep(_AGAIN_S)
 
 
-async def _end(calls: ServerCalls, session_id: str, deadline: float) -> None:
+async def _end(calls: ServerCalls, session_id: str, interrupted: set[str], deadline: float) -> None:
     """A server only remembers closed sessions that it once had. So a missing session is first created.
 
+    :param interrupted: the operations that were interrupted there before; those that are now, are added
     :raises SessionClosedError: when the server confirms that the session is closed
     """
+    now = asyncio.get_running_loop().time
 
     def left_s() -> float:
-        return max(0.1, deadline - time.monotonic())
+        return max(0.1, deadline - now())
 
-    with contextlib.suppress(UnansweredError):  # a server may refuse unknown settings
-        await calls.say_that_it_ends(session_id, left_s())
-    await calls.interrupt(session_id, left_s())  # also a client that is about to start a query there
+    with contextlib.suppress(UnansweredError):  # a server may not let anybody change this setting
+        await calls.refuse_starts(session_id, left_s())
+    interrupted |= await calls.interrupt(session_id, left_s())
+    while await calls.is_executing(session_id, interrupted, left_s()):
+        if now() >= deadline:
+            raise UnansweredError(Trouble.SLOW, "it still executes what was interrupted there")
+        await asyncio.sleep(_LOOK_S)
     for query in await calls.running(session_id, left_s()):
         await calls.stop(session_id, query, left_s())
     await calls.release(session_id, left_s())

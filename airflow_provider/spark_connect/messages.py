@@ -26,6 +26,10 @@ _RELEASE_CLIENT: Final = 3
 _FORGET_OPERATION: Final = 3
 _FORGET_CLIENT: Final = 4
 _FORGET_ALL: Final = 5
+_FORGET_UNTIL: Final = 6
+_RESPONSE_ID: Final = 1
+_INTERRUPTED_IDS: Final = 2
+_FOUND_OPERATION: Final = 2
 _CONFIG_CLIENT: Final = 4
 _CONFIG_OPERATION: Final = 3
 _SET: Final = 1
@@ -35,6 +39,13 @@ _GET_KEYS: Final = 1
 _KEY: Final = 1
 _VALUE: Final = 2
 _CONFIG_PAIRS: Final = 2
+_OF_OPERATIONS: Final = 5
+_STATUS_CLIENT: Final = 3
+_OPERATIONS: Final = 3
+_STATE: Final = 2
+_RUNNING: Final = 2
+"""Also of an interrupted operation, until it has ended. One that only has not been closed is terminating: a listener of
+queries is that all the time."""
 
 _COMMAND: Final = 2
 _QUERY_COMMAND: Final = 7
@@ -106,9 +117,18 @@ class Caller:
         operation = text(_FORGET_OPERATION, str(uuid.uuid4()))
         return self._of(session_id, _FORGET_CLIENT) + operation + message(_FORGET_ALL)
 
+    def forget_nothing_of(self, session_id: str, operation_id: str) -> bytes:
+        """Has a server forget responses of an operation that there are not: it says whether it has the operation."""
+        response = message(_FORGET_UNTIL, text(_RESPONSE_ID, str(uuid.uuid4())))
+        return self._of(session_id, _FORGET_CLIENT) + text(_FORGET_OPERATION, operation_id) + response
+
     def interrupt_all(self, session_id: str) -> bytes:
         """Interrupts what runs in the session. The session is created if it does not exist."""
         return self._of(session_id, _INTERRUPT_CLIENT) + number(_INTERRUPT_TYPE, _INTERRUPT_ALL)
+
+    def operations(self, session_id: str) -> bytes:
+        """The states of all operations of the session. It is created if it does not exist."""
+        return self._of(session_id, _STATUS_CLIENT) + message(_OF_OPERATIONS)
 
     def release_session(self, session_id: str) -> bytes:
         return self._of(session_id, _RELEASE_CLIENT)
@@ -160,6 +180,20 @@ def read_running(answers: Iterable[bytes]) -> list[RunningQuery]:
     queries = active.messages(_ACTIVE_QUERIES) if active is not None else ()
     ids = [query.message(_ID) for query in queries]
     return [RunningQuery(each.text(_ID), each.text(_RUN_ID)) for each in ids if each is not None]
+
+
+def read_interrupted(answer: bytes) -> frozenset[str]:
+    """The ids of the operations that had not ended."""
+    return frozenset(Message(answer).texts(_INTERRUPTED_IDS))
+
+
+def read_has_operation(answer: bytes) -> bool:
+    return bool(Message(answer).text(_FOUND_OPERATION))
+
+
+def read_is_executing(answer: bytes) -> bool:
+    """Whether one of the operations has not ended."""
+    return any(each.number(_STATE) == _RUNNING for each in Message(answer).messages(_OPERATIONS))
 
 
 def read_conf(answer: bytes) -> str | None:

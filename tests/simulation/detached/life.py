@@ -7,9 +7,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from simulation.detached.servers import AwayError, RefusedError, Server, WatchOfServer
+from simulation.detached.servers import AwayError, CallsOfServer, Query, RefusedError, Server, WatchOfServer
 
 from airflow_provider.execution import commands, events
 from airflow_provider.execution.machine import handle
@@ -20,6 +21,7 @@ from airflow_provider.records import TaskState, TaskStatus
 from airflow_provider.runners.detached import DetachedQueries
 from airflow_provider.runs.runs import TaskRun
 from airflow_provider.spark.runner import RunnerEvent
+from airflow_provider.spark_connect.ending import QueryNotStoppedError, end_session
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import ConnectSettings
 from airflow_provider.spark_connect.watch_events import WatchEvent
@@ -201,20 +203,22 @@ class Life:
         found: dict[str, Any] | None = None
         try:
             await self._step()
-            self.own.release(former)
+            await self._end_session(former)
             await self._step()
             if session in self.own.open | self.own.closed:
-                self.own.release(session)
+                await self._end_session(session)
                 session = f"{session} of {self.worker} {self.number}-{self.world.loop.now}"
             life = self.own.begin(session)
             handle_of = QueryHandle(server=self.own.server, session_id=session)
             self.feed(events.AttemptBegan, task=run.task, handle=handle_of.to_json())
             await self._gate(attempt)
             await self._step(sent=True)
-            query = self.own.start(session, self.world.checkpoint_of(run.task), life)
+            query = await self._start(attempt, session, life)
             found = replace(handle_of, query_id="q", run_id=query.run_id).to_json()
             await self._step()
-        except (RefusedError, AwayError):
+            if attempt.stopping:
+                found = await self._left_open(session, found)
+        except (RefusedError, AwayError, QueryNotStoppedError):
             found = await self._left_open(session, found)
         if self._attempts.get(run.task) is attempt:
             del self._attempts[run.task]
@@ -229,10 +233,26 @@ class Life:
                 **_LOST[not attempt.stopping],
             )
 
+    async def _start(self, attempt: Attempt, session: str, life: int) -> Query:
+        """Whoever tells it to stop interrupts its start, again and again, and waits until that has ended."""
+        if attempt.stopping:
+            raise RefusedError("it was told to stop")
+        checkpoint = self.world.checkpoint_of(attempt.run.task)
+        start = asyncio.ensure_future(self.own.start(session, checkpoint, life, partial(self.world.moment, late=True)))
+        while not start.done():
+            await asyncio.wait([start], timeout=0.5)
+            if attempt.stopping and not self.dead and not self.own.away:
+                self.own.interrupt(session)
+        return await start
+
+    async def _end_session(self, session: str) -> None:
+        calls = CallsOfServer(self.own, self.world.chance)
+        await end_session(calls, QueryHandle(server=self.own.server, session_id=session), timeout_s=30.0)
+
     async def _left_open(self, session: str, found: dict[str, Any] | None) -> dict[str, Any] | None:
         try:
-            self.own.release(session)
-        except AwayError:
+            await self._end_session(session)
+        except QueryNotStoppedError:
             return found or QueryHandle(server=self.own.server, session_id=session).to_json()
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
-from simulation.detached.servers import Server
+from simulation.detached.servers import CallsOfServer, Server
 
 from airflow_provider.execution import attempts
 from airflow_provider.execution.commands import LetBegin
@@ -72,11 +72,28 @@ def has_a_server_that_takes_calls_in_ended_sessions(patch: pytest.MonkeyPatch) -
     """What the server has to see to."""
     start = Server.start
 
-    def start_anywhere(self: Server, session_id: str, checkpoint: str, life: int) -> Any:
+    async def start_anywhere(self: Server, session_id: str, *given: Any) -> Any:
         self.open.add(session_id)
-        return start(self, session_id, checkpoint, life)
+        return await start(self, session_id, *given)
 
     patch.setattr(Server, "start", start_anywhere)
+
+
+def closes_a_session_in_which_a_query_starts(patch: pytest.MonkeyPatch) -> None:
+    """What starts there is nobody's, and keeps its checkpoint."""
+
+    async def is_executing(self: CallsOfServer, *_: Any) -> bool:
+        return False
+
+    patch.setattr(CallsOfServer, "is_executing", is_executing)
+
+
+def lets_queries_start_in_a_session_that_it_ends(patch: pytest.MonkeyPatch) -> None:
+    """Between two of its calls, for a moment."""
+
+    async def refuse_starts(self: CallsOfServer, *_: Any) -> None: ...
+
+    patch.setattr(CallsOfServer, "refuse_starts", refuse_starts)
 
 
 MISTAKES: Final[tuple[Mistake, ...]] = (
@@ -85,4 +102,6 @@ MISTAKES: Final[tuple[Mistake, ...]] = (
     begins_beside_what_runs_by_an_older_plan,
     forgets_what_ran_before_what_waits,
     has_a_server_that_takes_calls_in_ended_sessions,
+    closes_a_session_in_which_a_query_starts,
+    lets_queries_start_in_a_session_that_it_ends,
 )

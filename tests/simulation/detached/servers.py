@@ -1,16 +1,20 @@
 """Spark Connect servers, as far as they matter for who may write: sessions that end for ever, and one query to a
-checkpoint.
+checkpoint. A query is registered some time after its start was accepted, also if its session was closed meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from airflow_provider.spark_connect.calls import ServerCalls, SessionClosedError, UnansweredError
+from airflow_provider.spark_connect.ending import end_session
 from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.messages import RunningQuery
 from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.spark_connect.trouble import Trouble
 from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, QueryStopped, WatchEvent
 
 
@@ -29,13 +33,22 @@ class Query:
     run_id: str
 
 
+@dataclass(slots=True, eq=False)
+class Start:
+    """A query that is being started."""
+
+    session_id: str
+    interrupted: bool = False
+
+
 @dataclass(slots=True)
 class Server:
     """One server, whatever runs in its place after a restart.
 
     :ivar life: which of its lives this is: a client that has seen another one is refused
     :ivar away: nobody reaches it, and it goes on
-    :ivar ending: sessions in which a query was told to stop
+    :ivar ending: sessions in which no query may start any more
+    :ivar starting: what it has accepted, and not yet registered
     """
 
     server: ConnectServer
@@ -46,12 +59,14 @@ class Server:
     active: dict[str, Query] = field(default_factory=dict)
     ended: dict[str, Query] = field(default_factory=dict)
     ending: set[str] = field(default_factory=set)
+    starting: list[Start] = field(default_factory=list)
     started: int = 0
 
     def restart(self) -> None:
         """It knows nothing of what it had; nothing of that runs."""
         self.life += 1
         self.open, self.closed, self.active, self.ended, self.ending = set(), set(), {}, {}, set()
+        self.starting = []
 
     def begin(self, session_id: str) -> int:
         """The first call in a session.
@@ -64,28 +79,33 @@ class Server:
         self.open.add(session_id)
         return self.life
 
-    def start(self, session_id: str, checkpoint: str, life: int) -> Query:
-        """A call that may have been on its way for long."""
+    async def start(self, session_id: str, checkpoint: str, life: int, moment: Callable[[], Awaitable[None]]) -> Query:
+        """A call that may have been on its way for long, and takes long. That its session is closed does not end it."""
         self._answers()
-        if life != self.life or session_id not in self.open:
-            raise RefusedError(f"session {session_id} is not there")
+        if life != self.life or session_id not in self.open or session_id in self.ending:
+            raise RefusedError(f"session {session_id} is not there, or is being ended")
+        start = Start(session_id)
+        self.starting.append(start)
+        await moment()
+        if start not in self.starting:
+            raise AwayError(f"{self.server} was restarted")
+        self.starting.remove(start)
         if any(query.checkpoint == checkpoint for query in self.active.values()):
             raise RefusedError(f"a query has {checkpoint}")
         self.started += 1
         query = Query(session_id, checkpoint, f"{self.server.host}-{self.life}-{self.started}")
         self.active[session_id] = query
+        self._answers()
+        if start.interrupted or session_id in self.closed:
+            raise RefusedError("the operation was canceled")
         return query
 
-    def stop(self, session_id: str) -> None:
-        """End what runs in it, and say that it was told to."""
-        self._answers()
-        if session_id in self.active:
-            self.ending.add(session_id)
-            self.end(session_id)
+    def interrupt(self, session_id: str) -> None:
+        for start in self.starting:
+            start.interrupted |= start.session_id == session_id
 
     def release(self, session_id: str) -> None:
-        """Take no call in it any more; also where it was never seen."""
-        self._answers()
+        """Take no call in it any more."""
         self.ended.pop(session_id, None)
         self.open.discard(session_id)
         self.closed.add(session_id)
@@ -100,6 +120,51 @@ class Server:
     def _answers(self) -> None:
         if self.away:
             raise AwayError(f"{self.server} does not answer")
+
+
+class CallsOfServer(ServerCalls):
+    """The calls by which a session is ended. Each takes its time."""
+
+    def __init__(self, server: Server, chance: random.Random) -> None:
+        self._server = server
+        self._chance = chance
+
+    async def refuse_starts(self, session_id: str, timeout_s: float) -> None:
+        await self._enter(session_id)
+        self._server.ending.add(session_id)
+
+    async def interrupt(self, session_id: str, timeout_s: float) -> frozenset[str]:
+        await self._enter(session_id)
+        self._server.interrupt(session_id)
+        return frozenset()
+
+    async def is_executing(self, session_id: str, operations: Iterable[str], timeout_s: float) -> bool:
+        await self._enter(session_id)
+        return any(start.session_id == session_id for start in self._server.starting)
+
+    async def running(self, session_id: str, timeout_s: float = 1.0) -> list[RunningQuery]:
+        await self._enter(session_id)
+        query = self._server.active.get(session_id)
+        return [] if query is None else [RunningQuery("q", query.run_id)]
+
+    async def stop(self, session_id: str, query: RunningQuery, timeout_s: float) -> None:
+        await self._enter(session_id)
+        self._server.end(session_id)
+
+    async def release(self, session_id: str, timeout_s: float) -> None:
+        await self._enter(session_id)
+        self._server.release(session_id)
+
+    async def require_session(self, session_id: str) -> None:
+        await self._enter(session_id)
+
+    async def _enter(self, session_id: str) -> None:
+        await asyncio.sleep(self._chance.random())
+        if self._server.away:
+            raise UnansweredError(Trouble.AWAY, f"{self._server.server} does not answer")
+        if session_id in self._server.closed:
+            raise SessionClosedError(session_id)
+        self._server.open.add(session_id)
 
 
 class WatchOfServer:
@@ -126,11 +191,7 @@ class WatchOfServer:
 
     async def stop(self, handle: QueryHandle, *, timeout_s: float) -> None:
         self.let_go(handle)
-        await self._on_its_way()
-        self._server.stop(handle.session_id)
-        await self._on_its_way()
-        self._server.release(handle.session_id)
-        await self._on_its_way()
+        await end_session(CallsOfServer(self._server, self._chance), handle, timeout_s=timeout_s)
 
     async def find(self, handle: QueryHandle) -> QueryHandle | None:
         await self._on_its_way()
