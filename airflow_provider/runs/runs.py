@@ -291,6 +291,8 @@ def last_word(stored: TaskStatus | None, own: TaskStatus | None) -> TaskStatus |
         return stored or own
     if stored.epoch != own.epoch:
         return max(stored, own, key=lambda status: status.epoch)
+    if not stored.is_of(own.run_key, own.fingerprint):
+        return own  # of two works in one epoch, its worker has had the stored one before
     return stored if stored.attempt > own.attempt else own
 
 

@@ -8,7 +8,7 @@ from simulation.detached.mistakes import MISTAKES, Mistake, overlooks_what_was_w
 from simulation.detached.world import BrokenError, one_begins_before_it_has_read_of_another, play, played
 
 HISTORIES = 40
-ENOUGH = 300
+ENOUGH = 600
 """So many histories notice each mistake; a few do most of them."""
 
 

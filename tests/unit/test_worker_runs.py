@@ -234,6 +234,7 @@ def test_who_takes_over_a_task_waits_what_is_left_of_the_delay(retry_at_ms: int 
         ({"attempt": 3}, {"attempt": 2}, 3),
         ({"attempt": 3, "epoch": Epoch(1)}, {"attempt": 2, "epoch": Epoch(2)}, 2),
         ({"attempt": 2, "epoch": Epoch(9)}, {"attempt": 3, "epoch": Epoch(2)}, 2),
+        ({"attempt": 3, "fingerprint": "of an older plan"}, {"attempt": 2}, 2),
     ],
 )
 def test_the_newer_word_counts_the_topics_or_its_own(

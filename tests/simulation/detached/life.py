@@ -238,7 +238,8 @@ class Life:
         if attempt.stopping:
             raise RefusedError("it was told to stop")
         checkpoint = self.world.checkpoint_of(attempt.run.task)
-        start = asyncio.ensure_future(self.own.start(session, checkpoint, life, partial(self.world.moment, late=True)))
+        moment = partial(self.world.moment, late=True)
+        start = self.world.outlives(self.own.start(session, checkpoint, life, moment))
         while not start.done():
             await asyncio.wait([start], timeout=0.5)
             if attempt.stopping and not self.dead and not self.own.away:

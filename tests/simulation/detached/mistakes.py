@@ -74,6 +74,7 @@ def has_a_server_that_takes_calls_in_ended_sessions(patch: pytest.MonkeyPatch) -
 
     async def start_anywhere(self: Server, session_id: str, *given: Any) -> Any:
         self.open.add(session_id)
+        self.ending.discard(session_id)
         return await start(self, session_id, *given)
 
     patch.setattr(Server, "start", start_anywhere)

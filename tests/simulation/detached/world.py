@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from simulation.detached.life import SLOTS, Life
 from simulation.detached.servers import Server
@@ -20,6 +20,8 @@ from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus, task_key
 from airflow_provider.runs.runs import RunState, TaskRun
 from airflow_provider.spark_connect.server import ConnectServer
+
+T = TypeVar("T")
 
 WORKERS: Final = tuple(map(WorkerId, ("w1", "w2", "w3")))
 TASKS: Final = (TaskId("a", 0), TaskId("a", 1))
@@ -49,7 +51,7 @@ class World:
         self.owners: dict[TaskId, WorkerId | None] = dict.fromkeys(TASKS)
         self.epoch = 1
         self._numbers = 0
-        self._orphans: set[asyncio.Task[None]] = set()
+        self._orphans: set[asyncio.Task[Any]] = set()
         self._plan(0)
         for worker in WORKERS:
             self.live(worker, Place.PROCESS)
@@ -67,9 +69,11 @@ class World:
         """:param late: it may take very long"""
         await asyncio.sleep(self.chance.random() * (30 if late and self.chance.random() < 0.2 else 1))
 
-    def outlives(self, work: Coroutine[Any, Any, None]) -> None:
+    def outlives(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Goes on whatever becomes of the process."""
-        self._orphans.add(asyncio.ensure_future(work))
+        task = asyncio.ensure_future(work)
+        self._orphans.add(task)
+        return task
 
     def write(self, status: TaskStatus) -> None:
         """A record is stored, and comes to each worker sooner or later."""
@@ -281,8 +285,9 @@ async def one_begins_before_it_has_read_of_another(world: World) -> None:
         await asyncio.sleep(0.1)
     late(max(reads_late))
     second.come = late  # type: ignore[method-assign]
-    for _ in range(300):
+    for _ in range(1_500):
         await asyncio.sleep(0.1)
+        second.come(len(world.snapshots) - 1)
         world.check()
     assert [len(server.active) for server in world.servers] == [0, 1], "it has ended there, and runs here"
 
