@@ -162,7 +162,7 @@ async def test_a_query_that_a_task_leaves_behind_is_stopped_and_fails_it(runner:
     await runner.start(task)
     last = await events.last(task.task)
     assert isinstance(last, TaskFailed)
-    assert ("have it return the query that it starts" in last.error, last.retryable) == (True, False), last.error
+    assert ("let run() return the query that it starts" in last.error, last.retryable) == (True, False), last.error
     assert not SEEN["query"].isActive
 
 

@@ -143,13 +143,14 @@ async def test_that_is_said_of_so_many_in_a_round_and_no_more() -> None:
         assert words(worker)[TaskState.PENDING] == 300
 
 
+@pytest.mark.turned_clock
 async def test_the_last_word_is_of_the_epoch_in_which_the_task_is_released() -> None:
     """The round came while it was on its way: by one of an earlier epoch a leader would not know that it was."""
     async with bench() as worker:
         await worker.submit(tasks=1)
         worker.take(A0, epoch=3)
         await worker.runs(A0)
-        worker.topics.takes_s = 0.2
+        worker.topics.takes_s = 5
         worker.runner.finish(A0)
         await eventually(lambda: worker.topics.writing, "it is on its way")
         worker.executor.advance(Epoch(4))
