@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -21,9 +22,11 @@ from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.session_conf import set_conf
 from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, release, settle, unbind_session
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
+from airflow_provider.spark_connect.ending import QueryNotStoppedError
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.reported_counts import ReportedCounts
 from airflow_provider.spark_connect.server import ConnectSettings, following
+from airflow_provider.spark_connect.session_end import end_for_good
 from airflow_provider.spark_connect.shipping import Parcels
 from airflow_provider.spark_connect.trouble import (
     SessionRefusedError,
@@ -46,6 +49,9 @@ _OWNER: Final = "cospark.attempt"
 _TAKES_OVER_CHECKPOINT: Final = "spark.sql.streaming.stopActiveRunOnRestart"
 """Whether the start of a query stops another query on the server that uses the same checkpoint."""
 _SETTLE_S: Final = 2.0
+_CANCEL_S: Final = 10.0
+_CANCELED: Final = "[OPERATION_CANCELED]"
+"""What a client hears first of a session that is being ended."""
 
 
 class ConnectSession:
@@ -92,6 +98,9 @@ class ConnectSession:
         self._session: SparkSession | None = None
         self._released = False
         self._given_up = False
+        self._ends = threading.Lock()
+        self._interrupted: set[str] = set()
+        self._unclear = False
         self._shared: list[DataFrame] = []
         self._counts = ReportedCounts()
         self._awaits_query = False
@@ -130,7 +139,7 @@ class ConnectSession:
         """End all sessions that the previous attempt may have used."""
         _, session = self._first_free(session_id)
         try:
-            release(session, RELEASE_S)
+            end_for_good(session, self._settings.server, timeout_s=RELEASE_S)
         finally:
             hang_up(session)
 
@@ -147,7 +156,7 @@ class ConnectSession:
             if session.conf.get(_OWNER, None) is None:
                 return session
             self._require_mine()
-            release(session, RELEASE_S)
+            end_for_good(session, self._settings.server, timeout_s=RELEASE_S)
         except Exception as error:
             hang_up(session)
             if trouble_of(error) is not Trouble.CLOSED:
@@ -226,6 +235,7 @@ class ConnectSession:
         self._given_up = True
 
     def explain(self, error: BaseException) -> BaseException:
+        self._unclear = True  # what a call has begun, whose answer is missing, may go on
         if self.spark is None:
             return error
         trouble = trouble_of(error)
@@ -264,11 +274,20 @@ class ConnectSession:
     def cancel(self) -> None:
         if self._session is None or self.spark is None:
             return
+        self._unclear = True
         if not self.spark.alive:
             hang_up(self._session)
-        elif not self._released:
-            release(self._session, RELEASE_S)
-            self._released = True
+            return
+        try:
+            self._end(self._session, _CANCEL_S)
+        except QueryNotStoppedError as slow:
+            log.info("%s is not cancelled yet: %s", self._name, slow)
+
+    def _end(self, session: SparkSession, timeout_s: float) -> None:
+        with self._ends:
+            if not self._released:
+                end_for_good(session, self._settings.server, self._interrupted, timeout_s=timeout_s)
+                self._released = True
 
     def close(self) -> None:
         session, self._session = self._session, None
@@ -287,7 +306,10 @@ class ConnectSession:
                     for data in self._shared:
                         data.unpersist()
                 settle(session, _SETTLE_S)
-                release(session, RELEASE_S)
+                if self._unclear:
+                    self._end(session, RELEASE_S)
+                else:
+                    release(session, RELEASE_S)
         except Exception as error:  # noqa: BLE001 - the server ends the session itself when it was idle for long
             self.left_open = self._handle is not None
             log.warning("Could not release the session of %s: %s", self._name, text_of(error))

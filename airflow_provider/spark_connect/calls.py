@@ -124,8 +124,14 @@ class ServerCalls:
         await self._ask("Config", self._caller.set_conf(session_id, _FILE_MANAGER, _ENDING), timeout_s)
 
     async def is_being_ended(self, session_id: str) -> bool:
-        """Whether the session is marked so."""
-        return read_conf(await self._ask("Config", self._caller.conf(session_id, _FILE_MANAGER), ANSWER_S)) == _ENDING
+        """Whether the session is marked so. A server that lets nobody change the setting does not keep the mark."""
+        try:
+            manager = read_conf(await self._ask("Config", self._caller.conf(session_id, _FILE_MANAGER), ANSWER_S))
+        except UnansweredError as refused:
+            if refused.trouble is Trouble.OTHER:
+                return False
+            raise
+        return manager == _ENDING
 
     async def stop(self, session_id: str, query: RunningQuery, timeout_s: float) -> None:
         """Stop the query, and wait until it has stopped."""

@@ -14,7 +14,7 @@ from airflow_provider.spark_connect.trouble import Trouble
 if TYPE_CHECKING:
     import grpc.aio
 
-_SERVICE: Final = "/spark.connect.SparkConnectService/"
+SERVICE: Final = "/spark.connect.SparkConnectService/"
 _LOCAL: Final = "localhost"
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", 128 * 1024 * 1024),  # as PySpark
@@ -55,12 +55,12 @@ class ServerChannel:
 
         :raises grpc.RpcError: if it is refused, or not answered in time
         """
-        call = self._channel.unary_stream(f"{_SERVICE}ExecutePlan")
+        call = self._channel.unary_stream(f"{SERVICE}ExecutePlan")
         return [answer async for answer in call(request, timeout=timeout_s)]
 
     async def ask(self, method: str, request: bytes, timeout_s: float) -> bytes:
         """:raises grpc.RpcError: if it is refused, or not answered in time"""
-        answer: bytes = await self._channel.unary_unary(f"{_SERVICE}{method}")(request, timeout=timeout_s)
+        answer: bytes = await self._channel.unary_unary(f"{SERVICE}{method}")(request, timeout=timeout_s)
         return answer
 
     async def close(self) -> None:

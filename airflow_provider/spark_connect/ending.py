@@ -28,17 +28,21 @@ class QueryNotStoppedError(Exception):
     """A server has not confirmed that a query has stopped, and that nobody can start one in its session."""
 
 
-async def end_session(calls: ServerCalls, handle: QueryHandle, *, timeout_s: float) -> None:
+async def end_session(
+    calls: ServerCalls, handle: QueryHandle, interrupted: set[str] | None = None, *, timeout_s: float
+) -> None:
     """Stop what runs in the session, and have the server refuse all later calls in it.
 
+    :param interrupted: the operations that were interrupted there before; those that are now, are added. Servers before
+        Spark 4.2 are asked whether these have ended
     :raises QueryNotStoppedError: if it does not confirm that in time
     """
     now = asyncio.get_running_loop().time
     deadline = now() + timeout_s
-    interrupted: set[str] = set()
+    known = set() if interrupted is None else interrupted
     while True:
         try:
-            await _end(calls, handle.session_id, interrupted, deadline)
+            await _end(calls, handle.session_id, known, deadline)
         except SessionClosedError:
             return
         except (NotThereError, UnansweredError) as error:
@@ -52,7 +56,6 @@ async def end_session(calls: ServerCalls, handle: QueryHandle, *, timeout_s: flo
 async def _end(calls: ServerCalls, session_id: str, interrupted: set[str], deadline: float) -> None:
     """A server only remembers closed sessions that it once had. So a missing session is first created.
 
-    :param interrupted: the operations that were interrupted there before; those that are now, are added
     :raises SessionClosedError: when the server confirms that the session is closed
     """
     now = asyncio.get_running_loop().time

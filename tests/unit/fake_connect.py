@@ -62,6 +62,8 @@ class FakeConnect(SparkConnectServiceServicer):
     :ivar token: which it wants; empty: none
     :ivar begins_none: with which it refuses to begin a session, while it answers in those that there are
     :ivar forgets_to_close: whether it says that it has released a session and has not
+    :ivar executing: by session, the ids of the operations that it executes, also when they are interrupted
+    :ivar before_4_2: whether it can't say what it executes
     :ivar at_once: how many calls there were at most at one time
     :ivar peers: from which connections it was asked
     :ivar metadata: what came with the last call
@@ -80,6 +82,8 @@ class FakeConnect(SparkConnectServiceServicer):
         self.token = ""
         self.begins_none: tuple[grpc.StatusCode, str] | None = None
         self.forgets_to_close = False
+        self.executing: dict[str, set[str]] = {}
+        self.before_4_2 = False
         self.at_once = 0
         self.peers: set[str] = set()
         self.metadata: dict[str, str] = {}
@@ -151,13 +155,29 @@ class FakeConnect(SparkConnectServiceServicer):
 
     async def Interrupt(self, request: InterruptRequest, context: Context) -> InterruptResponse:  # noqa: N802
         await self._enter("interrupt", request, context)
-        return InterruptResponse(session_id=request.session_id)
+        executing = self.executing.get(request.session_id, ())
+        return InterruptResponse(session_id=request.session_id, interrupted_ids=sorted(executing))
+
+    async def GetStatus(self, request: Any, context: Context) -> Any:  # noqa: N802  - since Spark 4.2
+        from pyspark.sql.connect.proto import GetStatusResponse
+
+        if self.before_4_2:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found")
+        await self._enter("status", request, context)
+        status = GetStatusResponse.OperationStatus
+        listens = status(operation_id="a listener", state=status.OPERATION_STATE_TERMINATING)
+        executing = self.executing.get(request.session_id, ())
+        said = [listens, *(status(operation_id=each, state=status.OPERATION_STATE_RUNNING) for each in executing)]
+        return GetStatusResponse(session_id=request.session_id, operation_statuses=said)
 
     async def ReleaseExecute(self, request: ReleaseExecuteRequest, context: Context) -> ReleaseExecuteResponse:  # noqa: N802
         if request.session_id not in self.sessions and request.session_id not in self.closed:
             self.asked["session"] += 1
             await context.abort(grpc.StatusCode.INTERNAL, "[INVALID_HANDLE.SESSION_NOT_FOUND] Session not found.")
         await self._enter("session", request, context)
+        if request.operation_id in self.executing.get(request.session_id, ()):
+            self.asked["operation"] += 1
+            await context.abort(grpc.StatusCode.INTERNAL, "[INVALID_CURSOR.POSITION_NOT_FOUND] no such response")
         return ReleaseExecuteResponse(session_id=request.session_id)
 
     async def ReleaseSession(self, request: ReleaseSessionRequest, context: Context) -> ReleaseSessionResponse:  # noqa: N802
@@ -165,6 +185,7 @@ class FakeConnect(SparkConnectServiceServicer):
         self.asked["release"] += 1
         if request.session_id in self.sessions and not self.forgets_to_close:
             assert not any(query.active for query in self.sessions[request.session_id]), "stopped before"
+            assert not self.executing.get(request.session_id), "waited for before"
             del self.sessions[request.session_id]
             self.closed.add(request.session_id)
         return ReleaseSessionResponse(session_id=request.session_id)

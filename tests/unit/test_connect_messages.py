@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
+import pyspark.sql.connect.proto as proto
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,9 @@ from pyspark.sql.connect.proto import (
     ExecutePlanRequest,
     ExecutePlanResponse,
     InterruptRequest,
+    InterruptResponse,
     ReleaseExecuteRequest,
+    ReleaseExecuteResponse,
     ReleaseSessionRequest,
     StreamingQueryCommandResult,
     StreamingQueryInstanceId,
@@ -27,6 +30,8 @@ from airflow_provider.spark_connect.messages import (
     NoAnswerInItError,
     RunningQuery,
     read_error,
+    read_has_operation,
+    read_interrupted,
     read_is_active,
     read_last_progress,
     read_running,
@@ -74,6 +79,29 @@ def test_a_question_about_a_session_is_the_one_that_pyspark_asks() -> None:
     nothing.release_all.SetInParent()
     assert forgotten == nothing
     assert len(forgotten.operation_id) == len(SESSION)
+    of_one = ReleaseExecuteRequest.FromString(CALLER.forget_nothing_of(SESSION, "an operation"))
+    until = ReleaseExecuteRequest.ReleaseUntil(response_id=of_one.release_until.response_id)
+    assert of_one == theirs(ReleaseExecuteRequest, operation_id="an operation", release_until=until)
+
+
+@pytest.mark.skipif(not hasattr(proto, "GetStatusRequest"), reason="Spark says what it executes since 4.2")
+def test_the_question_what_is_executed_is_the_one_that_pyspark_asks() -> None:
+    request = theirs(proto.GetStatusRequest)
+    request.operation_status.SetInParent()
+    assert proto.GetStatusRequest.FromString(CALLER.operations(SESSION)) == request
+
+
+def test_what_was_interrupted_is_read() -> None:
+    said = InterruptResponse(session_id=SESSION, interrupted_ids=["a", "b"])
+    assert read_interrupted(said.SerializeToString()) == {"a", "b"}
+    assert read_interrupted(InterruptResponse(session_id=SESSION).SerializeToString()) == frozenset()
+
+
+@pytest.mark.parametrize(("said", "there"), [("an operation", True), (None, False)])
+def test_whether_a_server_has_an_operation_is_read(said: str | None, there: bool) -> None:
+    assert (
+        read_has_operation(ReleaseExecuteResponse(session_id=SESSION, operation_id=said).SerializeToString()) is there
+    )
 
 
 def answered(**result: Any) -> list[bytes]:
