@@ -128,6 +128,17 @@ class Append(SparkJob):
         return stream.start(task.config["output"])
 
 
+class StartsWhenLet(Append):
+    """Its first start waits on the server until somebody writes the metadata of its checkpoint, which is a pipe."""
+
+    def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
+        metadata = Path(task.checkpoint_location) / "metadata"
+        if not metadata.exists():
+            metadata.parent.mkdir(parents=True)
+            os.mkfifo(metadata)
+        return super().run(spark, task)
+
+
 class AppendBatches(SparkJob):
     """The same by a function, which runs beside Spark: each batch in a folder that its number names, beside the id of
     the process that has written it.

@@ -40,6 +40,15 @@ def _asked(server: str, session_id: str) -> list[str] | None:
         hang_up(session)
 
 
+def is_being_ended(server: str, session_id: str) -> bool:
+    """Whether somebody ends this session: no query starts in it any more."""
+    session = open_session(ConnectSettings(server=ConnectServer.parse(server)), "cospark/test", session_id)
+    try:
+        return str(session.conf.get("spark.sql.streaming.checkpointFileManagerClass", "")).startswith("this.session")
+    finally:
+        hang_up(session)
+
+
 async def nothing_runs(server: str, handle: Mapping[str, Any]) -> None:
     """Wait until the server has ended the session of this handle."""
 

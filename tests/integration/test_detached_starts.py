@@ -1,0 +1,99 @@
+"""A stream whose worker goes while the server starts it, on a real Spark Connect server: it is nobody's at no time."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from detached_bench import Copying, Life, options_of
+from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet, cospark
+from server_queries import active_queries, is_being_ended, is_closed
+from waiting import eventually
+
+from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.protocol.model import WorkerId
+from airflow_provider.records import TaskState, TaskStatus
+from airflow_provider.spark_connect.client import require_client
+
+W2 = WorkerId("w2")
+LOST_SOON = (*SHORT_SESSION, "--max-delay-ms", "0")
+
+until = partial(eventually, within_s=DEADLINE_S)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalConnectServer]:
+    require_client()
+    with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
+        yield server
+
+
+class Pipe:
+    """What a start on the server waits for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._end = -1
+
+    def is_read(self) -> bool:
+        """Whether the server waits for it; from then on until this lets it go on."""
+        for path in self._folder.rglob("metadata"):
+            try:
+                self._end = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:
+                return False
+        return self._end >= 0
+
+    def let_go_on(self) -> None:
+        """Who starts later finds a file."""
+        metadata = json.dumps({"id": str(uuid.uuid4())})
+        for path in self._folder.rglob("metadata"):
+            hidden = path.with_suffix(".new")
+            hidden.write_text(metadata)
+            hidden.rename(path)
+        os.write(self._end, metadata.encode())
+        os.close(self._end)
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+async def test_a_worker_that_goes_while_its_stream_is_being_started_leaves_none_behind(
+    how: str, fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
+) -> None:
+    async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
+        copying = Copying(group, tmp_path, job="StartsWhenLet", retries=20)
+        life = Life(group, "w1", server.url, tmp_path / "checkpoints")
+        pipe = Pipe(tmp_path / "checkpoints")
+        await copying.submit()
+        group.start("w1")
+        begun = await life.said(lambda last: last.state is TaskState.RUNNING, "its handle is stored")
+        session = begun.handle["session_id"]
+        await until(pipe.is_read, "the server starts it")
+
+        if how == "stopped":
+            assert (await cospark(group, "workers", "stop", group.group_id, "w1")).status == 0
+        else:
+            group.kill("w1")
+            group.start("w2")
+        await until(lambda: is_being_ended(server.url, session), "somebody ends its session")
+        assert active_queries(server.url, session) == []
+        assert not is_closed(server.url, session), "before its start has ended"
+
+        pipe.let_go_on()
+        await until(lambda: is_closed(server.url, session), "it is ended")
+        if how == "stopped":
+            assert await group.ended("w1") == [0]
+            group.start("w2")
+        again = await life.said(
+            lambda last: last.worker == W2 and last.state is TaskState.RUNNING and bool(last.handle["run_id"]),
+            "it runs",
+        )
+        assert active_queries(server.url, again.handle["session_id"]) == [again.handle["run_id"]]
+        await copying.goes_on()
+        assert (await cospark(group, "workers", "stop", group.group_id, "w2")).status == 0
+        assert await group.ended("w2") == [0]
+        copying.assert_each_once()
