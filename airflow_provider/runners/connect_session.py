@@ -254,9 +254,9 @@ class ConnectSession:
     def _explain_of_server_that_is_there(self, error: BaseException, trouble: Trouble) -> BaseException:
         server = self._settings.server
         plain: Exception
-        if trouble is Trouble.CLOSED:
+        if trouble is Trouble.CLOSED or _CANCELED in text_of(error):
             plain = SessionRefusedError(
-                f"the Spark Connect server {server} has closed this task's session: somebody has released it, or it was"
+                f"the Spark Connect server {server} has closed this task's session: somebody has ended it, or it was"
                 " idle for longer than the server's spark.connect.session.manager.defaultSessionTimeout"
             )
         elif trouble in (Trouble.FULL, Trouble.REFUSES):

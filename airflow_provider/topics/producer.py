@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
@@ -24,6 +26,9 @@ _FLUSH_S: Final = 5.0
 _CONNECT_S: Final = 1.0
 _DELIVERY_TIMEOUT_MS: Final = 30_000
 _PROPAGATION_MS: Final = 5_000
+_OVERDUE_S: Final = 5.0
+"""How long after its delivery timeout a record may wait. If its connection breaks just then, librdkafka may keep a
+record for ever, and says nothing."""
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _FATAL: Final = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
 _TIMED_OUT: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})  # noqa: SLF001
@@ -68,8 +73,12 @@ class TopicWriter:
             "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
             "error_cb": self._on_error,
         }
+        self._patience_s = delivery_timeout_ms / 1000 + _OVERDUE_S
         self._lock = threading.Lock()
         self._outcomes_lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._waiting: dict[int, float] = {}
+        """When each record that is not settled was given to librdkafka (monotonic), the oldest one first."""
         self._outcomes: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
         self._producer = make_client(Producer, self._config)
         self._fatal: KafkaError | None = None
@@ -119,20 +128,30 @@ class TopicWriter:
 
     def _produce(self, record: NewRecord, stored: Callable[[int, TopicError | None], None]) -> None:
         topic, key, value = record
+        number = next(self._numbers)
 
         def delivered(error: KafkaError | None, message: Message) -> None:
+            self._settled(number)
             if error is None:
                 self._outage.is_back()
                 stored(message.offset() or 0, None)
             else:
                 stored(0, self._explain(topic, key, error))
 
+        with self._outcomes_lock:
+            self._waiting[number] = time.monotonic()
         try:
             self._live_producer().produce(topic, key=key.encode(), value=value, partition=0, on_delivery=delivered)
         except KafkaException as refused:
+            self._settled(number)
             stored(0, self._explain(topic, key, refused.args[0]))
         except BufferError as full:
+            self._settled(number)
             stored(0, TopicError(f"writing {key!r} to the topic {topic!r} failed: {full}"))
+
+    def _settled(self, number: int) -> None:
+        with self._outcomes_lock:
+            self._waiting.pop(number, None)
 
     def _tell(self) -> None:
         """Wake each loop once for all that is stored by now: a call into another thread's loop costs a system call."""
@@ -160,7 +179,24 @@ class TopicWriter:
             except KafkaException as failed:
                 self._fatal = failed.args[0]
                 self._closing.wait(_POLL_S)
+            if self._is_overdue():
+                self._give_up_overdue()
             self._tell()
+
+    def _is_overdue(self) -> bool:
+        with self._outcomes_lock:
+            oldest = next(iter(self._waiting.values()), None)
+        return oldest is not None and oldest + self._patience_s < time.monotonic()
+
+    def _give_up_overdue(self) -> None:
+        """Fail all that waits, and go on with a new producer: with the old one, a record could still be stored, after
+        later ones.
+        """
+        with self._lock:
+            self._fatal = KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001
+            _discard(self._producer)
+            self._fatal = None
+            self._producer = make_client(Producer, self._config)
 
     def _live_producer(self) -> Producer:
         """The producer; a new one if it has met a fatal error, after which it writes nothing any more.

@@ -17,7 +17,7 @@ from waiting import eventually
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import TaskState, TaskStatus
+from airflow_provider.records import TaskState
 from airflow_provider.spark_connect.client import require_client
 
 W2 = WorkerId("w2")

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider.topics import producer
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.errors import TopicError, UnsureError
 from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.producer import NewRecord, TopicWriter
 
@@ -51,6 +51,11 @@ class HeldProducer:
     def list_topics(self, timeout: float) -> None: ...
 
     def flush(self, timeout: float) -> None: ...
+
+    def purge(self) -> None:
+        purged, self.waiting = self.waiting, []
+        for _key, on_delivery in purged:
+            on_delivery(KafkaError(KafkaError._PURGE_QUEUE), None)
 
 
 @pytest.fixture
@@ -113,3 +118,21 @@ async def test_whoever_waits_no_more_keeps_no_one_else_waiting(held: HeldProduce
     held.go.set()
     await other
     assert gone.cancelled()
+
+
+async def test_what_librdkafka_neither_stores_nor_fails_is_failed_in_time_and_the_next_record_is_written(
+    held: HeldProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has lost its connection in the moment in which it was given a record. A real one does that now and then."""
+    monkeypatch.setattr(producer, "_OVERDUE_S", 0.2)
+    writer = TopicWriter({}, Outage("nowhere:9"), delivery_timeout_ms=0)
+    try:
+        with pytest.raises(UnsureError, match=r"task:a:0.*may be stored all the same"):
+            await writer.write(NewRecord("g.status", "task:a:0", b""))
+        assert not held.waiting, "it is not stored after later ones"
+        write = asyncio.ensure_future(writer.write(NewRecord("g.status", "task:a:0", b"")))
+        await asyncio.sleep(0)
+        held.go.set()
+        await write
+    finally:
+        writer.close()
