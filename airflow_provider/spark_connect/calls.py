@@ -147,13 +147,13 @@ class ServerCalls:
     async def is_executing(self, session_id: str, operations: Iterable[str], timeout_s: float) -> bool:
         """Whether anything is executed in the session.
 
-        :param operations: what a server before Spark 4.2 is asked for, which does not say of all. One that has ended is
-            there for five more minutes if its client has died (``spark.connect.execute.manager.detachedTimeout``).
+        :param operations: what a server is asked for that does not say of all, as before Spark 4.2. One that has ended
+            is there for five more minutes if its client has died (``spark.connect.execute.manager.detachedTimeout``).
         """
         try:
             return read_is_executing(await self._ask("GetStatus", self._caller.operations(session_id), timeout_s))
         except UnansweredError as refused:
-            if refused.trouble is not Trouble.UNIMPLEMENTED:
+            if refused.trouble not in (Trouble.OTHER, Trouble.REFUSES):
                 raise
         return any([await self._has_operation(session_id, each, timeout_s) for each in operations])
 

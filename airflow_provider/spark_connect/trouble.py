@@ -21,8 +21,6 @@ class Trouble(Enum):
     """It refuses this client."""
     FULL = "full"
     """It has no capacity left at present."""
-    UNIMPLEMENTED = "unimplemented"
-    """Its version does not have this call."""
     OTHER = "other"
 
 
@@ -32,7 +30,6 @@ _CODES: Final = {
     "UNAUTHENTICATED": Trouble.REFUSES,
     "PERMISSION_DENIED": Trouble.REFUSES,
     "RESOURCE_EXHAUSTED": Trouble.FULL,
-    "UNIMPLEMENTED": Trouble.UNIMPLEMENTED,
 }
 _WORDS: Final = (
     ("INVALID_HANDLE.SESSION_CHANGED", Trouble.ENDED),

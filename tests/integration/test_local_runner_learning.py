@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from runner_bench import SEEN, Events, order_of, until
+from runner_bench import SEEN, SETTINGS, Events, order_of, until
 
 from airflow_provider.driver import rehearsal
+from airflow_provider.driver.application import APPLICATION
 from airflow_provider.driver.checkpoint_files import read_newest
 from airflow_provider.driver.rehearsal import FEWEST, MOST
 from airflow_provider.runners.local import LocalRunner
@@ -379,9 +380,8 @@ def kill_jvm() -> None:
 
 async def test_a_checkpoint_changes_while_it_is_read(tmp_path: Path) -> None:
     """As a running query's does: files appear in it under another name, and are deleted in the end."""
-    from pyspark.sql import SparkSession
-
-    spark, folder, over = SparkSession.builder.getOrCreate(), tmp_path / "offsets", threading.Event()
+    spark = APPLICATION.running_for("the test module", SETTINGS).root
+    folder, over = tmp_path / "offsets", threading.Event()
     folder.mkdir()
     for number in range(100):
         (folder / f"{number}").touch()

@@ -138,12 +138,20 @@ class Held:
 
     :ivar told_epoch: the last one that an answer told it which it took in
     :ivar runs: what runs in it, whatever it thinks
+    :ivar stop_ms: how long the longest stop takes that is under way
+    :ivar stops_until: when the last stop that is under way ends
     """
 
     state: MembershipState
     alarm: int | None = None
     told_epoch: MemberEpoch = JOINING
     runs: Tasks = NO_TASKS
+    stop_ms: int = 0
+    stops_until: int = 0
+
+    def stops(self, now: int, stop_ms: int) -> None:
+        self.stop_ms = max(stop_ms, self.stop_ms if now < self.stops_until else 0)
+        self.stops_until = max(self.stops_until, now + stop_ms)
 
 
 @dataclass(frozen=True, order=True)
@@ -220,6 +228,7 @@ class TinyGroup:
                 assert not command.tasks & one.runs, "started twice"
                 one.runs |= command.tasks
             case StopTasks():
+                one.stops(self.now, self.stop_ms)
                 self.later(self.stop_ms, lambda: self._stopped(name, command.tasks))
             case ArmTimer():
                 one.alarm = command.at_ms
@@ -290,7 +299,7 @@ class TinyGroup:
             until = one.state.lease_until
             if until is None or self.now >= until:
                 assert one.state.running <= one.state.stopping, f"{name} runs without a lease"
-            elif self.now > until - one.state.margin_ms + self.stop_ms:
+            elif self.now > until - one.state.margin_ms + one.stop_ms:
                 assert not one.runs, f"{name} has not stopped in time"
         seen: Tasks = NO_TASKS
         for one in self.members.values():

@@ -63,7 +63,7 @@ class FakeConnect(SparkConnectServiceServicer):
     :ivar begins_none: with which it refuses to begin a session, while it answers in those that there are
     :ivar forgets_to_close: whether it says that it has released a session and has not
     :ivar executing: by session, the ids of the operations that it executes, also when they are interrupted
-    :ivar before_4_2: whether it can't say what it executes
+    :ivar keeps_secret: with which it refuses to say what it executes
     :ivar at_once: how many calls there were at most at one time
     :ivar peers: from which connections it was asked
     :ivar metadata: what came with the last call
@@ -83,7 +83,7 @@ class FakeConnect(SparkConnectServiceServicer):
         self.begins_none: tuple[grpc.StatusCode, str] | None = None
         self.forgets_to_close = False
         self.executing: dict[str, set[str]] = {}
-        self.before_4_2 = False
+        self.keeps_secret: tuple[grpc.StatusCode, str] | None = None
         self.at_once = 0
         self.peers: set[str] = set()
         self.metadata: dict[str, str] = {}
@@ -161,8 +161,8 @@ class FakeConnect(SparkConnectServiceServicer):
     async def GetStatus(self, request: Any, context: Context) -> Any:  # noqa: N802  - since Spark 4.2
         from pyspark.sql.connect.proto import GetStatusResponse
 
-        if self.before_4_2:
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found")
+        if self.keeps_secret is not None:
+            await context.abort(*self.keeps_secret)
         await self._enter("status", request, context)
         status = GetStatusResponse.OperationStatus
         listens = status(operation_id="a listener", state=status.OPERATION_STATE_TERMINATING)

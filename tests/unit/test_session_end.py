@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import grpc
 import pyspark.sql.connect.proto as theirs
 import pytest
 from fake_connect import FakeConnect, FakeQuery
@@ -26,12 +27,18 @@ def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ending, "_LOOK_S", 0.01)
 
 
-@pytest.fixture(params=[False, True], ids=["Spark 4.2", "before"])
+@pytest.fixture(
+    params=[
+        pytest.param(None, id="Spark 4.2"),
+        pytest.param((grpc.StatusCode.UNIMPLEMENTED, "Method not found"), id="before"),
+        pytest.param((grpc.StatusCode.PERMISSION_DENIED, "not for you"), id="a strict one"),
+    ]
+)
 def starting(server: FakeConnect, request: pytest.FixtureRequest) -> QueryHandle:
     """The handle of a query that is being started."""
-    if not (request.param or SAYS_WHAT_IT_EXECUTES):
+    if request.param is None and not SAYS_WHAT_IT_EXECUTES:
         pytest.skip("the PySpark here can't play a server of Spark 4.2")
-    server.before_4_2 = request.param
+    server.keeps_secret = request.param
     handle = server.handle()
     server.executing[handle.session_id] = {START}
     server.sessions[handle.session_id] = []
@@ -42,7 +49,7 @@ async def test_what_is_being_started_there_is_waited_for_and_stopped(
     server: FakeConnect, starting: QueryHandle
 ) -> None:
     query = FakeQuery()
-    asked = "operation" if server.before_4_2 else "status"
+    asked = "status" if server.keeps_secret is None else "operation"
     async with Hearing(server) as hearing:
         stopping = asyncio.create_task(hearing.watch.stop(starting, timeout_s=DEADLINE_S))
         await eventually(lambda: server.asked[asked] > 1, "it is asked again")
