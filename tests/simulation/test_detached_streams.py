@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from how_many import examples
-from simulation.detached.mistakes import MISTAKES, Mistake, overlooks_what_was_written_over
+from simulation.detached.mistakes import MISTAKES, OF_WHO_READS_LATE, Mistake
 from simulation.detached.world import BrokenError, one_begins_before_it_has_read_of_another, play, played
 
 HISTORIES = 40
-ENOUGH = 600
+ENOUGH = 300
 """So many histories notice each mistake; a few do most of them."""
 
 
@@ -36,7 +36,8 @@ def test_who_had_not_read_of_another_takes_over_from_it() -> None:
     played(0, one_begins_before_it_has_read_of_another)
 
 
-def test_who_overlooks_what_it_has_written_over_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    overlooks_what_was_written_over(monkeypatch)
+@pytest.mark.parametrize("mistake", OF_WHO_READS_LATE, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_is_noticed_where_somebody_reads_late(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake(monkeypatch)
     with pytest.raises(BrokenError, match="can both commit"):
         played(0, one_begins_before_it_has_read_of_another)

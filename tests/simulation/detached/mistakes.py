@@ -97,8 +97,9 @@ def lets_queries_start_in_a_session_that_it_ends(patch: pytest.MonkeyPatch) -> N
     patch.setattr(CallsOfServer, "refuse_starts", refuse_starts)
 
 
+OF_WHO_READS_LATE: Final[tuple[Mistake, ...]] = (begins_before_it_is_read_where, overlooks_what_was_written_over)
+"""Noticed where one worker begins before it has read of another."""
 MISTAKES: Final[tuple[Mistake, ...]] = (
-    begins_before_it_is_read_where,
     takes_silence_for_an_end,
     begins_beside_what_runs_by_an_older_plan,
     forgets_what_ran_before_what_waits,
