@@ -140,7 +140,7 @@ class ServerCalls:
     async def interrupt(self, session_id: str, timeout_s: float) -> frozenset[str]:
         """Interrupt what is executed in the session. The session is created if it does not exist.
 
-        :returns: the ids of these operations; they are executed until they notice, and a start of a query does not
+        :returns: the ids of these operations. Each continues until it notices; the start of a query never notices.
         """
         return read_interrupted(await self._ask("Interrupt", self._caller.interrupt_all(session_id), timeout_s))
 

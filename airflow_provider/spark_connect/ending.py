@@ -8,7 +8,6 @@ So first no new query may start in the session; then what is being started there
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Final
 
 from airflow_provider.spark_connect.calls import (
@@ -63,8 +62,11 @@ async def _end(calls: ServerCalls, session_id: str, interrupted: set[str], deadl
     def left_s() -> float:
         return max(0.1, deadline - now())
 
-    with contextlib.suppress(UnansweredError):  # a server may not let anybody change this setting
+    try:
         await calls.refuse_starts(session_id, left_s())
+    except UnansweredError as refused:
+        if refused.trouble not in (Trouble.OTHER, Trouble.REFUSES):  # a server may let nobody change this setting
+            raise
     interrupted |= await calls.interrupt(session_id, left_s())
     while await calls.is_executing(session_id, interrupted, left_s()):
         if now() >= deadline:
