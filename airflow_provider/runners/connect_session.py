@@ -99,7 +99,6 @@ class ConnectSession:
         self._released = False
         self._given_up = False
         self._ends = threading.Lock()
-        self._interrupted: set[str] = set()
         self._unclear = False
         self._shared: list[DataFrame] = []
         self._counts = ReportedCounts()
@@ -286,7 +285,7 @@ class ConnectSession:
     def _end(self, session: SparkSession, timeout_s: float) -> None:
         with self._ends:
             if not self._released:
-                end_for_good(session, self._settings.server, self._interrupted, timeout_s=timeout_s)
+                end_for_good(session, self._settings.server, timeout_s=timeout_s)
                 self._released = True
 
     def close(self) -> None:
