@@ -163,7 +163,7 @@ class ConnectSession:
         return None
 
     def _end_as_long_as_it_takes(self, session: SparkSession) -> None:
-        """What a lost worker has begun there may be executed for long. That this has to wait is no fault of the task."""
+        """What a lost worker has begun there may take long to end. That this has to wait is no fault of the task."""
         while True:
             self._require_mine()
             try:

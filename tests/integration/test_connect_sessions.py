@@ -152,7 +152,7 @@ async def test_two_streams_of_a_process_that_begin_at_once_both_send_what_their_
 async def test_who_fails_while_its_query_is_being_started_leaves_none_behind(
     workers: MakeSparks, server: LocalConnectServer, tmp_path: Path
 ) -> None:
-    """Its code has stopped waiting for the start, say: that goes on, and the server closes no session before its end."""
+    """Its code has stopped waiting for the start, say: that goes on, and the session is open until its end."""
     session = workers("w1", detach_by="").session(FIRST)
     spark = await opened(session)
     stream = spark.readStream.format("rate").load().writeStream.format("noop")
