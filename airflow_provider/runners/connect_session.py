@@ -20,7 +20,7 @@ from airflow_provider.driver.query_progress import (
 from airflow_provider.driver.shipping import explain_missing
 from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.session_conf import set_conf
-from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, release, settle, unbind_session
+from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, settle, unbind_session
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.ending import QueryNotStoppedError
 from airflow_provider.spark_connect.handle import QueryHandle
@@ -99,8 +99,6 @@ class ConnectSession:
         self._released = False
         self._given_up = False
         self._ends = threading.Lock()
-        self._interrupted: set[str] = set()
-        self._unclear = False
         self._shared: list[DataFrame] = []
         self._counts = ReportedCounts()
         self._awaits_query = False
@@ -139,7 +137,7 @@ class ConnectSession:
         """End all sessions that the previous attempt may have used."""
         _, session = self._first_free(session_id)
         try:
-            end_for_good(session, self._settings.server, timeout_s=RELEASE_S)
+            self._end_as_long_as_it_takes(session)
         finally:
             hang_up(session)
 
@@ -155,8 +153,7 @@ class ConnectSession:
         try:
             if session.conf.get(_OWNER, None) is None:
                 return session
-            self._require_mine()
-            end_for_good(session, self._settings.server, timeout_s=RELEASE_S)
+            self._end_as_long_as_it_takes(session)
         except Exception as error:
             hang_up(session)
             if trouble_of(error) is not Trouble.CLOSED:
@@ -164,6 +161,19 @@ class ConnectSession:
         else:
             hang_up(session)
         return None
+
+    def _end_as_long_as_it_takes(self, session: SparkSession) -> None:
+        """What a lost worker has begun there may take long to end. That this has to wait is no fault of the task."""
+        while True:
+            self._require_mine()
+            try:
+                return end_for_good(session, self._settings.server, timeout_s=RELEASE_S)
+            except QueryNotStoppedError as slow:
+                if self.spark is not None:
+                    self.spark.look()
+                    if not self.spark.alive:
+                        raise self.spark.gone() from slow
+                log.warning("%s waits for what was begun for it before: %s", self._name, slow)
 
     def _require_mine(self) -> None:
         """The task's next worker may start the same attempt in a session with the same id: never end that session."""
@@ -235,7 +245,6 @@ class ConnectSession:
         self._given_up = True
 
     def explain(self, error: BaseException) -> BaseException:
-        self._unclear = True  # what a call has begun, whose answer is missing, may go on
         if self.spark is None:
             return error
         trouble = trouble_of(error)
@@ -274,7 +283,6 @@ class ConnectSession:
     def cancel(self) -> None:
         if self._session is None or self.spark is None:
             return
-        self._unclear = True
         if not self.spark.alive:
             hang_up(self._session)
             return
@@ -286,7 +294,7 @@ class ConnectSession:
     def _end(self, session: SparkSession, timeout_s: float) -> None:
         with self._ends:
             if not self._released:
-                end_for_good(session, self._settings.server, self._interrupted, timeout_s=timeout_s)
+                end_for_good(session, self._settings.server, timeout_s=timeout_s)
                 self._released = True
 
     def close(self) -> None:
@@ -306,10 +314,7 @@ class ConnectSession:
                     for data in self._shared:
                         data.unpersist()
                 settle(session, _SETTLE_S)
-                if self._unclear:
-                    self._end(session, RELEASE_S)
-                else:
-                    release(session, RELEASE_S)
+                self._end(session, RELEASE_S)
         except Exception as error:  # noqa: BLE001 - the server ends the session itself when it was idle for long
             self.left_open = self._handle is not None
             log.warning("Could not release the session of %s: %s", self._name, text_of(error))

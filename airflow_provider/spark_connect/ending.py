@@ -17,8 +17,13 @@ from airflow_provider.spark_connect.calls import (
     UnansweredError,
 )
 from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.server import ConnectServer
 from airflow_provider.spark_connect.trouble import Trouble
 
+_PASSING: Final = frozenset({Trouble.AWAY, Trouble.SLOW, Trouble.FULL})
+_interrupted: Final[dict[tuple[ConnectServer, str], set[str]]] = {}
+"""By session, what this process has interrupted there, until the session is closed. A server before Spark 4.2 names an
+operation only to who interrupts it first, and is asked whether these have ended."""
 _AGAIN_S: Final = 1.0
 _LOOK_S: Final = 0.2
 
@@ -27,22 +32,19 @@ class QueryNotStoppedError(Exception):
     """A server has not confirmed that a query has stopped, and that nobody can start one in its session."""
 
 
-async def end_session(
-    calls: ServerCalls, handle: QueryHandle, interrupted: set[str] | None = None, *, timeout_s: float
-) -> None:
+async def end_session(calls: ServerCalls, handle: QueryHandle, *, timeout_s: float) -> None:
     """Stop what runs in the session, and have the server refuse all later calls in it.
 
-    :param interrupted: the operations that were interrupted there before; those that are now, are added. Servers before
-        Spark 4.2 are asked whether these have ended
     :raises QueryNotStoppedError: if it does not confirm that in time
     """
     now = asyncio.get_running_loop().time
     deadline = now() + timeout_s
-    known = set() if interrupted is None else interrupted
+    place = handle.server, handle.session_id
     while True:
         try:
-            await _end(calls, handle.session_id, known, deadline)
+            await _end(calls, handle.session_id, _interrupted.setdefault(place, set()), deadline)
         except SessionClosedError:
+            _interrupted.pop(place, None)
             return
         except (NotThereError, UnansweredError) as error:
             if isinstance(error, UnansweredError) and error.trouble is Trouble.REFUSES:
@@ -65,10 +67,10 @@ async def _end(calls: ServerCalls, session_id: str, interrupted: set[str], deadl
     try:
         await calls.refuse_starts(session_id, left_s())
     except UnansweredError as refused:
-        if refused.trouble not in (Trouble.OTHER, Trouble.REFUSES):  # a server may let nobody change this setting
-            raise
+        if refused.trouble in _PASSING:
+            raise  # otherwise the server lets nobody change this setting
     interrupted |= await calls.interrupt(session_id, left_s())
-    while await calls.is_executing(session_id, interrupted, left_s()):
+    while await calls.is_executing(session_id, frozenset(interrupted), left_s()):
         if now() >= deadline:
             raise UnansweredError(Trouble.SLOW, "it still executes what was interrupted there")
         await asyncio.sleep(_LOOK_S)

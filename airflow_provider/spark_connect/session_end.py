@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
 
 
-def end_for_good(
-    session: SparkSession, server: ConnectServer, interrupted: set[str] | None = None, *, timeout_s: float
-) -> None:
+def end_for_good(session: SparkSession, server: ConnectServer, *, timeout_s: float) -> None:
     """As :func:`~airflow_provider.spark_connect.ending.end_session`, for a thread that has no event loop.
 
     :raises QueryNotStoppedError: if the server does not confirm it in time
@@ -29,7 +27,7 @@ def end_for_good(
         _SessionChannel(client), Caller(user_id=client._user_id or "", user_agent=client._builder.userAgent)
     )
     handle = QueryHandle(server=server, session_id=client._session_id)
-    asyncio.run(end_session(calls, handle, interrupted, timeout_s=timeout_s))
+    asyncio.run(end_session(calls, handle, timeout_s=timeout_s))
 
 
 class _SessionChannel:

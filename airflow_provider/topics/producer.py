@@ -42,6 +42,17 @@ class NewRecord(NamedTuple):
     value: bytes | None
 
 
+class _Given(NamedTuple):
+    """A record that librdkafka was given.
+
+    :ivar at: when (monotonic)
+    """
+
+    record: NewRecord
+    stored: Callable[[int, TopicError | None], None]
+    at: float
+
+
 _Outcome = tuple["asyncio.Future[None]", "TopicError | None"]
 
 
@@ -77,8 +88,8 @@ class TopicWriter:
         self._lock = threading.Lock()
         self._outcomes_lock = threading.Lock()
         self._numbers = itertools.count()
-        self._waiting: dict[int, float] = {}
-        """When each record that is not settled was given to librdkafka (monotonic), the oldest one first."""
+        self._waiting: dict[int, _Given] = {}
+        """What is not settled, the oldest one first."""
         self._outcomes: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
         self._producer = make_client(Producer, self._config)
         self._fatal: KafkaError | None = None
@@ -127,31 +138,36 @@ class TopicWriter:
         return all_stored
 
     def _produce(self, record: NewRecord, stored: Callable[[int, TopicError | None], None]) -> None:
-        topic, key, value = record
         number = next(self._numbers)
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            self._settled(number)
+            if self._settled(number) is None:
+                return  # it was given up
             if error is None:
                 self._outage.is_back()
                 stored(message.offset() or 0, None)
             else:
-                stored(0, self._explain(topic, key, error))
+                stored(0, self._explain(record, error))
 
-        with self._outcomes_lock:
-            self._waiting[number] = time.monotonic()
         try:
-            self._live_producer().produce(topic, key=key.encode(), value=value, partition=0, on_delivery=delivered)
-        except KafkaException as refused:
-            self._settled(number)
-            stored(0, self._explain(topic, key, refused.args[0]))
-        except BufferError as full:
-            self._settled(number)
-            stored(0, TopicError(f"writing {key!r} to the topic {topic!r} failed: {full}"))
+            self._give(number, _Given(record, stored, time.monotonic()), delivered)
+        except (KafkaException, BufferError, TopicError) as refused:
+            if self._settled(number) is not None:
+                stored(0, self._explain_refusal(record, refused))
 
-    def _settled(self, number: int) -> None:
+    def _give(self, number: int, given: _Given, delivered: Callable[[KafkaError | None, Message], None]) -> None:
+        """Give it to the producer, which nobody replaces meanwhile: a producer that is replaced says nothing more."""
+        topic, key, value = given.record
+        name = key.encode()
+        with self._lock:
+            with self._outcomes_lock:
+                self._waiting[number] = given
+            self._live_producer().produce(topic, key=name, value=value, partition=0, on_delivery=delivered)
+
+    def _settled(self, number: int) -> _Given | None:
+        """None: somebody else has settled it."""
         with self._outcomes_lock:
-            self._waiting.pop(number, None)
+            return self._waiting.pop(number, None)
 
     def _tell(self) -> None:
         """Wake each loop once for all that is stored by now: a call into another thread's loop costs a system call."""
@@ -186,37 +202,52 @@ class TopicWriter:
     def _is_overdue(self) -> bool:
         with self._outcomes_lock:
             oldest = next(iter(self._waiting.values()), None)
-        return oldest is not None and oldest + self._patience_s < time.monotonic()
+        return oldest is not None and oldest.at + self._patience_s < time.monotonic()
 
     def _give_up_overdue(self) -> None:
         """Fail all that waits, and go on with a new producer: with the old one, a record could still be stored, after
-        later ones.
+        later ones. What that one says of its records, if anything, counts no more.
         """
+        timed_out = KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001
         with self._lock:
-            self._fatal = KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001
-            _discard(self._producer)
-            self._fatal = None
-            self._producer = make_client(Producer, self._config)
+            with self._outcomes_lock:
+                waiting, self._waiting = self._waiting, {}
+            self._producer.purge()
+            try:
+                self._producer = make_client(Producer, self._config)
+            except TopicError:
+                self._fatal = timed_out  # who writes next tries again, and hears why
+        for given in waiting.values():
+            given.stored(0, self._explain(given.record, timed_out))
 
     def _live_producer(self) -> Producer:
-        """The producer; a new one if it has met a fatal error, after which it writes nothing any more.
+        """The producer; a new one if it has met a fatal error, after which it writes nothing any more. Call it with the
+        lock.
 
         Fatal is, for one, that the user may not write to any topic: then it gets no id.
-        """
-        with self._lock:
-            if self._fatal is not None:
-                self._fatal = None
-                _discard(self._producer)
-                self._tell()
-                self._producer = make_client(Producer, self._config)
-            return self._producer
 
-    def _explain(self, topic: str, key: str, error: KafkaError) -> TopicError:
+        :raises TopicError: if there can be no new one at present
+        """
+        if self._fatal is not None:
+            _discard(self._producer)
+            self._tell()
+            self._producer = make_client(Producer, self._config)
+            self._fatal = None
+        return self._producer
+
+    def _explain_refusal(self, record: NewRecord, refused: Exception) -> TopicError:
+        if isinstance(refused, KafkaException):
+            return self._explain(record, refused.args[0])
+        if isinstance(refused, TopicError):
+            return refused
+        return TopicError(f"writing {record.key!r} to the topic {record.topic!r} failed: {refused}")
+
+    def _explain(self, record: NewRecord, error: KafkaError) -> TopicError:
         if error.code() in _FATAL and self._fatal is not None:
             error = self._fatal
         if error.code() in _NO_RIGHT:
-            return TopicRightsError(topic, "WRITE", self._principal)
-        doing = f"writing {key!r} to the topic {topic!r}"
+            return TopicRightsError(record.topic, "WRITE", self._principal)
+        doing = f"writing {record.key!r} to the topic {record.topic!r}"
         if error.code() in _TIMED_OUT:
             return UnsureError(self._outage.servers, doing, self._outage.reason or error.str())
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:

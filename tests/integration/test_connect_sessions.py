@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import sys
 import threading
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.machinery import FileFinder
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fleet import DEADLINE_S
 from runner_bench import order_of
+from server_queries import is_being_ended, is_closed
+from waiting import eventually
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.runners.connect import ConnectSparks
@@ -25,6 +32,7 @@ from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark_connect.trouble import Trouble, trouble_of
 
 AT_ONCE_S = 5.0
+until = partial(eventually, within_s=DEADLINE_S)
 FIRST = order_of("jobs_for_tests", "Append")
 MakeSparks = Callable[..., ConnectSparks]
 
@@ -139,3 +147,28 @@ async def test_two_streams_of_a_process_that_begin_at_once_both_send_what_their_
     assert not [entry for entry in sys.path if "cospark-spark-" in entry], "they go with the worker"
     assert all([await takes_calls(session) for session in sessions])
     await close(*sessions)
+
+
+async def test_who_fails_while_its_query_is_being_started_leaves_none_behind(
+    workers: MakeSparks, server: LocalConnectServer, tmp_path: Path
+) -> None:
+    """Its code has stopped waiting for the start, say: that goes on, and the session is open until its end."""
+    session = workers("w1", detach_by="").session(FIRST)
+    spark = await opened(session)
+    stream = spark.readStream.format("rate").load().writeStream.format("noop")
+    metadata = tmp_path / "metadata"
+    os.mkfifo(metadata)
+
+    def start() -> None:
+        with suppress(Exception):
+            stream.option("checkpointLocation", str(tmp_path)).start()
+
+    threading.Thread(target=start, daemon=True).start()
+    pipe = await asyncio.to_thread(os.open, metadata, os.O_WRONLY)
+    closing = asyncio.create_task(close(session))
+    await until(lambda: is_being_ended(server.url, session.handle["session_id"]), "it is being ended")
+    os.write(pipe, json.dumps({"id": str(uuid.uuid4())}).encode())
+    os.close(pipe)
+    await closing
+    assert not session.left_open
+    assert is_closed(server.url, session.handle["session_id"])

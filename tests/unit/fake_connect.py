@@ -64,6 +64,8 @@ class FakeConnect(SparkConnectServiceServicer):
     :ivar forgets_to_close: whether it says that it has released a session and has not
     :ivar executing: by session, the ids of the operations that it executes, also when they are interrupted
     :ivar keeps_secret: with which it refuses to say what it executes
+    :ivar interrupted: the operations that it has named to who interrupted them; it names none again
+    :ivar refuses_once: by what it is asked, with which it refuses this the next time
     :ivar at_once: how many calls there were at most at one time
     :ivar peers: from which connections it was asked
     :ivar metadata: what came with the last call
@@ -84,6 +86,8 @@ class FakeConnect(SparkConnectServiceServicer):
         self.forgets_to_close = False
         self.executing: dict[str, set[str]] = {}
         self.keeps_secret: tuple[grpc.StatusCode, str] | None = None
+        self.interrupted: set[str] = set()
+        self.refuses_once: dict[str, tuple[grpc.StatusCode, str]] = {}
         self.at_once = 0
         self.peers: set[str] = set()
         self.metadata: dict[str, str] = {}
@@ -155,7 +159,8 @@ class FakeConnect(SparkConnectServiceServicer):
 
     async def Interrupt(self, request: InterruptRequest, context: Context) -> InterruptResponse:  # noqa: N802
         await self._enter("interrupt", request, context)
-        executing = self.executing.get(request.session_id, ())
+        executing = self.executing.get(request.session_id, set()) - self.interrupted
+        self.interrupted |= executing
         return InterruptResponse(session_id=request.session_id, interrupted_ids=sorted(executing))
 
     async def GetStatus(self, request: Any, context: Context) -> Any:  # noqa: N802  - since Spark 4.2
@@ -205,6 +210,8 @@ class FakeConnect(SparkConnectServiceServicer):
             self._now -= 1
         if self.refusal is not None:
             await context.abort(*self.refusal)
+        if what in self.refuses_once:
+            await context.abort(*self.refuses_once.pop(what))
         if self.token and self.metadata.get("authorization") != f"Bearer {self.token}":
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "Invalid authentication token")
         if request.session_id in self.closed:

@@ -136,3 +136,81 @@ async def test_what_librdkafka_neither_stores_nor_fails_is_failed_in_time_and_th
         await write
     finally:
         writer.close()
+
+
+class Keeps(HeldProducer):
+    """It says nothing of a record that was purged, or given to it after that."""
+
+    def purge(self) -> None:
+        self.waiting.clear()
+
+    def flush(self, timeout: float) -> None:
+        threading.Event().wait(timeout)
+
+
+async def test_a_record_that_is_never_told_of_is_given_up_once_and_blocks_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[HeldProducer] = []
+
+    def make(_kind: object, _config: object) -> HeldProducer:
+        made.append(HeldProducer() if made else Keeps())
+        return made[-1]
+
+    monkeypatch.setattr(producer, "make_client", make)
+    monkeypatch.setattr(producer, "_OVERDUE_S", 0.2)
+    writer = TopicWriter({}, Outage("nowhere:9"), delivery_timeout_ms=0)
+    loop = asyncio.get_running_loop()
+    try:
+        with pytest.raises(UnsureError):
+            await writer.write(NewRecord("g.status", "task:a:0", b""))
+        before = loop.time()
+        write = asyncio.ensure_future(writer.write(NewRecord("g.status", "task:a:0", b"")))
+        await asyncio.sleep(0)
+        assert loop.time() < before + 1, "the loop goes on"
+        made[1].go.set()
+        await write
+        assert len(made) == 2, "what was given up is not given up again"
+    finally:
+        writer.close()
+
+
+async def test_what_is_given_up_is_told_of_once(held: HeldProducer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That it is stored after all counts no more: its caller has been told, and may have written it again."""
+    monkeypatch.setattr(producer, "_OVERDUE_S", 0.2)
+    monkeypatch.setattr(held, "purge", lambda: None)
+    writer = TopicWriter({}, Outage("nowhere:9"), delivery_timeout_ms=0)
+    try:
+        with pytest.raises(UnsureError):
+            await asyncio.wrap_future(writer.send("g.status", "task:a:0", b""))
+        held.go.set()
+        again = asyncio.wrap_future(writer.send("g.status", "task:a:0", b""))
+        held.go.set()
+        assert await again == 7
+    finally:
+        writer.close()
+
+
+async def test_a_new_producer_that_can_t_be_made_fails_a_record_and_not_the_writer(
+    held: HeldProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of an authority is away for a moment, say."""
+    monkeypatch.setattr(producer, "_OVERDUE_S", 0.2)
+    writer = TopicWriter({}, Outage("nowhere:9"), delivery_timeout_ms=0)
+
+    def refuse(_kind: object, _config: object) -> HeldProducer:
+        raise TopicError("librdkafka refuses the connection's settings: no such file")
+
+    try:
+        monkeypatch.setattr(producer, "make_client", refuse)
+        with pytest.raises(UnsureError):
+            await writer.write(NewRecord("g.status", "task:a:0", b""))
+        with pytest.raises(TopicError, match="no such file"):
+            await writer.write(NewRecord("g.status", "task:a:0", b""))
+        monkeypatch.setattr(producer, "make_client", lambda _kind, _config: held)
+        write = asyncio.ensure_future(writer.write(NewRecord("g.status", "task:a:0", b"")))
+        await asyncio.sleep(0)
+        held.go.set()
+        await write
+    finally:
+        writer.close()

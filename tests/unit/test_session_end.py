@@ -13,9 +13,8 @@ from query_watch_bench import server as server
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark_connect import ending
-from airflow_provider.spark_connect.ending import QueryNotStoppedError, end_session
+from airflow_provider.spark_connect.ending import QueryNotStoppedError
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer
 
 SAYS_WHAT_IT_EXECUTES = hasattr(theirs, "GetStatusRequest")
 START = "3f0c4fd8-b8b6-4d2e-a8f5-5f6f2f3c9a10"
@@ -79,28 +78,33 @@ async def test_no_query_starts_there_before_what_is_being_started_is_interrupted
     }
 
 
-class ForgetsWhatItInterrupted:
-    """The calls to a server before Spark 4.2: it names an operation only to who interrupts it first."""
-
-    def __init__(self) -> None:
-        self.asked_for: list[frozenset[str]] = []
-        self._interrupted = False
-
-    async def refuse_starts(self, session_id: str, timeout_s: float) -> None: ...
-
-    async def interrupt(self, session_id: str, timeout_s: float) -> frozenset[str]:
-        first, self._interrupted = not self._interrupted, True
-        return frozenset({START} if first else ())
-
-    async def is_executing(self, session_id: str, operations: set[str], timeout_s: float) -> bool:
-        self.asked_for.append(frozenset(operations))
-        return True
+async def test_that_also_holds_if_the_server_was_away_for_a_moment_before(server: FakeConnect) -> None:
+    """The first call after a connection was lost fails, and the next one opens another."""
+    handle = server.handle(FakeQuery())
+    server.refuses_once["config"] = grpc.StatusCode.UNAVAILABLE, "Socket closed"
+    async with Hearing(server) as hearing:
+        await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
+    assert server.closed == {handle.session_id}
+    assert server.conf[handle.session_id], "no query starts there"
 
 
-async def test_what_was_interrupted_is_remembered_by_who_ends_the_session_in_several_tries() -> None:
-    handle = QueryHandle(server=ConnectServer(host="spark.example"), session_id="a-session")
-    calls, interrupted = ForgetsWhatItInterrupted(), set[str]()
-    for _ in range(2):
-        with pytest.raises(QueryNotStoppedError):
-            await end_session(calls, handle, interrupted, timeout_s=0.05)  # type: ignore[arg-type]  # as far as it gets
-    assert set(calls.asked_for) == {frozenset({START})}
+async def test_a_server_that_lets_nobody_change_the_setting_ends_sessions_all_the_same(server: FakeConnect) -> None:
+    handle = server.handle(FakeQuery())
+    server.refuses_conf = True
+    async with Hearing(server) as hearing:
+        await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
+    assert server.closed == {handle.session_id}
+
+
+async def test_who_tries_again_still_waits_for_what_it_has_interrupted(
+    server: FakeConnect, starting: QueryHandle
+) -> None:
+    """A server before Spark 4.2 names an operation only to who interrupts it first."""
+    async with Hearing(server) as first, Hearing(server) as second:
+        for hearing in (first, first, second):
+            with pytest.raises(QueryNotStoppedError, match="still executes"):
+                await hearing.watch.stop(starting, timeout_s=0.3)
+        assert not server.closed
+        server.executing.clear()
+        await second.watch.stop(starting, timeout_s=DEADLINE_S)
+    assert starting.session_id not in {session for _, session in ending._interrupted}

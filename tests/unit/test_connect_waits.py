@@ -1,0 +1,79 @@
+"""An attempt waits for what a lost worker has begun for it, however long that takes: to fail would use a retry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider.driver.errors import SparkGoneError
+from airflow_provider.runners import connect_session
+from airflow_provider.runners.connect_session import ConnectSession
+from airflow_provider.spark.job import FencedError
+from airflow_provider.spark_connect.ending import QueryNotStoppedError
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+
+
+class Server:
+    """A server that answers until its end."""
+
+    def __init__(self) -> None:
+        self.alive = True
+
+    def look(self) -> None: ...
+
+    def gone(self) -> SparkGoneError:
+        return SparkGoneError("it has ended", spark=1)
+
+
+class Waiting:
+    """An attempt, and how often it has tried to end what was begun for it before."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *, ends_at: int) -> None:
+        self.tries = 0
+        self.fences_at = self.loses_server_at = 1_000
+        self.server = Server()
+        settings = ConnectSettings(server=ConnectServer(host="spark.example"))
+        unused: Any = None
+        self.session = ConnectSession(
+            unused, settings, unused, name="w1", session_id="a", check_owner=self._check, tell_every_s=1.0
+        )
+        self.session.spark = self.server  # type: ignore[assignment]  # as much of it as is needed
+        self._ends_at = ends_at
+        patch.setattr(connect_session, "end_for_good", self._end)
+
+    def go_on(self) -> None:
+        unused: Any = None
+        self.session._end_as_long_as_it_takes(unused)
+
+    def _end(self, _session: Any, _server: ConnectServer, *, timeout_s: float) -> None:
+        self.tries += 1
+        self.server.alive = self.tries < self.loses_server_at
+        if self.tries < self._ends_at:
+            raise QueryNotStoppedError("it still executes what was interrupted there")
+
+    def _check(self) -> None:
+        if self.tries >= self.fences_at:
+            raise FencedError("the lease is over")
+
+
+def test_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = Waiting(monkeypatch, ends_at=3)
+    attempt.go_on()
+    assert attempt.tries == 3
+
+
+def test_no_longer_than_the_task_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = Waiting(monkeypatch, ends_at=1_000)
+    attempt.fences_at = 2
+    with pytest.raises(FencedError):
+        attempt.go_on()
+    assert attempt.tries == 2
+
+
+def test_no_longer_than_the_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = Waiting(monkeypatch, ends_at=1_000)
+    attempt.loses_server_at = 2
+    with pytest.raises(SparkGoneError):
+        attempt.go_on()
+    assert attempt.tries == 2
