@@ -104,6 +104,8 @@ def hang_up(session: SparkSession) -> None:
     client: Any = session.client
     client._closed = True
     client._channel.close()
+    # A collected session calls it. With PySpark 4.0 it ends a thread pool that all sessions of the process share.
+    client.close = lambda: None
     for name in _EXIT_HANDLERS:
         if hasattr(client, name):
             atexit.unregister(getattr(client, name))
