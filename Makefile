@@ -14,7 +14,7 @@ export PIP_NO_CACHE_DIR := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help install demo test thorough compat unit simulate simulate-long explore peers integration system pictures lint format bench compare-designs coverage soak clean
+.PHONY: help install demo test thorough compat unit simulate simulate-long simulate-detached explore peers integration system pictures lint format bench compare-designs coverage soak clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -59,6 +59,9 @@ simulate: install  ## Many members in virtual time, with faults: SEEDS=n of each
 
 simulate-long: install  ## The same for hours, beside other work: goes on where it stopped (HISTORIES=n in all, REPORT=1 tells how far)
 	@PYTHONPATH=tests nice -n 19 $(BIN)/python -m simulation.long_run $(if $(HISTORIES),--histories $(HISTORIES)) $(if $(REPORT),--report)
+
+simulate-detached: install  ## Detached streams on two simulated servers, with faults: HISTORIES=n from a random seed, or from FIRST=seed
+	@PYTHONPATH=tests nice -n 19 $(BIN)/python -m simulation.detached.run $(if $(HISTORIES),--histories $(HISTORIES)) $(if $(FIRST),--first $(FIRST))
 
 explore: install  ## Every order of messages and faults in a small group: SCOPE=name for one of tests/explore/scopes.py
 	@PYTHONPATH=tests $(BIN)/python -m explore.run $(if $(SCOPE),--scope $(SCOPE))

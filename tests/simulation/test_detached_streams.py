@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import pytest
 from how_many import examples
-from simulation.detached.mistakes import MISTAKES, OF_WHO_READS_LATE, Mistake
-from simulation.detached.world import BrokenError, one_begins_before_it_has_read_of_another, play, played
+from simulation.detached.mistakes import MISTAKES, OF_WHO_IS_NOT_ANSWERED, OF_WHO_READS_LATE, Mistake
+from simulation.detached.world import (
+    BrokenError,
+    one_begins_before_it_has_read_of_another,
+    one_waits_for_a_server_that_is_away,
+    play,
+    played,
+)
+from simulation.seeds import fresh
 
-HISTORIES = 40
+HISTORIES = 200
 ENOUGH = 300
 """So many histories notice each mistake; a few do most of them."""
 
 
 @pytest.mark.parametrize("tenth", range(10))
 def test_no_two_queries_on_a_checkpoint_can_both_commit(tenth: int) -> None:
-    each = examples(HISTORIES) // 10
-    for seed in range(tenth * each, (tenth + 1) * each):
+    """Of each tenth of the histories. Many more: ``make simulate-detached``."""
+    for seed in fresh(examples(HISTORIES))[tenth::10]:
         play(seed)
 
 
@@ -41,3 +48,14 @@ def test_a_mistake_is_noticed_where_somebody_reads_late(mistake: Mistake, monkey
     mistake(monkeypatch)
     with pytest.raises(BrokenError, match="can both commit"):
         played(0, one_begins_before_it_has_read_of_another)
+
+
+def test_nothing_is_begun_beside_what_runs_on_a_server_that_is_away() -> None:
+    played(0, one_waits_for_a_server_that_is_away)
+
+
+@pytest.mark.parametrize("mistake", OF_WHO_IS_NOT_ANSWERED, ids=lambda mistake: mistake.__name__)
+def test_a_mistake_is_noticed_where_a_server_is_away(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistake(monkeypatch)
+    with pytest.raises(BrokenError, match="can both commit"):
+        played(0, one_waits_for_a_server_that_is_away)

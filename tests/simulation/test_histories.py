@@ -7,13 +7,12 @@ Some seeds are always the same, so that what was found once is found again; othe
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 
 import pytest
 from simulation.histories import PLANS
-from simulation.long_run import commit
 from simulation.run import Crew, Tally, report
+from simulation.seeds import fresh
 
 FIXED = range(28)
 FRESH = 26
@@ -27,19 +26,9 @@ def crew() -> Iterator[Crew]:
     crew.close()
 
 
-@pytest.fixture(scope="module")
-def fresh() -> range:
-    """Of this commit: all who run its tests play the same."""
-    try:
-        first = int(commit()[:10], 16)
-    except ValueError:
-        first = secrets.randbelow(10**12)
-    return range(first, first + FRESH)
-
-
 @pytest.mark.parametrize("plan", PLANS)
-def test_history(plan: str, crew: Crew, fresh: range, capsys: pytest.CaptureFixture[str]) -> None:
-    for seeds in (FIXED, fresh):
+def test_history(plan: str, crew: Crew, capsys: pytest.CaptureFixture[str]) -> None:
+    for seeds in (FIXED, fresh(FRESH)):
         tally = Tally()
         for tally in crew.play(plan, seeds):
             assert not tally.failed, report(plan, tally.failed[0])

@@ -99,10 +99,10 @@ def lets_queries_start_in_a_session_that_it_ends(patch: pytest.MonkeyPatch) -> N
 
 OF_WHO_READS_LATE: Final[tuple[Mistake, ...]] = (begins_before_it_is_read_where, overlooks_what_was_written_over)
 """Noticed where one worker begins before it has read of another."""
+OF_WHO_IS_NOT_ANSWERED: Final[tuple[Mistake, ...]] = (takes_silence_for_an_end, forgets_what_ran_before_what_waits)
+"""Noticed where a query runs on a server that is away."""
 MISTAKES: Final[tuple[Mistake, ...]] = (
-    takes_silence_for_an_end,
     begins_beside_what_runs_by_an_older_plan,
-    forgets_what_ran_before_what_waits,
     has_a_server_that_takes_calls_in_ended_sessions,
     closes_a_session_in_which_a_query_starts,
     lets_queries_start_in_a_session_that_it_ends,

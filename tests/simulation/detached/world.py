@@ -292,6 +292,33 @@ async def one_begins_before_it_has_read_of_another(world: World) -> None:
     assert [len(server.active) for server in world.servers] == [0, 1], "it has ended there, and runs here"
 
 
+async def one_waits_for_a_server_that_is_away(world: World) -> None:
+    """It runs on a server that nobody can reach, and comes twice to a worker that has another server."""
+    first, second = world.lives[WORKERS[0]], world.lives[WORKERS[2]]
+    task = TASKS[0]
+    away = world.server(first.own.server)
+    first.take(frozenset({task}), Epoch(1))
+    while not (task in world.status.tasks and away.active):  # noqa: ASYNC110  of virtual time there is enough
+        await asyncio.sleep(0.1)
+    await first.end()
+    away.away = True
+    for epoch in (2, 3):
+        second.take(frozenset({task}), Epoch(epoch))
+        for _ in range(600):
+            await asyncio.sleep(0.1)
+            world.check()
+        last = world.status.tasks[task]
+        assert (last.state, last.worker) == (TaskState.PENDING, second.worker), f"it waits there: {last}"
+        second.revoke(frozenset({task}))
+        assert task not in second.mine, "nobody waits for the server with it"
+    away.away = False
+    second.take(frozenset({task}), Epoch(4))
+    for _ in range(600):
+        await asyncio.sleep(0.1)
+        world.check()
+    assert [len(server.active) for server in world.servers] == [0, 1], "it has ended there, and runs here"
+
+
 def play(seed: int, *, steps: int = 12) -> World:
     """A random history.
 
