@@ -1,4 +1,4 @@
-"""Why a task starts or stops somewhere, in words: the same in logs, in ``cospark replay`` and in ``cospark status``."""
+"""Explains in words why a task starts or stops: the same in logs, ``cospark replay`` and ``cospark status``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STARTS: Final[Mapping[MoveReason, str]] = {
 
 
 def why(move: Move) -> str:
-    """Why the tasks of this move start, or stop."""
+    """Explain why the tasks of a move start, or stop."""
     if move.reason is MoveReason.BALANCE:
         return _above_its_share(move)
     if move.reason is MoveReason.NEW and move.source is not None:
