@@ -15,10 +15,8 @@ Source: Kafka Connect's ``IncrementalCooperativeAssignor`` (4.x). Its rules, in 
 7. Created work, and lost work that has waited long enough, goes to the workers that have the least (module ``spread``).
 8. A leader without memory counts nothing as lost, so it delays nothing.
 
-
 In each round, the numbers of tasks and of planners per worker and the delays are the same as Connect's, but for these
 intended improvements:
-
 
 ``only-lost-work-waits``
     A delay for a missing worker starts only if something is lost. Connect also starts one if a worker that had nothing
