@@ -97,8 +97,8 @@ class Limits:
 DEFAULT_LIMITS: Final = Limits()
 
 MOST_GIVEN_UP: Final = 5
-"""If this many lessons of a job were given up, its tasks are not learned for balance any more: the problem is then taken
-to be one of all its tasks, and trying each would take a round for each.
+"""If this many lessons of a job were given up, its tasks are not learned for balance any more: the problem is then
+taken to be one of all its tasks, and trying each would take a round for each.
 """
 
 

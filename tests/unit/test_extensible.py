@@ -152,7 +152,10 @@ class TestUnencodable:
             ({"weight": float("inf")}, "weight is a number from 0 on, not inf"),
             ({"progress": (0.5,)}, "progress has 1 entries for 0 tasks"),
             ({"learning": PackedTasks.of({TaskId("a", 0)}), "progress": (1.5,)}, "progress is from 0 to 1"),
-            ({"ready": PackedTasks.of({TaskId("a", 0)})}, "a task that is ready must also be in what the worker learns"),
+            (
+                {"ready": PackedTasks.of({TaskId("a", 0)})},
+                "a task that is ready must also be in what the worker learns",
+            ),
         ],
     )
     def test_metadata(self, change: dict[str, Any], complaint: str) -> None:
