@@ -1,4 +1,4 @@
-"""The last things that happened to a membership, to find out why it is where it is."""
+"""The last events of a membership, to find out how it got to where it is."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from airflow_provider.protocol.member_events import ArmTimer, Command, Event, Ti
 from airflow_provider.protocol.model import TaskId
 
 _KEPT: Final = 30
-"""Lines: some rounds. A triggerer keeps them for each of thousands of memberships."""
+"""Lines, enough for a few rounds. A triggerer keeps them for each of thousands of memberships."""
 _TEXT: Final = 120
 _TASKS: Final = 6
 
 
 class RecentEvents:
-    """Keeps the last events and what came of them, a line each; what happens all the time is left out."""
+    """Keeps the last events and the resulting commands, a line each, without routine ones."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -53,7 +53,7 @@ def _line(thing: Event | Command) -> str:
 
 
 def _value(value: object) -> str:
-    """Short, and without what may be large: metadata, assignments, records."""
+    """A short text, without what may be large: metadata, assignments, records."""
     match value:
         case Enum():
             return value.name
