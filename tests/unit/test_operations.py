@@ -249,7 +249,7 @@ def test_settings_of_spark_merge_likewise_and_nothing_is_planned_anew_for_them()
     assert not ask(topics, AlterJob(job="etl", session_conf=changes)).changed, "it is so already"
     (done,) = [event for event in topics.events if isinstance(event, ActionEvent) and event.action == "alter"]
     assert done.details == "spark.sql.b, spark.sql.c", "their values may be secrets"
-    with pytest.raises(JobError, match=r"'spark\.executor\.memory' counts when Spark starts"):
+    with pytest.raises(JobError, match=r"'spark\.executor\.memory' applies when Spark starts"):
         ask(topics, AlterJob(job="etl", session_conf={"spark.executor.memory": "9g"}))
 
 
