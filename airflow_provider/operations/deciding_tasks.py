@@ -1,4 +1,4 @@
-"""Decides what is written when tasks of a job are stopped or restarted."""
+"""Decides what is written when a user stops or restarts tasks of a job."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def restart(
     )
     if not outcome.changed:
         return Decision(outcome=outcome)
-    anew = [*restarted, *resumed]  # a task that is resumed may not have stopped yet
+    anew = [*restarted, *resumed]  # a resumed task may not have stopped yet, so it is restarted, too
     indexes = [None] if operation.tasks is None else [task.index for task in anew]
     records = [RestartRecord(job=job, index=index, by=by, at_ms=at_ms) for index in indexes if anew]
     return Decision(
@@ -128,7 +128,7 @@ def _named_tasks(job: str, indexes: Set[int], jobs: JobsSnapshot) -> list[TaskId
 
 
 def _is_somewhere(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
-    """Whether a worker has it. Otherwise there is nothing to restart."""
+    """Whether a worker has the task; otherwise there is nothing to restart."""
     last = effective_status(task, jobs, status)
     return last is not None and last.state in (TaskState.RUNNING, TaskState.PENDING)
 
@@ -139,7 +139,7 @@ def _has_finished(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> b
 
 
 def _in_words(operation: RestartJob, outcome: Outcome) -> str:
-    """For the timeline."""
+    """A summary for the timeline."""
     which = "all" if operation.tasks is None else _indexes(operation.tasks)
     again = f", {len(outcome.resumed)} resumed" if outcome.resumed else ""
     failed = f"{len(outcome.retried)} tried again after a failure"

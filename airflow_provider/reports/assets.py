@@ -37,8 +37,9 @@ class AssetReport:
 
 
 def added_up(finished: Iterable[TaskStatus]) -> tuple[AssetReport, ...]:
-    """What these tasks have written, by asset, in the order in which assets are first named. A task counts once,
-    however often it was tried: its status is that of the attempt that finished.
+    """Add up what these tasks have written, by asset, in the order in which assets are first named.
+
+    A task counts once, however often it was tried: its status is that of the attempt that finished.
     """
     known: dict[tuple[str, str], AssetReport] = {}
     for status in finished:

@@ -231,7 +231,7 @@ def test_settings_of_spark_are_given_and_removed_by_name(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
-        (("--session-conf", "spark.executor.memory=9g"), "session_conf: 'spark.executor.memory' counts when Spark"),
+        (("--session-conf", "spark.executor.memory=9g"), "session_conf: 'spark.executor.memory' applies when Spark"),
         (("--session-conf", "spark.sql.a"), "--session-conf spark.sql.a: must be KEY=VALUE"),
         (("--session-conf", "a=1", "--remove-session-conf", "a"), "--remove-session-conf a: --session-conf gives it a"),
     ],
