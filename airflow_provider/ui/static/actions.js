@@ -8,8 +8,8 @@ import { banner } from "./parts.js";
 
 const group = () => ({ conn: address.get("conn"), group: address.get("group") });
 
-// A button that asks first, and then says what was done or why not. `form` makes the fields of the question.
-// `yes`: the words of the confirmation, if they differ from the button's.
+// A button that asks for confirmation, and then says what was done or why not. `form` makes the question's input fields.
+// `yes`: the label of the confirming button, if it differs from the button's.
 function button(words, { question, consequence, form, path, body, danger, again, yes = words }) {
   return el("button", { type: "button", class: danger ? "danger" : "", onclick: (event) => (event.stopPropagation(), confirm()) }, words);
 
