@@ -170,7 +170,7 @@ def test_a_broker_that_is_away_is_a_case_for_retries(topics: MemoryTopics) -> No
         (AlterSparkJobOperator, {"task_timeout": 0}, "^task_timeout: "),
         (AlterSparkJobOperator, {"if_version": "latest"}, "^if_version: "),
         (AlterSparkJobOperator, {"session_conf": {"spark.sql.a": []}}, "^session_conf: "),
-        (AlterSparkJobOperator, {"session_conf": {"spark.cores.max": 2}}, "^session_conf: 'spark.cores.max' counts"),
+        (AlterSparkJobOperator, {"session_conf": {"spark.cores.max": 2}}, "^session_conf: 'spark.cores.max' applies"),
     ],
 )
 def test_what_is_wrong_in_any_case_is_refused_where_the_dag_is_parsed(
