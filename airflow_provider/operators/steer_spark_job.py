@@ -72,8 +72,8 @@ class RestartSparkJobOperator(SteerSparkJob, SomeTasksOperator):
     :param kafka_conn_id: a connection of type ``kafka``
 
     Returns ``subject`` (the job), ``changed``, and the tasks that are ``restarted``, ``retried`` (had failed),
-    ``resumed`` (had been stopped individually), and those of ``tasks`` that have ``finished``. Fails if there is no such
-    job or task.
+    ``resumed`` (had been stopped individually), and those of ``tasks`` that have ``finished``. Fails if there is no
+    such job or task.
     """
 
     def __init__(self, *, only_failed: bool = False, **kwargs: Any) -> None:
@@ -95,8 +95,8 @@ class AlterSparkJobOperator(SteerSparkJob):
     :param job: the job's name
     :param config: changes of its config, by key; None removes a key
     :param session_conf: changes of its Spark settings, likewise; each Spark task has them from its next start on
-    :param if_version: only if this is still the job's version, as the hook's ``describe_job`` tells it, so that a change
-        made meanwhile is not overwritten
+    :param if_version: only if this is still the job's version, as the hook's ``describe_job`` tells it, so that a
+        change made meanwhile is not overwritten
     :param max_tasks: the most tasks a plan may have
     :param task_retries: how often a failed Spark task is tried again
     :param task_retry_delay: how long to wait before that
