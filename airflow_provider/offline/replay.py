@@ -1,4 +1,4 @@
-"""``cospark replay``: what an assignor makes of a recorded history, to explain a rebalance."""
+"""``cospark replay``: explains a rebalance, by running an assignor through a recorded history."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Answer(NamedTuple):
-    """What is made of a line, the sentences on it, and which of its keys mean nothing."""
+    """The answer to a line, the sentences that explain it, and the line's unknown keys."""
 
     decided: dict[str, Any]
     explained: list[str]
@@ -89,12 +89,12 @@ class _Answer(NamedTuple):
 
 
 class _Leader(Protocol):
-    """Who goes through a history, round by round."""
+    """A leader that goes through a history, round by round."""
 
     def answer(self, line: bytes) -> _Answer:
         """Decide a round.
 
-        :raises UnreadableLineError: naming what is wrong; then nothing has changed
+        :raises UnreadableLineError: naming what is wrong; nothing has changed then
         """
 
 
