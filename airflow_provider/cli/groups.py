@@ -37,7 +37,7 @@ from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.topics.group_topics import GroupTopics
 
 _NOBODY: Final = "no worker is in it"
-"""The phase of a group that has topics, but is unknown to all coordinators: it has had no worker yet, or none for long."""
+"""The phase of a group with topics that no coordinator knows: it has had no worker yet, or none for long."""
 
 _NOT_YET: Final = frozenset(
     {
