@@ -75,7 +75,7 @@ class Pool:
         return taken
 
     def place(self, tasks: Tasks) -> dict[WorkerId, list[TaskId]]:
-        """Give tasks to the workers that have the least, along with what they could not get back (see ``own``).
+        """Give tasks to the workers that have the least, along with what is above the share of the worker that had it.
 
         :return: what was given, by worker
         """

@@ -55,7 +55,7 @@ class Driving(ABC, Generic[S]):
 
     :param patience_s: how long topics may be missing, in seconds
     :cvar about: what it has to be told of the topics
-    :cvar most_together_ms: timers are due together at least every so many milliseconds
+    :cvar most_together_ms: the longest interval, in milliseconds, within which timers are due together
     """
 
     about: ClassVar[About]

@@ -140,7 +140,7 @@ class MemberState(Struct, frozen=True, kw_only=True):
     :param unpublished: the record of the round that this member leads, until the coordinator has the assignment
     :param rejoin_reason: why to join again as soon as nothing is stopping any more
     :param joining_since: when the first of the unanswered JoinGroups was sent
-    :param heard_at: the latest time at which the coordinator is known to have had no rebalance under way
+    :param heard_at: at this time or later the coordinator said that no rebalance was under way
     :param join_by: when to join, even if tasks are still stopping
     :param rebalance_deadline: the coordinator then continues without members that have not joined, and expels those
         that have joined and not asked for their assignments
