@@ -66,7 +66,9 @@ def judge(
     awaited = {worker: end_ms for worker, end_ms in ends.items() if end_ms > round.now_ms}
     unknown = {worker: tasks for worker, tasks in by_worker.items() if worker not in back and worker not in ends}
     missed = bool(memory.members - kept.keys() - ends.keys())
-    lost_work = _of_the_unknown(unknown, kept, memory, missed=missed, now_ms=round.now_ms, max_delay_ms=max_delay_ms)
+    lost_work = _of_unknown_workers(
+        unknown, kept, memory, missed=missed, now_ms=round.now_ms, max_delay_ms=max_delay_ms
+    )
     delays = filter(None, (lost_work.delay_ms, *(end_ms - round.now_ms for end_ms in awaited.values())))
     return replace(
         lost_work,
@@ -96,7 +98,7 @@ def _end_ms(worker: WorkerId, memory: Memory, round: Round, max_delay_ms: int) -
     return min(round.now_ms + at_most_ms, latest_ms)
 
 
-def _of_the_unknown(
+def _of_unknown_workers(
     lost: Shares, kept: Shares, memory: Memory, *, missed: bool, now_ms: int, max_delay_ms: int
 ) -> LostWork:
     """Apply KIP-415's rule to the lost work of workers of which nothing is known.

@@ -86,7 +86,7 @@ def write_down(
             revoked_in_previous=decided.revoked_in_previous,
             successive_revocations=decided.successive_revocations,
             next_moves_at_ms=decided.next_moves_at_ms,
-            released=tuple(_to_go_on(stops)),
+            released=tuple(_unfinished(stops)),
             awaited=lost_work.awaited,
             former=still_planned(round, memory, difference.removed),
         ),
@@ -121,7 +121,7 @@ def _balancing(tasks: Iterable[TaskId], source: WorkerId, target: WorkerId | Non
             yield Move(tasks=of_kind, source=source, target=target, reason=MoveReason.BALANCE, load=over.get(source))
 
 
-def _to_go_on(stops: Iterable[Move]) -> Iterator[Move]:
+def _unfinished(stops: Iterable[Move]) -> Iterator[Move]:
     """Of the moves that stop tasks, those that the next round completes with a start."""
     for move in stops:
         if move.reason is MoveReason.BALANCE:

@@ -42,13 +42,13 @@ def pace(policy: Policy, lost_work: LostWork, memory: Memory, *, wants_to_revoke
             next_moves_at_ms=next_moves_at_ms,
         )
     if isinstance(policy, Deferred):
-        return _all_or_later(policy, lost_work, memory, wants_to_revoke=wants_to_revoke, now_ms=now_ms)
+        return _all_or_delay(policy, lost_work, memory, wants_to_revoke=wants_to_revoke, now_ms=now_ms)
     if next_moves_at_ms or not wants_to_revoke:
         return Pace(delay_ms=next_moves_at_ms - now_ms if wants_to_revoke else 0, next_moves_at_ms=next_moves_at_ms)
     return Pace(allowance=policy.max_moves, revoked_in_previous=True)
 
 
-def _all_or_later(policy: Deferred, lost_work: LostWork, memory: Memory, *, wants_to_revoke: bool, now_ms: int) -> Pace:
+def _all_or_delay(policy: Deferred, lost_work: LostWork, memory: Memory, *, wants_to_revoke: bool, now_ms: int) -> Pace:
     """Allow all, unless the round before revoked too; then only after a delay, which grows with each such round."""
     successive = memory.successive_revocations
     revoked_just_now = memory.revoked_in_previous and not lost_work.waited

@@ -117,11 +117,11 @@ def make_policy(
         return Incremental(max_moves=max_moves, **_given(move_interval_ms=move_interval_ms, max_delay_ms=max_delay_ms))
     for setting, value in (("max_moves", max_moves), ("move_interval_ms", move_interval_ms)):
         if value is not None:
-            raise PolicyError(setting, f"means nothing under the policy '{name.value}'; 'incremental' has it")
+            raise PolicyError(setting, f"does not apply to the policy '{name.value}', only to 'incremental'")
     if name is PolicyName.DEFERRED:
         return Deferred(**_given(max_delay_ms=max_delay_ms))
     if max_delay_ms:
-        raise PolicyError("max_delay_ms", "means nothing under the policy 'immediate', which waits for nobody")
+        raise PolicyError("max_delay_ms", "does not apply to the policy 'immediate', under which nothing waits")
     return IMMEDIATE
 
 

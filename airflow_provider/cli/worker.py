@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The first SIGTERM or Ctrl-C has the worker stop its tasks and leave the group; a second one ends it"
         " immediately. Exit status: 0 it left, or the group was drained; 1 it lost its membership, failed, or its"
-        " --idle-timeout is over; 2 not possible."
+        " --idle-timeout has passed; 2 not possible."
     )
     add_group_argument(parser, "the group to join")
     add_worker_option(parser)

@@ -183,7 +183,7 @@ class DeclarativeMember(Driving[MembershipState]):
     async def _ask(self, command: SendRequest) -> None:
         body = command.body
         if isinstance(body, ConnectGroupHeartbeatRequest) and body.member_epoch == LEAVING:
-            body = await self._last_words(body)
+            body = await self._complete_goodbye(body)
         if self._former is not None:
             await self._leave_for_former(self._former, command.timeout_ms)
         sent_at_ms = now_ms()
@@ -213,7 +213,7 @@ class DeclarativeMember(Driving[MembershipState]):
         with contextlib.suppress(NoReplyError):
             await self._channel.ask(goodbye, timeout_s=timeout_ms / 1000)
 
-    async def _last_words(self, goodbye: ConnectGroupHeartbeatRequest) -> ConnectGroupHeartbeatRequest:
+    async def _complete_goodbye(self, goodbye: ConnectGroupHeartbeatRequest) -> ConnectGroupHeartbeatRequest:
         """Write what other workers have to know, and read it back, so that the last heartbeat says why it leaves."""
         await self._listener.farewell()
         with contextlib.suppress(TopicError, TimeoutError, asyncio.TimeoutError):

@@ -36,7 +36,7 @@ class LeaderWatch:
     :param record: the newest record that the member has, which may not be read back from the topic yet
     :param want: called with a reason to rebalance
     :param mend: called when a stale record has overwritten a valid one, and from time to time
-    :param spawn: runs something beside the member
+    :param spawn: runs something in the background
     """
 
     def __init__(

@@ -28,7 +28,7 @@ class RecentEvents:
 
     def add(self, event: Event, before: Phase, after: Phase, commands: Iterable[Command]) -> None:
         commands = tuple(commands)
-        if before is after and _is_humdrum(event, commands):
+        if before is after and _is_routine(event, commands):
             return
         phases = before.value if before is after else f"{before.value} -> {after.value}"
         self._lines.append(f"{event.now_ms} ms, {phases}: {_line(event)}")
@@ -39,7 +39,7 @@ class RecentEvents:
         return "\n".join(self._lines)
 
 
-def _is_humdrum(event: Event, commands: Iterable[Command]) -> bool:
+def _is_routine(event: Event, commands: Iterable[Command]) -> bool:
     if isinstance(event, HeartbeatAnswered) and event.error is not KafkaErrorCode.NONE:
         return False
     return isinstance(event, (HeartbeatAnswered, TimerFired)) and all(

@@ -62,7 +62,7 @@ class WorkerAssignors:
         record will say: any change causes another assignment. The time to return is taken from the record only when the
         worker leaves: a triggerer, which does not know it, repeats what was said before.
 
-        :param delay_over_ms: when the last delay ended after which an assignor asked for another assignment; 0: none has
+        :param delay_over_ms: when the last delay ended after which an assignor wanted another assignment; 0: none has
         """
         said = self._topics.status.workers.get(self._worker)
         mine = said if said is not None and said.member_id == self._member_id else None

@@ -81,16 +81,16 @@ def assign(
         raise ValueError("a round of assignment needs at least one member")
     settled = settle(round, memory, policy, limits)
     stateful = spread(round, memory, limits, settled)
-    evened = _even_out(round, memory, policy, limits, settled, stateful)
-    begun = begin_lessons(round, limits, stateful, evened.stops)
+    balanced = _balance(round, memory, policy, limits, settled, stateful)
+    begun = begin_lessons(round, limits, stateful, balanced.stops)
     outcome = write_down(
-        round, memory.cooperative, settled.difference, settled.lost_work, evened.decided, evened.shuffle
+        round, memory.cooperative, settled.difference, settled.lost_work, balanced.decided, balanced.shuffle
     )
     return _with_learners(round, memory, outcome, settled, stateful, begun)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Evened:
+class _Balanced:
     """What starts and stops, and how many running tasks of each worker are to be learned for balance."""
 
     decided: Pace
@@ -98,14 +98,14 @@ class _Evened:
     stops: Mapping[WorkerId, int]
 
 
-def _even_out(
+def _balance(
     round: LearnerRound,  # noqa: A002
     memory: LearnerMemory,
     policy: Policy,
     limits: Limits,
     settled: Settled,
     stateful: Stateful,
-) -> _Evened:
+) -> _Balanced:
     """Balance the stateless tasks around the stateful ones. Under a policy of steps, a lesson counts as a move."""
     kinds = Kinds.by_number(round) if stateful.tasks else Kinds.of(round)
     stays = minus(kinds.stays(round), stateful.tasks)
@@ -113,7 +113,7 @@ def _even_out(
     stateless = {worker: minus(tasks, apart) for worker, tasks in of_staying(settled.kept, round).items()}
     if not stateless:
         decided = pace(policy, settled.lost_work, memory.cooperative, wants_to_revoke=False, now_ms=round.now_ms)
-        return _Evened(decided=decided, shuffle=Shuffle(kept=settled.kept, taken={}, given=settled.at_once), stops={})
+        return _Balanced(decided=decided, shuffle=Shuffle(kept=settled.kept, taken={}, given=settled.at_once), stops={})
     own = {worker: minus(tasks, stateful.tasks) for worker, tasks in settled.own.items()}
     fixed = stateful.excess.even(stateful.stops) if stateful.tasks else {}
     if stays:
@@ -132,7 +132,7 @@ def _even_out(
         (*relieved, drains.waits, idle, stateful.further.released, _stopped_by_leaving(round, settled, stateful))
     )
     given = merged((settled.at_once, stateful.given, *pools.returned, *pools.place(free)))
-    return _Evened(
+    return _Balanced(
         decided=decided,
         shuffle=Shuffle(kept=settled.kept, taken=taken, given=given, over=pools.over(drains)),
         stops=limited(stops, left - sum(map(len, idle.values()))) if in_steps else stops,
@@ -157,10 +157,11 @@ def _with_learners(
     begun: tuple[Move, ...],
 ) -> LearnerAssignment:
     """Add to a round's starts and stops what it decided about learners."""
-    on, released = stateful.further, stateful.further.released
+    continued, released = stateful.further, stateful.further.released
     stopped = NO_TASKS.union(*released.values())
-    learners = {task: lesson.worker for task, lesson in on.lessons.items()}
-    owners = {task: owner for task, owner in on.holders.items() if task not in stopped}
+    lessons = continued.lessons
+    learners = {task: lesson.worker for task, lesson in lessons.items()}
+    owners = {task: owner for task, owner in continued.holders.items() if task not in stopped}
     for move in begun:
         assert move.source is not None
         assert move.target is not None
@@ -189,10 +190,10 @@ def _with_learners(
             learned=merged((learned, handing)),
             learned_before=memory.may_have_stopped(round),
             since_ms={
-                worker: {task: on.lessons[task].since_ms if task in on.lessons else round.now_ms for task in tasks}
+                worker: {task: lessons[task].since_ms if task in lessons else round.now_ms for task in tasks}
                 for worker, tasks in learning.items()
             },
-            given_up=given_up(round, memory, on),
+            given_up=given_up(round, memory, continued),
         ),
         moves=tuple(explained(outcome.moves, whys)) if whys else outcome.moves,
         lessons=begun,

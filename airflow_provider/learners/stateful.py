@@ -51,11 +51,11 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
     kept = settled.drains.kept & tasks
     counts = {worker: len(has) for worker, has in staying.items()}
     share = len(tasks - (kept - settled.lessons.keys())) // max(1, len(staying))
-    on = further(round, limits, settled.lessons, held, share=share, counts=counts)
-    learned = frozenset(on.lessons)
+    continued = further(round, limits, settled.lessons, held, share=share, counts=counts)
+    learned = frozenset(continued.lessons)
     total = len(tasks - (kept - learned))
     share, extras = divmod(total, max(1, len(staying)))
-    to_come = by_worker((task, lesson.worker) for task, lesson in on.lessons.items())
+    to_come = by_worker((task, lesson.worker) for task, lesson in continued.lessons.items())
     shares = {worker: plus(minus(has, learned), to_come.get(worker, NO_TASKS)) for worker, has in staying.items()}
     given = _given(settled, shares, tasks, total) if shares and tasks else {}
     shares = {worker: plus(has, given.get(worker, NO_TASKS)) for worker, has in shares.items()}
@@ -67,10 +67,10 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
         if number and (waiting := settled.kept[worker] & round.pending & shares[worker])
     }
     left_alone = plus(round.pending, learned)
-    stays = plus(left_alone, _not_worth_a_try(all_of(given_up(round, memory, on)), tasks))
+    stays = plus(left_alone, _not_worth_a_try(all_of(given_up(round, memory, continued)), tasks))
     return Stateful(
         tasks=tasks,
-        further=on,
+        further=continued,
         excess=excess,
         shares=shares,
         given=given,
@@ -107,7 +107,7 @@ def begin_lessons(
     )
 
 
-def given_up(round: LearnerRound, memory: LearnerMemory, on: Further) -> Shares:  # noqa: A002
+def given_up(round: LearnerRound, memory: LearnerMemory, continued: Further) -> Shares:  # noqa: A002
     """The tasks whose lessons failed or took too long, now or before, by learner.
 
     No other worker tries them: it is not known whether the worker or the job is at fault, the task runs, and to try all
@@ -115,7 +115,7 @@ def given_up(round: LearnerRound, memory: LearnerMemory, on: Further) -> Shares:
     again.
     """
     same = memory.cooperative.members == round.owned.keys()
-    now = by_worker((task, lesson.worker) for task, lesson in on.given_up.items())
+    now = by_worker((task, lesson.worker) for task, lesson in continued.given_up.items())
     before = {
         worker: left
         for worker, tasks in (memory.given_up.items() if same else ())

@@ -141,16 +141,16 @@ def further(
     }
     rest = {task: lesson for task, lesson in lessons.items() if task not in given_up}
     better_left = _better_left(rest, holders, share=share, counts=counts)
-    on = {task: lesson for task, lesson in rest.items() if task not in better_left}
+    continued = {task: lesson for task, lesson in rest.items() if task not in better_left}
     released = (
         (task, holders[task])
-        for task, lesson in on.items()
+        for task, lesson in continued.items()
         if task in round.owned.get(holders.get(task, lesson.worker), ())
         and (is_ready(lesson, limits) or is_in_vain(lesson, round, limits) or task in round.pending)
     )
     return Further(
-        lessons=on,
-        holders={task: worker for task, worker in holders.items() if task in on},
+        lessons=continued,
+        holders={task: worker for task, worker in holders.items() if task in continued},
         released=by_worker(released),
         given_up=given_up,
     )

@@ -1,4 +1,4 @@
-"""The events and commands of a member of a classic group, beside those of any group protocol
+"""The events and commands of a member of a classic group, in addition to those of any group protocol
 (:mod:`airflow_provider.protocol.member_events`).
 
 A command that sends a request carries ``seq``, and the event with its answer has the same number. So a late answer to
@@ -214,7 +214,7 @@ class FindCoordinator(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendJoin(Command):
-    """Send JoinGroup; answered only when all members have joined or the rebalance timeout is over."""
+    """Send JoinGroup; answered only when all members have joined or the rebalance timeout has passed."""
 
     seq: int
     node: int

@@ -101,7 +101,7 @@ def on_joined(member: Transition, event: Joined) -> None:
     """
     if event.seq != member.state.awaiting:
         return
-    anew = event.member_id != member.state.member_id
+    is_new = event.member_id != member.state.member_id
     since = member.state.join_sent_at if member.state.joining_since is None else member.state.joining_since
     deadline = since + member.state.settings.rebalance_lease_ms
     if event.generation == member.state.generation and member.state.rebalance_deadline is not None:
@@ -119,7 +119,7 @@ def on_joined(member: Transition, event: Joined) -> None:
         # From now on the coordinator fences the process that had this name, so its lease ends within a session.
         member.set(predecessor=Predecessor.GONE, hold_until=member.now + member.state.settings.session_timeout_ms)
     member.set(heard_at=max(member.state.heard_at, member.state.join_sent_at))
-    if anew:
+    if is_new:
         member.renew_lease(member.state.join_sent_at)
     member.heartbeat_slowly()
     seq = member.next_seq()

@@ -60,6 +60,6 @@ class MemberSettings(CommonSettings):
         if self.rebalance_timeout_ms < self.session_timeout_ms:
             raise ValueError(
                 f"rebalance_timeout_ms={self.rebalance_timeout_ms} must be at least"
-                f" session_timeout_ms={self.session_timeout_ms}: a rebalance that is over sooner gives away tasks that"
-                " a worker still runs, for it has not heard of it"
+                f" session_timeout_ms={self.session_timeout_ms}: a rebalance that ends sooner gives away tasks that"
+                " a worker still runs because it has not heard of it"
             )

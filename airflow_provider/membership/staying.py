@@ -59,7 +59,7 @@ def on_timer(member: Transition, _event: TimerFired) -> None:
         member.set(rejoin_at=None)
         member.want_join(DELAY_OVER)
     if state.join_by is not None and now >= state.join_by:
-        _out_of_patience(member)
+        _join_with_what_runs(member)
     if state.hold_until is not None and now >= state.hold_until:
         member.set(hold_until=None)
         _stopped(member, state.held & state.stopping)
@@ -67,7 +67,7 @@ def on_timer(member: Transition, _event: TimerFired) -> None:
         member.join_when_ready()
 
 
-def _out_of_patience(member: Transition) -> None:
+def _join_with_what_runs(member: Transition) -> None:
     """Join with what still runs, before the group continues without this member."""
     state = member.state
     if state.join_by is None:

@@ -48,7 +48,7 @@ def answer_lines(command: str, file: str, answer: Callable[[bytes], LineAnswer])
                 status = 1
                 continue
             for key in sorted(ignored - complained):
-                complain(f"cospark {command}: line {number}: the key {key!r} means nothing here, and is ignored")
+                complain(f"cospark {command}: line {number}: the key {key!r} is unknown, and is ignored")
             complained |= ignored
             say(json.dumps(made))
     return status

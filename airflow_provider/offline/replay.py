@@ -103,7 +103,7 @@ def _leader_of(args: argparse.Namespace) -> _Leader:
     if args.protocol == _EXTENSIBLE:
         return _LearnersLeader(policy, LearnedRule(args.learned or LearnedRule.WHEN_READY))
     if args.learned:
-        raise ValueError(f"--learned: means nothing without --protocol {_EXTENSIBLE}")
+        raise ValueError(f"--learned: needs --protocol {_EXTENSIBLE}")
     return _CooperativeLeader(policy)
 
 

@@ -93,9 +93,9 @@ def restart(
     )
     if not outcome.changed:
         return Decision(outcome=outcome)
-    anew = [*restarted, *resumed]  # a resumed task may not have stopped yet, so it is restarted, too
-    indexes = [None] if operation.tasks is None else [task.index for task in anew]
-    records = [RestartRecord(job=job, index=index, by=by, at_ms=at_ms) for index in indexes if anew]
+    to_restart = [*restarted, *resumed]  # a resumed task may not have stopped yet, so it is restarted, too
+    indexes = [None] if operation.tasks is None else [task.index for task in to_restart]
+    records = [RestartRecord(job=job, index=index, by=by, at_ms=at_ms) for index in indexes if to_restart]
     return Decision(
         outcome=outcome,
         jobs={

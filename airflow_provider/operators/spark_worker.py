@@ -97,8 +97,8 @@ class SparkWorkerOperator(BaseOperator):
         ``sc://host:port``. Such a worker needs no Java; see ``docs/spark-connect.md``
     :param spark_conn_id: in place of ``spark_master``: a connection of type ``spark_connect``, whose password is the
         server's token
-    :param detach: with a Spark Connect server: streams go on there without this task's process, which is needed only to
-        start them; see ``docs/detached.md``
+    :param detach: with a Spark Connect server: streams keep running there without this task's process, which is needed
+        only to start them; see ``docs/detached.md``
     :param spark_conf: Spark's settings; with Spark Connect those of each session
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
         it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files
@@ -365,7 +365,7 @@ class SparkWorkerOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         spec = self._spec(context)
-        self._look_around(context, spec)
+        self._check_before_joining(context, spec)
         self.log.info("Worker %s joins group %s", spec.member.worker, spec.member.group_id)
         return self._work(context, spec, WorkerStory(began_ms=wall_ms()), tries_of(self, context["ti"]), saved=None)
 
@@ -443,7 +443,7 @@ class SparkWorkerOperator(BaseOperator):
 
     _make_run = WorkerRun
 
-    def _look_around(self, context: Context, spec: WorkerSpec) -> None:
+    def _check_before_joining(self, context: Context, spec: WorkerSpec) -> None:
         """Before joining, show the link to the group, and make sure that no other task has this worker's name.
 
         :raises AirflowFailException: if another task instance has it, and still runs

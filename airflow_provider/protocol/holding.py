@@ -37,4 +37,4 @@ class Predecessor(str, Enum):
     GONE = "gone"
     """There was none, or it has ended: no task of it can still run."""
     UNKNOWN = "unknown"
-    """It may still run tasks until its lease is over."""
+    """It may still run tasks until its lease has ended."""

@@ -163,9 +163,9 @@ def _vectors(tasks: Tasks) -> tuple[bytes, bytes, bytes, bytes]:
     try:
         packed = struct.pack(f"<{len(indexes)}i", *indexes)
     except struct.error:
-        raise LocalProtocolError(f"{_beyond(tasks)}, more than four bytes hold") from None
+        raise LocalProtocolError(f"{_out_of_range(tasks)}, more than four bytes hold") from None
     if min(indexes) < PLANNER_INDEX:
-        raise LocalProtocolError(f"{_beyond(tasks)}; the lowest is {PLANNER_INDEX}")
+        raise LocalProtocolError(f"{_out_of_range(tasks)}; the lowest is {PLANNER_INDEX}")
     names, sizes = _encoded(tuple(counts))
     return names, sizes, struct.pack(f"<{len(counts)}i", *counts.values()), packed
 
@@ -193,6 +193,6 @@ def _encoded(jobs: tuple[str, ...]) -> tuple[bytes, bytes]:
     return names, struct.pack(f"<{len(sizes)}H", *sizes)
 
 
-def _beyond(tasks: Tasks) -> str:
+def _out_of_range(tasks: Tasks) -> str:
     wrong = next(task for task in sorted(tasks) if not PLANNER_INDEX <= task.index <= HIGHEST_INDEX)
     return f"task {wrong.index} of job {wrong.job!r}"

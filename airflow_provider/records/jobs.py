@@ -109,7 +109,7 @@ class JobDefinition:
         if self.timeout_ms is not None:
             self._check_number("timeout_ms", self.timeout_ms, 1, most=_LONGEST_WAIT_MS)
             if self.kind is TaskKind.STREAMING:
-                raise JobError(self.name, "timeout_ms", "means nothing for a job whose tasks have no end: leave it out")
+                raise JobError(self.name, "timeout_ms", "does not apply to a job whose tasks have no end: leave it out")
         if self.replan_interval_ms is not None:
             self._check_number("replan_interval_ms", self.replan_interval_ms, 1, most=_LONGEST_WAIT_MS)
         check_session_conf(self.name, self.session_conf)

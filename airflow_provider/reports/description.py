@@ -74,7 +74,7 @@ class JobDescription:
         if definition is None or report is None:
             return None
 
-        nobodys = state_of_nobodys(job, jobs)
+        unowned = state_of_nobodys(job, jobs)
 
         def described(task: TaskId) -> TaskDescription:
             work, last = jobs.planned_work(task), shown_status(task, jobs, status)
@@ -84,7 +84,7 @@ class JobDescription:
                 slots=jobs.slots_of(task),
                 config={} if work is None else work.config,
                 last=last,
-                state=nobodys if last is None else last.state,
+                state=unowned if last is None else last.state,
                 waits_for=kept_waiting_by(last, status),
             )
 

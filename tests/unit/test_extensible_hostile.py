@@ -168,9 +168,9 @@ def word(value: int) -> bytes:
         (table_of([(0, word(4))], word(2**15) + bytes(2**15)), "url at byte 20: takes 32768 bytes"),
         (table_of([(2, word(4))], word(0)), "owned.vtable at byte 24: can't have 0 bytes"),
         (table_of([(4, word(4))], word(1) + bytes(8)), "progress at byte 28: has 1 entries for 0 tasks"),
-        (table_of([(7, b"\xff\xff\xff\xff")]), "slots at byte 30: -1 is no number from 0 on"),
-        (table_of([(8, struct.pack("<d", float("nan")))]), "weight at byte 32: nan is no number from 0 on"),
-        (table_of([(9, struct.pack("<q", -1))]), "epoch at byte 34: -1 is no number from 0 on"),
+        (table_of([(7, b"\xff\xff\xff\xff")]), "slots at byte 30: -1 is not a number from 0 on"),
+        (table_of([(8, struct.pack("<d", float("nan")))]), "weight at byte 32: nan is not a number from 0 on"),
+        (table_of([(9, struct.pack("<q", -1))]), "epoch at byte 34: -1 is not a number from 0 on"),
         (table_of([(9, b"\0")]), "epoch at byte 30: can't be 4 bytes into a table of 5"),
     ],
 )

@@ -62,7 +62,7 @@ async def test_a_membership_that_does_not_say_its_protocol_is_classic(membership
 async def test_a_membership_of_another_protocol_is_refused(memberships: Memberships) -> None:
     saved = {**(await handed_over())["member"], "group_protocol": "connect"}
     listener = IdleListener()
-    with pytest.raises(ValueError, match=r"'connect'.*speaks 'classic'.*clear the task"):
+    with pytest.raises(ValueError, match=r"'connect'.*uses 'classic'.*clear the task"):
         memberships.make(listener, saved)
 
 

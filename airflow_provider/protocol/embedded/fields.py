@@ -67,7 +67,7 @@ class Writer:
         try:
             self._parts.append(form.pack(value))
         except struct.error:
-            raise LocalProtocolError(f"{field} {value!r} is no integer of {form.size} bytes") from None
+            raise LocalProtocolError(f"{field} {value!r} is not an integer of {form.size} bytes") from None
 
     def string(self, text: str, field: str) -> None:
         self._parts.append(_string(text, field))
@@ -221,13 +221,13 @@ class Cursor:
             return tasks
         try:
             found, self.at = _jobs(self._data, self.at, self._end, count)
-        except (_OddError, struct.error):
-            found = self._jobs_with_care(field, count)
+        except (_MalformedJobsError, struct.error):
+            found = self._jobs_field_by_field(field, count)
         tasks = frozenset(found)
         READ.put(rest, (tasks, self.at - start), tasks, len(rest))
         return tasks
 
-    def _jobs_with_care(self, field: str, count: int) -> list[TaskId]:
+    def _jobs_field_by_field(self, field: str, count: int) -> list[TaskId]:
         """Read the jobs again, field by field, to name the field that is wrong."""
         tasks: list[TaskId] = []
         for _ in range(count):
@@ -253,14 +253,14 @@ class Cursor:
         return MalformedEmbeddedError(f"{self._path}{field} at byte {self.at}: {what}")
 
 
-class _OddError(Exception):
+class _MalformedJobsError(Exception):
     """Something is wrong with an array of jobs; reading it again field by field tells what."""
 
 
 def _jobs(data: bytes, at: int, end: int, count: int) -> tuple[list[TaskId], int]:
     """Read ``count`` jobs with their tasks, and where they end.
 
-    :raises _OddError, struct.error: for malformed bytes
+    :raises _MalformedJobsError, struct.error: for malformed bytes
     """
     short, integer, known, make = I16.unpack_from, I32.unpack_from, _decoded.get, tuple.__new__
     tasks: list[TaskId] = []
@@ -269,33 +269,33 @@ def _jobs(data: bytes, at: int, end: int, count: int) -> tuple[list[TaskId], int
         begin = at + 2
         counted = begin + size
         if size < 0 or counted + 4 > end:
-            raise _OddError
+            raise _MalformedJobsError
         job = known(data[begin:counted])
         if job is None:
             job = _text(data[begin:counted])
         (number,) = integer(data, counted)
         at = counted + 4 + 4 * number
         if number < 0 or at > end:
-            raise _OddError
+            raise _MalformedJobsError
         if number == 1:
             (index,) = integer(data, counted + 4)
             if index < PLANNER_INDEX:
-                raise _OddError
+                raise _MalformedJobsError
             tasks.append(make(TaskId, (job, index)))
         elif number:
             indexes = struct.unpack_from(f">{number}i", data, counted + 4)
             if min(indexes) < PLANNER_INDEX:
-                raise _OddError
+                raise _MalformedJobsError
             tasks += [make(TaskId, (job, index)) for index in indexes]
     return tasks, at
 
 
 def _text(name: bytes) -> str:
-    """:raises _OddError: it is not UTF-8"""
+    """:raises _MalformedJobsError: it is not UTF-8"""
     try:
         job = str(name, "utf-8")
     except UnicodeDecodeError:
-        raise _OddError from None
+        raise _MalformedJobsError from None
     if len(name) <= _LONGEST_NAME:
         _make_room(_decoded)
         _decoded[name] = job

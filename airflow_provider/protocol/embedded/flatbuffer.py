@@ -6,9 +6,9 @@ where in the table it lies (0: absent). Entries beyond the fields that we know c
 "FlatBuffers Internals" in Google's documentation.
 
 Google's runtime for Python checks nothing of what it reads, so each offset has to be followed and checked here anyway.
-It is also slow: beside the tasks in a message, it takes 110 µs to write one and 40 µs to read one (here 6 and 7), and
-the leader of a thousand workers does that a thousand times a round. The tests compare this module with the accessors
-that Google's compiler generates from the schema.
+It is also slow: apart from the tasks in a message, it takes 110 µs to write one and 40 µs to read one (here 6 and 7),
+and the leader of a thousand workers does that a thousand times a round. The tests compare this module with the
+accessors that Google's compiler generates from the schema.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Table:
             return default
         value = form.unpack_from(self._data, at)[0]
         if not least <= value < math.inf:
-            raise self._malformed(field, at, f"{value} is no number from {least} on")
+            raise self._malformed(field, at, f"{value} is not a number from {least} on")
         return value
 
     def truth(self, field: str) -> bool:

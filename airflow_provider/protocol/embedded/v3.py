@@ -173,7 +173,7 @@ def _too_wide(fields: Mapping[str, Number | Piece | None]) -> LocalProtocolError
             try:
                 field.form.pack(field.value)
             except struct.error:
-                return LocalProtocolError(f"{name} {field.value!r} is no number of {field.form.size} bytes")
+                return LocalProtocolError(f"{name} {field.value!r} is not a number of {field.form.size} bytes")
     return LocalProtocolError("the message is too long: offsets have four bytes")
 
 

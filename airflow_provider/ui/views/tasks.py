@@ -148,10 +148,10 @@ def _found(jobs: JobsSnapshot, status: StatusSnapshot, known: Known) -> Iterator
         if plan is None:
             continue
         of_plan = known(job, plan, status.group)
-        nobodys = state_of_nobodys(job, jobs)
+        unowned = state_of_nobodys(job, jobs)
         statuses = shown_statuses(job, jobs, status, of_plan.waiting)
         for label, (task, last) in zip(of_plan.labels, statuses, strict=True):
-            yield FoundTask(task, label, last.state if last else nobodys, last, plan.large.get(task.index, 1))
+            yield FoundTask(task, label, last.state if last else unowned, last, plan.large.get(task.index, 1))
 
 
 def task_page(tasks: Sequence[FoundTask], query: TaskQuery, status: StatusSnapshot) -> TaskPage:
