@@ -85,7 +85,7 @@ async def _submit(broker: LocalBroker, group: str, config: dict[str, str]) -> No
 
 
 def _airflow(broker: LocalBroker, folder: Path, source: Path) -> tuple[float, float]:
-    """From the start of the first task to the end of the last one, so without Airflow's own start."""
+    """From the first task's start to the last one's end, so without Airflow's own start and scheduling of the first."""
     connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
     airflow = LocalAirflow(
         folder / f"airflow-{os.getpid()}",

@@ -30,7 +30,7 @@ _START_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """So many members in each of so many groups.
+    """How many members there are in each of how many groups.
 
     :param late_ms: the goal for the worst lateness of the event loop; None: none
     :param cpu: the goal for the share of a core in the steady state

@@ -42,7 +42,7 @@ _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """So many tasks on so many workers.
+    """How many tasks run on how many workers.
 
     :param task_s: how long each task takes
     :param seconds: how long to measure, from the submission of the job on

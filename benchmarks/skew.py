@@ -43,7 +43,7 @@ _TAIL: Final = 1.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """So many tasks, and what runs them.
+    """How many tasks there are, and what runs them.
 
     :param bound_s: how long LPT takes for them
     :param seeds: how many sets of tasks

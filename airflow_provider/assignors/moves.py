@@ -31,6 +31,7 @@ class Difference:
 
     @property
     def stopped(self) -> Tasks:
+        """Everything that has to stop because it is removed or duplicated."""
         return self.removed | self.duplicated
 
 

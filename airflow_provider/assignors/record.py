@@ -86,6 +86,7 @@ class GroupRecord(ABC):
 
     @property
     def waiting(self) -> Tasks:
+        """All lost tasks that wait for their worker."""
         return NO_TASKS.union(*self.waiting_by_worker.values())
 
     @property
@@ -118,6 +119,7 @@ class GroupRecord(ABC):
 
     @property
     def revokes(self) -> bool:
+        """Whether any worker has to stop something."""
         return any(self.revoked.values())
 
     def to_json(self) -> dict[str, Any]:

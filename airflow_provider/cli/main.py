@@ -16,6 +16,8 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
 
 
 class Command(NamedTuple):
+    """A subcommand: the module that implements it, and its help text."""
+
     module: str
     help: str
 

@@ -25,6 +25,7 @@ class Polled:
 
     @contextmanager
     def polling(self) -> Iterator[None]:
+        """Poll while the block runs."""
         polling = asyncio.ensure_future(self._poll())
         try:
             yield

@@ -27,6 +27,7 @@ class RecentEvents:
         self._lines: list[str] = []
 
     def add(self, event: Event, before: Phase, after: Phase, commands: Iterable[Command]) -> None:
+        """Keep an event, the member's phases around it, and the resulting commands."""
         commands = tuple(commands)
         if before is after and _is_routine(event, commands):
             return

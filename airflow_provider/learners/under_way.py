@@ -180,6 +180,7 @@ def _better_left(
 
 
 def is_ready(lesson: Lesson, limits: Limits) -> bool:
+    """Whether a lesson has progressed so far that its task may move."""
     return lesson.progress >= limits.ready_from
 
 

@@ -37,6 +37,7 @@ from airflow_provider.protocol.model import (
 
 
 def on_started(member: Transition, event: Started) -> None:
+    """Look for the coordinator, to join the group."""
     member.set(
         phase=Phase.UNJOINED,
         config_offset=event.config_offset,
@@ -81,6 +82,7 @@ def on_resumed(member: Transition, event: Resumed) -> None:
 
 
 def on_coordinator_found(member: Transition, event: CoordinatorFound) -> None:
+    """Send what waited for the coordinator: a heartbeat, or a join."""
     if event.seq != member.state.awaiting:
         return
     member.set(awaiting=None, coordinator=event.node)
@@ -143,6 +145,7 @@ def on_joined(member: Transition, event: Joined) -> None:
 
 
 def on_assignment_computed(member: Transition, event: AssignmentComputed) -> None:
+    """Send the assignments that this member has computed as the leader."""
     state = member.state
     if event.seq != state.awaiting:
         return
@@ -151,6 +154,7 @@ def on_assignment_computed(member: Transition, event: AssignmentComputed) -> Non
 
 
 def on_synced(member: Transition, event: Synced) -> None:
+    """Take this member's assignment, which completes the round."""
     if event.seq != member.state.awaiting:
         return
     protocol = member.state.protocol
@@ -290,6 +294,7 @@ def _after_adoption(member: Transition, *, rejoin_at: int, rejoin: bool) -> None
 
 
 def on_record_read(member: Transition, event: RecordRead) -> None:
+    """Note a newer group record, and adopt an assignment that waited for it."""
     state = member.state
     if state.record is not None and event.record.epoch < state.record.epoch:
         return

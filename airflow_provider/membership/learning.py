@@ -70,6 +70,7 @@ def on_learners_ready(member: Transition, event: LearnersReady) -> None:
 
 
 def on_leave_soon_requested(member: Transition, event: LeaveSoonRequested) -> None:
+    """Tell the group in another round, or report that this member may leave now."""
     member.set(leaving_soon=event.reason)
     if member.state.owned or not _hears_of_no_round(member):
         member.want_join(_leaves_soon(member))

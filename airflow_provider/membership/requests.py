@@ -31,6 +31,7 @@ class Requesting(Changing[MemberState]):
     __slots__ = ()
 
     def set(self, **changes: Unpack[StateChanges]) -> None:
+        """Change fields of the state."""
         self._changes.update(changes)
 
     def find_coordinator(self) -> None:

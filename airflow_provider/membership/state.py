@@ -50,6 +50,7 @@ class Phase(str, Enum):
 
     @property
     def ended(self) -> bool:
+        """Whether the membership has ended."""
         return self in (Phase.LEFT, Phase.FENCED, Phase.FAILED)
 
 

@@ -154,6 +154,7 @@ class Transition(Requesting):
         self.do(StartTasks(tasks=startable, epoch=state.epoch))
 
     def publish_assignment(self) -> None:
+        """Publish in the worker's own record what it owns now."""
         state = self.state
         self.do(PublishAssignment(epoch=state.epoch, owned=state.owned, revoking=state.stopping))
 

@@ -153,6 +153,7 @@ class _LearnersLeader:
 
 
 def assignment_to_json(decided: GroupAssignment | LearnerAssignment) -> dict[str, Any]:
+    """The part of an answer that all protocols have."""
     return {
         "assigned": _shares_to_json(decided.assigned),
         "revoked": _shares_to_json(decided.revoked),

@@ -35,6 +35,7 @@ def stop_tasks(
     by: str,
     at_ms: int,
 ) -> Decision:
+    """Decide which records stop some tasks of a job."""
     job = operation.job
     if PLANNER_INDEX in operation.tasks:
         raise OperationError(f"job {job!r}: a planner can't be stopped alone; stop the job")
@@ -75,6 +76,7 @@ def restart(
     by: str,
     at_ms: int,
 ) -> Decision:
+    """Decide which records restart, retry or resume tasks of a job."""
     job = operation.job
     asked = _asked_for(operation, jobs)
     again = to_try_again(definition, jobs.plans.get(job), status.tasks, operation.tasks)

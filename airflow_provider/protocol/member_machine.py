@@ -82,6 +82,7 @@ class Changing(Generic[S]):
         return self._state
 
     def do(self, command: Command) -> None:
+        """Add a command."""
         self.commands.append(command)
 
     def next_seq(self) -> int:
@@ -134,6 +135,7 @@ def on(event: type[E], handler: Callable[[M, E], None], *phases: P) -> Rule[M, P
 
 
 def rules(*of_phase: Rule[M, P]) -> Rules[M, P]:
+    """The rules of one phase, as the table has them."""
     return {rule.event: rule for rule in of_phase}
 
 

@@ -84,10 +84,12 @@ class SubProtocol(str, Enum):
 
     @property
     def version(self) -> int:
+        """The number on the wire."""
         return _VERSIONS[self]
 
     @property
     def cooperative(self) -> bool:
+        """Whether members keep running their tasks while they join."""
         return self is not SubProtocol.DEFAULT
 
 
@@ -165,6 +167,7 @@ class WorkerState:
 
     @property
     def owned(self) -> Tasks:
+        """What the member owns, as a set."""
         return self.assignment.assigned if self.assignment else NO_TASKS
 
 

@@ -32,6 +32,7 @@ class Recent(Generic[K, V]):
         self._room = _MOST_BYTES
 
     def get(self, key: K) -> V | None:
+        """The stored value; None if it is not in the cache."""
         known = self._new.get(key)
         if known is None:
             known = self._old.get(key)

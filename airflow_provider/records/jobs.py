@@ -286,6 +286,7 @@ class PlanRecord:
         )
 
     def weight_of(self, index: int) -> float | None:
+        """How much work a task is; None: the plan does not say."""
         return self.weights[index] if index < len(self.weights) else None
 
     def config_of(self, index: int) -> Mapping[str, Any]:

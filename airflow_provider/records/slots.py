@@ -34,4 +34,5 @@ def check_slots(job: str, where: str, config: Mapping[str, Any]) -> None:
 
 
 def is_number_of_slots(value: object) -> bool:
+    """Whether a value from a config is a valid number of slots."""
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= HIGHEST_INDEX

@@ -23,7 +23,7 @@ class AssetReport:
     tasks: int
 
     def with_those(self, other: AssetReport) -> AssetReport:
-        """Both counted together, under this name."""
+        """The sum of both reports, under this one's name."""
         rows = None if self.rows is None or other.rows is None else self.rows + other.rows
         return AssetReport(name=self.name, uri=self.uri, rows=rows, tasks=self.tasks + other.tasks)
 

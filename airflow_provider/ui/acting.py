@@ -37,10 +37,13 @@ router: Final = APIRouter(prefix="/api/act")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToGroup:
+    """An action on a group."""
+
     conn: str
     group: str
 
     def noted(self) -> dict[str, Any]:
+        """What the audit log gets, as JSON."""
         return asdict(self)
 
 
@@ -71,6 +74,8 @@ class ToTasks(ToJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskWorker(ToGroup):
+    """A request to a worker to leave."""
+
     worker: str
     action: ControlAction
 

@@ -70,6 +70,7 @@ def begun(conn: str, group: str) -> GroupPage:
 
 
 def head_of(conn: str, watched: WatchedGroup, seen: Seen) -> Head:
+    """The head of a group that is being read."""
     known = seen.whole and not seen.missing
     return Head(
         conn=conn,
@@ -82,6 +83,7 @@ def head_of(conn: str, watched: WatchedGroup, seen: Seen) -> Head:
 
 
 def clusters(world: World) -> Clusters:
+    """All connections with their groups; begins to read groups that are not read yet."""
     versions, found = [], []
     for conn, settings in world.connections.all().items():
         if isinstance(settings, str):

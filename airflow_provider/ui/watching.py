@@ -309,6 +309,7 @@ class Watches:
         self._clusters: dict[KafkaSettings, ClusterWatch] = {}
 
     def of(self, settings: KafkaSettings) -> ClusterWatch:
+        """The watch of a cluster, started if it does not run."""
         with self._lock:
             watch = self._clusters.get(settings)
             if watch is None or watch.ended:

@@ -56,6 +56,7 @@ class Writer:
         self._parts: list[bytes] = []
 
     def done(self) -> bytes:
+        """The bytes of all fields so far."""
         return b"".join(self._parts)
 
     def version(self, version: int) -> None:
@@ -73,6 +74,7 @@ class Writer:
         self._parts.append(_string(text, field))
 
     def nested(self, inner: Writer, field: str) -> None:
+        """Append another writer's fields as a byte string."""
         encoded = inner.done()
         self.integer(I32, len(encoded), field)
         self._parts.append(encoded)
@@ -155,10 +157,12 @@ class Cursor:
 
     @classmethod
     def over(cls, data: bytes) -> Cursor:
+        """A cursor over all of ``data``."""
         return cls(data, at=0, end=len(data))
 
     @property
     def remaining(self) -> int:
+        """How many bytes have not been read yet."""
         return self._end - self.at
 
     def nested(self, size: int, path: str) -> Cursor:
@@ -209,6 +213,7 @@ class Cursor:
         return count
 
     def jobs(self, field: str, *, null_allowed: bool) -> Tasks:
+        """Read an array of jobs, each with an array of tasks."""
         start = self.at
         count = self.length(field, smallest_entry=_SMALLEST_JOB, null_allowed=null_allowed)
         if count in (NULL, 0):

@@ -96,6 +96,7 @@ class Table:
         return at is not None and self._data[at] != 0
 
     def text(self, field: str) -> str | None:
+        """Read a text; None if it is absent."""
         at = self._target(field)
         if at is None:
             return None
@@ -108,6 +109,7 @@ class Table:
             raise self._malformed(field, at, f"is not UTF-8: {wrong.reason}") from None
 
     def table(self, field: str, fields: Mapping[str, int]) -> Table | None:
+        """Read another table; None if it is absent."""
         at = self._target(field)
         return None if at is None else Table(self._data, at, fields, f"{self._path}{field}.")
 

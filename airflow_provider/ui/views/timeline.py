@@ -61,6 +61,7 @@ class Picture:
 
 
 def picture(origin: str, timeline: Timeline, jobs: JobsSnapshot, status: StatusSnapshot, *, reading: bool) -> Picture:
+    """The timeline's changes as a browser draws them, with its lost attempts ended."""
     there = present(status)
     return Picture(
         origin=origin,
@@ -140,6 +141,7 @@ class History:
 
 
 def history(timeline: Timeline, *, reading: bool) -> History:
+    """The rounds and requests of a timeline, in words."""
     return History(
         reading=reading,
         actions=tuple(reversed(timeline.actions)),

@@ -98,6 +98,7 @@ class WorkersView:
 
 
 def workers_view(jobs: JobsSnapshot, status: StatusSnapshot) -> WorkersView:
+    """The workers of a group, and the log levels that are set."""
     levels = (
         LevelLine(
             logger=logger, level=level, worker="" if record.worker == ALL_WORKERS else record.worker, by=record.by
