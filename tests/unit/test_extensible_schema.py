@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -29,7 +30,8 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 
 @compiler
 def test_the_accessors_are_those_of_the_schemas(tmp_path: Path) -> None:
-    subprocess.run([ROOT / "scripts" / "make-accessors", tmp_path], check=True, timeout=60)
+    environment = {**os.environ, "FLATC": str(FLATC)}
+    subprocess.run([ROOT / "scripts" / "make-accessors", tmp_path], check=True, timeout=60, env=environment)
     for made in tmp_path.iterdir():
         assert (NEXT.parent / made.name).read_text() == made.read_text(), "run scripts/make-accessors"
 
