@@ -10,7 +10,7 @@ from airflow_provider.assignors.model import Move, MoveReason
 _STOPS: Final[Mapping[MoveReason, str]] = {
     MoveReason.DELETED: "it is no longer configured",
     MoveReason.DUPLICATE: "another worker owns it too",
-    MoveReason.EAGER: "the group speaks the eager protocol",
+    MoveReason.EAGER: "the group uses the eager protocol",
     MoveReason.LEAVING: "{source} is leaving",
     MoveReason.LEARNED: "another worker is ready for it",
 }
@@ -19,7 +19,7 @@ _STARTS: Final[Mapping[MoveReason, str]] = {
     MoveReason.LOST: "{source} no longer has it",
     MoveReason.RETURNED: "it had it before",
     MoveReason.DUPLICATE: "more than one worker owned it, and all have stopped it",
-    MoveReason.EAGER: "the group speaks the eager protocol",
+    MoveReason.EAGER: "the group uses the eager protocol",
     MoveReason.LEAVING: "{source} is leaving",
     MoveReason.LEARNED: "it has learned it from {source}",
     MoveReason.NOT_READY: "no learner of it is ready",

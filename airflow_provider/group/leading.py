@@ -153,14 +153,14 @@ async def _hold_back(record: ClassicRecord, group: str, session_timeout_ms: int)
     """Delay the assignment if many rounds in succession have changed nothing."""
     wait_s = hold_back_ms(record.unchanged, session_timeout_ms) / 1000
     if wait_s:
-        deaf = f"; told again to stop what it has: {names_in_short(sorted(record.revoked))}" if record.revoked else ""
+        again = f"; told again to stop tasks: {names_in_short(sorted(record.revoked))}" if record.revoked else ""
         log.warning(
-            "group %s: %d rebalances in a row changed nothing (why the last one: %s%s); its assignment is held back for"
+            "group %s: %d rebalances in a row changed nothing (cause of the last one: %s%s); its assignment is delayed by"
             " %.1f s",
             group,
             record.unchanged,
             record.because,
-            deaf,
+            again,
             wait_s,
         )
         await asyncio.sleep(wait_s)
