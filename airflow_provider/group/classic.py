@@ -47,7 +47,7 @@ class ClassicProtocol:
     ) -> AsyncIterator[ClassicMemberships]:
         await self.look_before(kafka, self.member.group_id, topics)
         async with shared_transport(kafka) as transport:
-            # Members that waited for their group's topics together would all join at once.
+            # Members that waited for their group's topics together would all join at once, so each waits for its turn.
             await transport.turn()
             yield ClassicMemberships(self.member, transport, topics, policy=self.policy, is_gone=is_gone)
 

@@ -241,7 +241,7 @@ class DeclarativeMember(Driving[MembershipState]):
         self.feed(await self._assignors.compute(command))
 
     async def _publish(self, record: DeclarativeRecord) -> None:
-        """Write the group record. It is only for people: nothing depends on it.
+        """Write the group record. It is for those who watch the group: nothing breaks without it.
 
         While there are classic workers too, their leader writes it instead, and the next leader relies on that.
         """

@@ -15,7 +15,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class LeaderRecords:
-    """Writes for one member, which does not wait for it. Failures are only logged, as nothing depends on a record.
+    """Writes for one member, which does not wait for it. Failures are only logged, as nothing breaks without a record.
 
     :param spawn: runs something in the background
     :param leads: whether no round can have begun without the member

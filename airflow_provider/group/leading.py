@@ -155,8 +155,8 @@ async def _hold_back(record: ClassicRecord, group: str, session_timeout_ms: int)
     if wait_s:
         again = f"; told again to stop tasks: {names_in_short(sorted(record.revoked))}" if record.revoked else ""
         log.warning(
-            "group %s: %d rebalances in a row changed nothing (cause of the last one: %s%s); its assignment is delayed by"
-            " %.1f s",
+            "group %s: %d rebalances in a row changed nothing (cause of the last one: %s%s); its assignment is held"
+            " back for %.1f s",
             group,
             record.unchanged,
             record.because,
