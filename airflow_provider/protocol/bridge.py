@@ -8,7 +8,7 @@ from typing import Final
 from airflow_provider.protocol.model import Epoch, WorkerId
 
 BRIDGE: Final = WorkerId("__bridge")
-"""The bridge's worker id, which no other worker may have."""
+"""The bridge's worker id; no other worker has it."""
 
 _URL: Final = re.compile(r"bridge:([0-9]{1,6}):[0-9]+", re.ASCII)
 
