@@ -66,6 +66,6 @@ def _check_that_somebody_sets_it(logger: str, worker: WorkerId | None, status: S
         whose = "no worker of the group may" if worker is None else f"worker {worker} may not"
         may = f"in {in_short(sorted(known), most=_MOST_NAMED)}, or below" if known else "none: no job code is allowed"
         raise OperationError(
-            f"logger {logger!r} is left alone: {whose} import such code as jobs. Loggers that may be set"
+            f"logger {logger!r} can't be set: {whose} import such code as jobs. Loggers that may be set"
             f" (allowed_entry_points): {may}"
         )

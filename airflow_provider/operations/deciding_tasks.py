@@ -124,8 +124,8 @@ def _named_tasks(job: str, indexes: Set[int], jobs: JobsSnapshot) -> list[TaskId
     there = 0 if plan is None else len(plan.configs)
     unknown = sorted(index for index in indexes if not PLANNER_INDEX <= index < there)
     if unknown:
-        has = f"has {there} tasks, from 0 on" if plan is not None else "has no plan yet"
-        raise OperationError(f"job {job!r} {has}; there is none of index {', '.join(map(str, unknown))}")
+        why = f"it has {there} tasks, from 0 on" if plan is not None else "it has no plan yet"
+        raise OperationError(f"job {job!r} has no task {', '.join(map(str, unknown))}: {why}")
     return [TaskId(job, index) for index in sorted(indexes)]
 
 

@@ -206,9 +206,9 @@ def name_from_json(name: object) -> str:
     :raises ValueError: if it is not a text, or has more bytes than the wire can carry
     """
     if not isinstance(name, str):
-        raise ValueError(f"a name is a text, not {short(name)}")
+        raise ValueError(f"a name must be a text, not {short(name)}")
     if not _can_be_sent(name):
-        raise ValueError(f"a name has at most {_LONGEST_NAME} bytes, unlike {short(name)}")
+        raise ValueError(f"a name must have at most {_LONGEST_NAME} bytes, unlike {short(name)}")
     return name
 
 
@@ -219,7 +219,7 @@ def whole_from_json(value: object, what: str, *, least: int = 0, most: int = LAR
     :raises ValueError: if it is not a whole number in that range
     """
     if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{what} is a whole number from {least} to {most}, not {short(value)}")
+        raise ValueError(f"{what} must be a whole number from {least} to {most}, not {short(value)}")
     return value
 
 

@@ -77,7 +77,7 @@ class PackedTasks:
             return found  # checked when it was made
         lengths, of_each, indexes = found._lengths(), found._of_each(), found.indexes()
         if sum(lengths) != len(names):
-            raise ValueError(f"sizes are of {sum(lengths)} bytes, names have {len(names)}")
+            raise ValueError(f"sizes add up to {sum(lengths)} bytes, names have {len(names)}")
         if len(names) > _LONGEST_NAME < max(lengths):
             raise ValueError(f"sizes has {max(lengths)}, a name has at most {_LONGEST_NAME} bytes")
         if len(of_each) != len(lengths):
@@ -85,7 +85,7 @@ class PackedTasks:
         if min(of_each, default=0) < 0:
             raise ValueError(f"counts has {min(of_each)}")
         if sum(of_each) != len(indexes):
-            raise ValueError(f"counts is of {sum(of_each)} tasks, indexes has {len(indexes)}")
+            raise ValueError(f"counts add up to {sum(of_each)} tasks, indexes has {len(indexes)}")
         if min(indexes, default=0) < PLANNER_INDEX:
             raise ValueError(f"indexes has {min(indexes)}; the lowest is {PLANNER_INDEX}")
         if not names.isascii():

@@ -93,7 +93,7 @@ def test_a_job_starts_anew_as_a_whole_or_by_tasks(cli: Cli) -> None:
     assert cli("restart", "g", "etl", "--task", "7") == (
         1,
         "",
-        "cospark jobs restart: job 'etl' has 2 tasks, from 0 on; there is none of index 7\n",
+        "cospark jobs restart: job 'etl' has no task 7: it has 2 tasks, from 0 on\n",
     )
 
 

@@ -141,7 +141,7 @@ def test_a_dag_alters_only_the_version_that_it_has_looked_at(topics: MemoryTopic
         (
             RestartSparkJobOperator,
             {"tasks": [7]},
-            "group 'g': job 'job' has 2 tasks, from 0 on; there is none of index 7",
+            "group 'g': job 'job' has no task 7: it has 2 tasks, from 0 on",
         ),
         (AlterSparkJobOperator, {"task_retries": -1}, "group 'g': job 'job', retries: -1 must be a whole number"),
     ],

@@ -150,7 +150,7 @@ def _check_learning(state: ExtensibleState) -> None:
     if state.progress and len(state.progress) != len(state.learning):
         raise LocalProtocolError(f"progress has {len(state.progress)} entries for {len(state.learning)} tasks")
     if not all(0 <= part <= 1 for part in state.progress):
-        raise LocalProtocolError(f"progress is from 0 to 1, unlike {state.progress}")
+        raise LocalProtocolError(f"progress must be from 0 to 1, unlike {state.progress}")
     if state.ready and not state.ready.tasks() <= state.learning.tasks():
         raise LocalProtocolError("a task that is ready must also be in what the worker learns")
     if state.failed and not state.failed.tasks() <= state.learning.tasks() - state.ready.tasks():
@@ -185,7 +185,7 @@ def _number(form: struct.Struct, value: float | None, default: float | None) -> 
 def _count(form: struct.Struct, value: float | None, default: float | None, field: str) -> Number | None:
     """As :func:`_number`, for values that can't be negative, infinite or NaN."""
     if value is not None and not 0 <= value < math.inf:
-        raise LocalProtocolError(f"{field} is a number from 0 on, not {value}")
+        raise LocalProtocolError(f"{field} must be a number from 0 on, not {value}")
     return _number(form, value, default)
 
 
