@@ -1,4 +1,6 @@
-"""``python -m benchmarks [NAME ...]``: side by side with the peers; ``build/bench/NAME.json`` gets the figures."""
+"""``python -m benchmarks [NAME ...]``: benchmarks, mostly against peers; writes the figures to
+``build/bench/NAME.json``.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ BENCHMARKS: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "warm_move": warm_move.run,
     "whole_targets": whole_targets.run,
 }
-"""Each measures, prints, and gives its figures; it has a folder for its files."""
+"""Each measures, prints, and returns its figures; it gets a folder for its files."""
 
 LONG: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "declarative_crowd": declarative_crowd.run,
@@ -59,7 +61,7 @@ LONG: Final[Mapping[str, Callable[[Path], Mapping[str, Any]]]] = {
     "detached_kill": detached_kill.run,
     "detached_watch": detached_watch.run,
 }
-"""Those that take minutes, and run only when they are named."""
+"""Benchmarks that take minutes, and run only when they are named."""
 
 
 def main() -> None:

@@ -1,15 +1,16 @@
-"""The assignor against that of Java Kafka Connect, and its cost up to a million tasks.
+"""Our assignor against that of Java Kafka Connect, and its cost with up to a million tasks.
 
-Both sides do the same rounds on the same group, each in a fresh process: the first call, and the median of the later
-half, by when Java is compiled. A *full* round deals everything out, a *steady* one finds nothing to do, in a *join* a
-worker has come without anything. Jobs have a hundred tasks, workers about as many.
+Both sides compute the same rounds on the same group, each in a fresh process. Measured are the first call, and the
+median of the later half, when Java has compiled its code. A *full* round assigns everything, a *steady* one has nothing
+to do, and in a *join* a worker without tasks has joined. Jobs have a hundred tasks, and workers about as many.
 
-Timed are the assignor alone, when what is owned has been decoded, and all that a leader does from the members' bytes to
-the answers' (ours makes the record of the round as well): a leader that has led the round before, in Connect's
-protocol and in version 3, which Java does not have, so beside Java in version 2. What a new leader takes is printed for
-itself. One thing is not the same: Java's assignor makes the set of what is configured itself, ours is given it.
+Two things are timed: the assignor alone, when what is owned has been decoded; and all that a leader does from the
+members' bytes to the bytes of their assignments (ours also makes the round's record). The leader has led the round
+before, in Connect's protocol and in version 3. Java does not have version 3, so it is compared with Java in version 2.
+The time of a new leader is printed separately. One thing differs: Java's assignor computes the set of what is
+configured itself, ours gets it.
 
-What limits us is in ``docs/architecture.md``, "What a round costs".
+``docs/architecture.md``, "What a round costs", explains what limits our side.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _COLUMNS: Final = {
 class Size:
     """A group, and how often each side is called for it.
 
-    :param leads: how often our leader is called; Java's is in each call
+    :param leads: how often our leader is called; Java's is part of each call
     """
 
     workers: int
@@ -62,7 +63,7 @@ _LARGEST: Final = Size(workers=10_000, jobs=10_000, java=0, ours=1, leads=0)
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Measure, print, and give the figures: milliseconds, and ratios of ours to Java's."""
+    """Measure, print, and return the figures: milliseconds, and ratios of ours to Java's."""
     java = compiled("Rounds", folder / "classes")
     heads = "".join(f"{head:>24}" for head in _COLUMNS.values())
     print(f"{'ms: Java, ours, ratio':>38}{heads}", flush=True)
@@ -115,7 +116,7 @@ def _compare(java: Sequence[str], size: Size, kind: str) -> dict[str, Any]:
 
 
 def _growth(kind: str) -> float:
-    """What a task costs in the largest group over what it costs in the smallest."""
+    """The cost of a task in the largest group, divided by that in the smallest."""
     small, large = (
         _warm(_measured(_OURS, size, kind, size.ours, 0)["assign_ms"]) / size.jobs for size in (_SIZES[0], _LARGEST)
     )

@@ -1,7 +1,7 @@
-"""The peer of ``benchmarks.triggers``: plain aiokafka, group requests and nothing else. ``python -m benchmarks.bare``.
+"""The peer of ``benchmarks.triggers``: plain aiokafka with only group requests. ``python -m benchmarks.bare``.
 
-As many static members in as many groups join (each on a connection of its own), share nothing, and
-heartbeat on one connection. No topics, no leases, no records, nobody who would notice that there is something to do.
+As many static members join as many groups, each on a connection of its own. They share nothing, and heartbeat on one
+connection. There are no topics, no leases, no records, and nobody who would notice new work.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REBALANCES: Final = (errors.RebalanceInProgressError.errno, errors.IllegalGener
 
 @dataclass(slots=True)
 class Member:
-    """A static member that has nothing to do."""
+    """A static member without work."""
 
     client: AIOKafkaClient
     group: str

@@ -1,4 +1,4 @@
-"""When streams have had their batches: each one's end has a file in the checkpoint, which is written then."""
+"""Reads from checkpoints when streams completed their batches: each completed batch has a file with that time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 
 def ends_of_batches(root: Path) -> Mapping[str, list[float]]:
-    """Seconds since 1970, in order, by checkpoint; each must keep its files for as long as is measured."""
+    """The times of completed batches by checkpoint (seconds since 1970), sorted. Checkpoints must not delete files
+    meanwhile.
+    """
     return {
         str(folder): sorted(file.stat().st_mtime for file in folder.iterdir() if file.name.isdigit())
         for folder in root.rglob("commits")
@@ -16,7 +18,7 @@ def ends_of_batches(root: Path) -> Mapping[str, list[float]]:
 
 
 def batches(root: Path) -> Mapping[str, list[int]]:
-    """The numbers of those that have come to their end, in order, by checkpoint."""
+    """The numbers of completed batches by checkpoint, sorted."""
     return {
         str(folder): sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit())
         for folder in root.rglob("commits")
@@ -24,5 +26,5 @@ def batches(root: Path) -> Mapping[str, list[int]]:
 
 
 def longest_gap(ends: list[float], began: float, ended: float) -> float:
-    """The longest time without a batch, of which at least a part is within these times."""
+    """The longest time without a batch that overlaps this period."""
     return max(later - sooner for sooner, later in pairwise(ends) if later > began and sooner < ended)

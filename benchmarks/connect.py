@@ -1,4 +1,4 @@
-"""Java Kafka Connect as the peer: its jars, and our own Java classes that call it, run with Connect's JVM settings."""
+"""Java Kafka Connect as a peer: its jars, and our own Java classes that call it, run with Connect's JVM settings."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from java_classes import class_path, compile_sources  # noqa: E402
 
 _CONNECT: Final = (f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}", "org.slf4j:slf4j-simple:1.7.36")
 _JVM: Final = ("-server", "-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
-"""As ``connect-distributed.sh`` starts it."""
+"""The settings of ``connect-distributed.sh``."""
 
 
 def compiled(name: str, classes: Path) -> list[str]:
     """Compile ``java/NAME.java`` into a folder.
 
     :return: the command that runs it
-    :raises MissingPrerequisiteError: there is no Java
-    :raises RuntimeError: with what the compiler says
+    :raises MissingPrerequisiteError: if there is no Java
+    :raises RuntimeError: with the compiler's output
     """
     connect = class_path(*_CONNECT)
     compile_sources([_HERE / "java" / f"{name}.java"], classes, against=connect)

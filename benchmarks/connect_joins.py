@@ -1,4 +1,4 @@
-"""Java Connect workers: another one joins a balanced group. Each is a JVM of its own, with Connect's settings."""
+"""Java Connect workers: one more joins a balanced group. Each is a JVM of its own, with Connect's settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GROUP: Final = "java-connect"
 
 
 async def java_joins(bootstrap_servers: str, folder: Path, *, workers: int, jobs: int, repeats: int) -> list[Joined]:
-    """A worker joins so many, again and again, who have so many connectors with a task each. All are idle.
+    """Let a worker join a group of ``workers`` with ``jobs`` idle connectors of one task each, ``repeats`` times.
 
     :param folder: for the workers' logs
     """
@@ -31,7 +31,7 @@ async def java_joins(bootstrap_servers: str, folder: Path, *, workers: int, jobs
         processes = []
         for number in range(workers + 1):
             (folder / f"java-{number}").mkdir(exist_ok=True)
-            # As a user's JVM: with its optimizing compiler.
+            # With the optimizing compiler, as a user's JVM.
             process = connect_workers(folder / "classes", folder / f"java-{number}", "-XX:TieredStopAtLevel=4")
             processes.append(stack.enter_context(process))
         *before, newcomer = processes
@@ -70,7 +70,7 @@ async def java_joins(bootstrap_servers: str, folder: Path, *, workers: int, jobs
 
 
 def _even(group: Sequence[ConnectWorkers], units: int) -> bool:
-    """Connectors and tasks are balanced apart."""
+    """Whether connectors and tasks are balanced, each for itself."""
     running = [worker.running() for worker in group]
     counts = [[sum(task.is_planner is connectors for task in each) for each in running] for connectors in (True, False)]
     return sum(map(sum, counts)) == units and all(max(each) - min(each) <= 1 for each in counts)

@@ -1,4 +1,4 @@
-"""What benchmarks of large declarative groups share: a coordinator process, and groups that have something to run."""
+"""Shared by benchmarks of large declarative groups: a coordinator process, and groups that have something to run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def settings_of(servers: str) -> KafkaSettings:
 
 @contextmanager
 def coordinator(servers: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """One process of ``cospark coordinator``, with its default session."""
+    """One process of ``cospark coordinator``, with the default session timeout."""
     command = (sys.executable, "-m", "airflow_provider.cli.main", "coordinator", "--bootstrap-servers", servers)
     with (folder / "coordinator.log").open("wb") as log:
         process = subprocess.Popen(
@@ -48,7 +48,7 @@ def coordinator(servers: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]
 
 
 async def submit(settings: KafkaSettings, group: str, *, jobs: int, tasks: int) -> None:
-    """Give a group so many jobs with so many tasks each, planned already."""
+    """Give a group so many jobs with so many tasks each, with their plans."""
     async with GroupTopics(settings, group, WORKER) as topics:
         for number in range(jobs):
             definition = JobDefinition(
@@ -78,7 +78,7 @@ class Crowd:
         self._running.append(asyncio.ensure_future(member.run()))
 
     def ended(self) -> list[str]:
-        """Why members have ended, which none should."""
+        """Why members have ended; none should."""
         return [repr(each.exception()) for each in self._running if each.done()]
 
     async def close(self) -> None:
@@ -100,7 +100,10 @@ async def crowd(settings: KafkaSettings) -> AsyncIterator[Crowd]:
 
 
 async def until(holds: Callable[[], bool], what: str, *, within_s: float = _DEADLINE_S) -> float:
-    """:returns: how many seconds it has taken"""
+    """Wait until it holds.
+
+    :returns: how many seconds that took
+    """
     began_s = time.monotonic()
     while not holds():
         assert time.monotonic() < began_s + within_s, f"not within {within_s:g} s: {what}"
@@ -109,7 +112,7 @@ async def until(holds: Callable[[], bool], what: str, *, within_s: float = _DEAD
 
 
 async def cpu_of(pids: dict[str, int], during: Awaitable[object]) -> dict[str, float]:
-    """What share of a core each process takes meanwhile."""
+    """The share of a core that each process takes meanwhile."""
     began_s, before = time.monotonic(), {name: _cpu_s(pid) for name, pid in pids.items()}
     await during
     took_s = time.monotonic() - began_s

@@ -1,7 +1,7 @@
-"""What a worker costs over plain PySpark, and what it saves over an Airflow task for each Spark job.
+"""What a worker costs compared with plain PySpark, and what it saves compared with an Airflow task for each Spark job.
 
-The same twelve months of flights, in one run: by a plain PySpark script (one session, two threads),
-by one worker with two slots, and by twelve mapped Airflow tasks that each make a session (two at a time).
+The same twelve months of flights, in one run: by a plain PySpark script (one session, two threads), by one worker with
+two slots, and by twelve mapped Airflow tasks that each start a session (two at a time).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _REPEATS: Final = 3
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Measure, print, and give the figures. Seconds of wall time; ratios of medians."""
+    """Measure, print, and return the figures: seconds of wall time, and ratios of medians."""
     source = folder / "input"
     lay_out(source)
     plain, worker = [], []

@@ -1,10 +1,10 @@
 """A worker joins a balanced group of two: a declarative one, a classic one, and Java Connect, on the same real broker.
 
-All have 24 idle things to run (Connect: 12 connectors with a task each), and the same heartbeat interval; each worker
-is a process of its own, and those of the declarative group coordinate it. *The join* is when the worker says in the
-group's topics that it wants in (Connect: when the broker says that the group is no longer stable); starts and stops
-are those of the group's events, by the wall clock. A moved task *stands still* from its stop to its start elsewhere;
-the group is at *balance* when the last moved task has started.
+All have 24 idle units (Connect: 12 connectors with a task each), and the same heartbeat interval. Each worker is a
+process of its own, and those of the declarative group also coordinate it. *The join* is when the worker writes into the
+group's topics that it joins (Connect: when the broker reports the group as no longer stable). Starts and stops are
+taken from the group's events, by the wall clock. A moved task *stands still* from its stop to its start elsewhere; the
+group is at *balance* when the last moved task has started.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NEWCOMER: Final = "w3"
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Measure all and print them side by side.
+    """Measure all, and print them next to each other.
 
     :param folder: for the workers' logs
     """
@@ -93,7 +93,7 @@ async def _joins(bootstrap_servers: str, protocol: str, folder: Path) -> list[Jo
 
 
 def wanted_in_ms(fleet: Fleet, worker: str) -> int:
-    """When it said last that it wants to join, by the wall clock. Who only looks at the newest record may miss it."""
+    """When the worker last wrote that it joins, by the wall clock. The newest record may not have that any more."""
     topic, key = TopicNames.of(fleet.group_id).status, f"worker:{worker}"
     records = records_of(fleet.settings, topic)
     joining = (value is not None and (at_ms, decode(value)) for name, value, at_ms in records if name == key)

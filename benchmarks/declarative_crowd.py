@@ -1,8 +1,8 @@
-"""Thousands of members at one coordinator process, on a real broker: does it hold all sessions, and at what cost?
+"""Thousands of members at one coordinator process, on a real broker: does it keep all sessions, and at what cost?
 
 The coordinator is ``cospark coordinator``. The members are light ones (:mod:`benchmarks.light_members`), all in this
-process, which is another one. They join a wave at a time. Then for a minute they do nothing but heartbeat, every 3 s:
-the coordinator holds each heartbeat for that long, and what counts is how much later it is answered.
+process. They join in waves. Then for a minute they only heartbeat, every 3 s: the coordinator holds each heartbeat for
+that long, and measured is how much later it is answered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GOAL_CPU: Final = 1.0
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Measure, print, and give the figures.
+    """Measure, print, and return the figures.
 
     :param folder: for the coordinator's log
     """
@@ -70,7 +70,7 @@ async def _run(servers: str, pids: dict[str, int]) -> dict[str, Any]:
 
 
 async def _join(all_members: Crowd, groups: Sequence[str]) -> float:
-    """Have all join, the next wave in each group when the last one is there."""
+    """Let all join; in each group the next wave joins when the one before has."""
     took_s = 0.0
     for first in range(0, _MEMBERS, _WAVE):
         for group in groups:

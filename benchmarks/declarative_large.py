@@ -1,8 +1,8 @@
 """One declarative group of 1,000 workers with 100,000 tasks: how long a join takes, and how large its records are.
 
 The coordinator is ``cospark coordinator``, on a real broker; the members are light ones
-(:mod:`benchmarks.light_members`) in this process. Nothing really runs: what is measured is the group. *From the join to
-the target*: until each member has been told what it is to have, and has it.
+(:mod:`benchmarks.light_members`) in this process. No task really runs, as only the group is measured. *From the join to
+the target* ends when each member has been sent its target, and has applied it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _END: Final = -191
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Measure, print, and give the figures.
+    """Measure, print, and return the figures.
 
     :param folder: for the coordinator's log
     """
@@ -90,7 +90,7 @@ async def _run(servers: str, pids: dict[str, int]) -> dict[str, Any]:
 
 
 def _sizes(settings: KafkaSettings, topic: str) -> Iterator[int]:
-    """Of all values of a topic."""
+    """The sizes of all values of a topic."""
     consumer = Consumer({**settings.librdkafka(), "group.id": "benchmark", "enable.partition.eof": True})
     partitions = consumer.list_topics(topic, timeout=_READ_S).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])

@@ -1,8 +1,8 @@
-"""A worker joins a balanced group of two, of which one needs 30 s to stop a task: what the moves of the other one lose.
+"""A worker joins a balanced group of two, one of which needs 30 s to stop a task: what do the moves of the other lose?
 
-As in :mod:`benchmarks.declarative`: a declarative group and a classic one, on the same real broker. Told apart are the
-tasks that the slow worker gives up, and those of the quick one. In the same run the same join with two quick workers:
-the ratio says what the slow one costs tasks that it never had.
+As in :mod:`benchmarks.declarative`, for a declarative group and a classic one on the same real broker. The tasks that
+the slow worker gives up and those of the quick one are measured separately. The same run measures the same join with
+two quick workers. The ratio shows what the slow one costs tasks that it never had.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REPEATS: Final = 2
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Measure, print, and give the figures.
+    """Measure, print, and return the figures.
 
     :param folder: for the workers' logs
     """
@@ -57,7 +57,7 @@ def run(folder: Path) -> dict[str, Any]:
 
 
 async def _join(servers: str, group: str, protocol: str, place: Path, first: str) -> dict[str, list[int]]:
-    """For how long each task stood still, by the worker that gave it up."""
+    """How long each task stood still, by the worker that gave it up."""
     async with Fleet(servers, group, place, *OPTIONS, "--group-protocol", protocol) as fleet:
         await fleet.submit("job", tasks=TASKS, kind=TaskKind.STREAMING)
         if first == "slow":

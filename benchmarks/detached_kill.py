@@ -1,11 +1,11 @@
-"""For how long streams have no batch as parts of Airflow are killed under them. ``python -m benchmarks detached_kill``.
+"""How long streams have no batch while parts of Airflow are killed. ``python -m benchmarks detached_kill``.
 
 A real Airflow with two workers, and 20 small streams on a real Spark Connect server (``STREAMS`` in the environment),
 each with a batch every ``EVERY_S`` seconds. The triggerer, then the workers' processes, then the scheduler (whose
-children they are) are killed with SIGKILL; a triggerer and a scheduler are started again at once, and Airflow's
-retries bring the workers back. Measured is the longest time without a batch of any stream: with streams that are
-detached, with attached ones on the same server, and where each worker has a Spark of its own. Detached streams need
-no process of a worker, so for its kill each worker is given a task that does.
+children they are) are killed with SIGKILL. A triggerer and a scheduler are started again immediately, and Airflow's
+retries bring the workers back. Measured is the longest time without a batch of any stream: with detached streams, with
+attached ones on the same server, and where each worker has a Spark of its own. Detached streams need no process of a
+worker, so before its processes are killed each worker is given a task that does.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _STREAMS: Final = int(os.environ.get("STREAMS", "20"))
 _EVERY_S: Final = float(os.environ.get("EVERY_S", "2"))
 _WORKERS: Final = 2
 _STEADY: Final = 5
-"""After so many batches a stream runs as it will."""
+"""After so many batches a stream has reached its normal pace."""
 _LIMIT_S: Final = 400.0
 _WAYS: Final = ("detached", "attached", "own_spark")
 
 
 class Streams:
-    """The streams of one way, and their workers.
+    """The streams of one way to run them, and their workers.
 
-    :param way: names the DAG, the group and the folder of the checkpoints
+    :param way: the name of the DAG, the group and the checkpoint folder
     """
 
     def __init__(self, airflow: LocalAirflow, topics: GroupTopics, folder: Path, way: str) -> None:
@@ -72,7 +72,7 @@ class Streams:
         await self.come_to_rest()
 
     async def come_to_rest(self) -> None:
-        """The streams are watched and have batches; a worker with nothing else to run is deferred."""
+        """Wait until the streams are watched and have batches, and workers with nothing else to run are deferred."""
         await self._in_phase(WorkerPhase.DEFERRED if self._way == "detached" else WorkerPhase.STABLE)
         await self._watched_since(time.time())
         await self._tick()
@@ -85,7 +85,7 @@ class Streams:
         await until(there, f"{self._way}: the workers are {phase.value}")
 
     async def _watched_since(self, since: float) -> None:
-        """A worker has told of each stream what it has seen of it since then."""
+        """Wait until a worker has reported newer progress of each stream."""
 
         def told() -> bool:
             tasks = [last for last in self._topics.status.tasks.values() if last.kind is TaskKind.STREAMING]
@@ -114,7 +114,7 @@ class Streams:
         return self._airflow.api.task_instances(self._way, self._run_id)
 
     async def measure(self, kill: Callable[[Streams], Awaitable[None]]) -> dict[str, float]:
-        """In seconds: the longest time without a batch of any stream, and how long it is until all are watched."""
+        """The longest time without a batch of any stream, and the time until all are watched, in seconds."""
         began = time.time()
         await kill(self)
         await self._watched_since(time.time())
@@ -143,7 +143,7 @@ class Streams:
         await until(lambda: all(map(has_ended, held)), "the processes have ended")
 
     async def come_to_processes(self) -> None:
-        """By a task that needs one, for each worker."""
+        """Give each worker a task that needs a process."""
         await self._topics.submit(JobDefinition(name="held", entry_point="benchmarks.jobs:endless", max_tasks=_WORKERS))
         await self._in_phase(WorkerPhase.STABLE)
 
@@ -165,7 +165,7 @@ class Streams:
 
 
 async def until(holds: Callable[[], bool], what: str) -> None:
-    """:raises TimeoutError: if it does not come"""
+    """:raises TimeoutError: if it does not happen in time"""
     deadline = time.monotonic() + _LIMIT_S
     while not await asyncio.to_thread(holds):
         if time.monotonic() > deadline:
@@ -174,7 +174,7 @@ async def until(holds: Callable[[], bool], what: str) -> None:
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Measure, print, and give the figures."""
+    """Measure, print, and return the figures."""
     folder = folder / f"{time.time():.0f}"
     with LocalBroker() as broker, LocalConnectServer(start_timeout_s=240) as server:
         kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}

@@ -1,9 +1,9 @@
-"""What it costs to watch queries on a Spark Connect server. ``python -m benchmarks detached_watch``.
+"""The cost of watching queries on a Spark Connect server. ``python -m benchmarks detached_watch``.
 
-A real server holds 1,000 queries that do nothing but wait (``QUERIES`` in the environment; as many as it has started in
-ten minutes). One process watches them all, as a triggerer does; ten of them are stopped meanwhile. Beside it PySpark's
-client, which blocks, looks as often at the same ones from as many threads. Processor time is that process's own. The
-server and they have the highest priority meanwhile, as far as that is allowed.
+A real server has 1,000 queries that only wait (``QUERIES`` in the environment; as many as it can start in ten minutes).
+One process watches them all, as a triggerer does; ten of them are stopped meanwhile. The peer is PySpark's client,
+which blocks, and polls the same queries as often from as many threads. Processor time is the watching process's own.
+The server and the watching processes get the highest priority, as far as that is allowed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ GOALS: Final = {"cpu": 0.30, "noticed_s": 5.0, "late_ms": 100.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """:ivar server_cores: what the server's process took meanwhile, as a share of a core"""
+    """:ivar server_cores: the processor time of the server's process meanwhile, as a share of a core"""
 
     told: Mapping[str, Any]
     server_cores: float

@@ -1,4 +1,4 @@
-"""What streams take of an Airflow: task instances that run, and the memory of processes."""
+"""What streams take of an Airflow: running task instances, and memory of processes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TRIGGERER: Final = re.compile(r"triggerer-\d+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """Memory is in MB, with what processes share counted once.
+    """Memory is in MB; memory that processes share is counted once.
 
     :param running: task instances that have a slot
-    :param jvms: those of the workers
-    :param worker_mb: of the processes of these task instances, their supervisors and JVMs
+    :param jvms: the number of the workers' JVMs
+    :param worker_mb: of these task instances' processes, their supervisors and JVMs
     :param triggerer_mb: of all processes of the triggerer
     """
 
@@ -42,7 +42,7 @@ class Footprint:
 
 
 def footprint(airflow: LocalAirflow, workers: Iterable[TaskInstance]) -> Footprint:
-    """:param workers: their task instances as they are now"""
+    """:param workers: their task instances, as they are now"""
     pids = [worker.pid for worker in workers if worker.state == "running" and worker.pid is not None]
     processes = [each for pid in pids for each in _tree(psutil.Process(pid).parent())]
     triggerer = next(kept for name, kept in airflow.processes.items() if _TRIGGERER.fullmatch(name))
@@ -67,7 +67,7 @@ def _memory_mb(processes: Iterable[psutil.Process]) -> float:
 
 
 def _memory(process: psutil.Process) -> float:
-    """In bytes. Nothing, if the process has ended since it was listed, as Spark's small commands do."""
+    """In bytes; 0 if the process has ended since it was listed, as Spark's small commands do."""
     try:
         return float(process.memory_full_info().pss)
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""What a process with an event loop costs: how late the loop is, processor time, memory."""
+"""The cost of a process with an event loop: lateness of the loop, processor time, memory."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _TICK_S: Final = 0.005
 
 @dataclass(slots=True, kw_only=True)
 class Gauged:
-    """One stretch of time.
+    """Measurements of one period.
 
-    :param late_ms: the worst lateness of the event loop, also where others kept it from a processor
-    :param busy_ms: the longest time of a processor between two ticks: what of that lateness is its own doing
-    :param late_99_ms: of 99 in 100 ticks the worst
+    :param late_ms: the worst lateness of the event loop, including the time for which others kept it from a processor
+    :param busy_ms: the most processor time between two ticks: the part of the lateness that the process itself caused
+    :param late_99_ms: the worst of 99 in 100 ticks
     :param cpu: the share of a core that the process took, all its threads together
     :param loop_cpu: the same for the event loop's thread alone
     :param rss_mb: its memory at the end
@@ -41,7 +41,7 @@ class Gauged:
 
 @asynccontextmanager
 async def gauged() -> AsyncIterator[Gauged]:
-    """Gauge the block; the figures are there when it is over."""
+    """Measure the block; the figures are complete at its end."""
     figures, lateness = Gauged(), [0.0]
     ticking = asyncio.ensure_future(_tick(figures, lateness))
     began, cpu, loop_cpu = time.monotonic(), time.process_time(), time.thread_time()
@@ -68,14 +68,14 @@ async def _tick(figures: Gauged, lateness: list[float]) -> None:
 
 
 def put_first(pid: int) -> None:
-    """Give all threads of a process the highest priority, if that is allowed: what others do is not to be measured."""
+    """Give all threads of a process the highest priority, if allowed, so that other processes affect it less."""
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(PermissionError, ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, int(thread.name), -20)
 
 
 def rss_mb() -> float:
-    """The memory of this process that is in use now."""
+    """The present memory of this process."""
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS")]
     return int(line.split()[1]) / 1024
 

@@ -1,7 +1,7 @@
-"""Workers that are deferred from the first: each would take Airflow a process of three seconds to start otherwise.
+"""Workers that begin deferred. Otherwise Airflow would need a process of three seconds to start each of them.
 
 They differ from others in nothing else. Airflow gives all instances of a mapped task that starts from its trigger the
-same arguments, so the trigger finds out for itself which worker it holds.
+same arguments, so the trigger itself finds out which worker it holds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from airflow_provider.worker.settings import Until
 
 
 class HeldTrigger(WorkerTrigger):
-    """The trigger of a worker that deferred before it had joined; its group is named after its DAG."""
+    """The trigger of a worker that deferred before it joined; its group is named after its DAG."""
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         ti: Any = self.task_instance
@@ -50,7 +50,7 @@ def _arguments() -> StartTriggerArgs:
 
 
 class HeldWorkerOperator(SparkWorkerOperator):
-    """A worker that begins in the triggerer, and from its first task on lives as any other."""
+    """A worker that begins in the triggerer; from its first task on it is like any other."""
 
     start_from_trigger = True
     start_trigger_args = _arguments()

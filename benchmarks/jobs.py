@@ -1,4 +1,4 @@
-"""The work that the benchmarks have done: a month of flights, read, filtered, aggregated and written as Parquet."""
+"""The benchmarks' Spark jobs: a month of flights is read, filtered, aggregated and written as Parquet."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _SCHEMA: Final = (
     "year int, month int, day int, dep_time int, sched_dep_time int, dep_delay double, arr_time int,"
     " sched_arr_time int, arr_delay double, carrier string, flight int, tailnum string, origin string"
 )
-"""The first columns; a table that is read every day has a schema and is not read twice to guess one."""
+"""The first columns. A schema is given, as for any table that is read every day, so that the file is read only once."""
 
 
 def do_month(spark: SparkSession, source: str, output: str, month: int) -> int:
-    """The month's flights by carrier and origin; how many there were."""
+    """Write the month's flights by carrier and origin; return how many there were."""
     from pyspark.sql import functions as F  # noqa: N812
 
     flights = spark.read.csv(f"{source}/flights.csv", schema=_SCHEMA, header=True, nullValue="NA")
@@ -40,7 +40,7 @@ def months(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
 
 @spark_job(plan=lambda job: [{}] * job.max_tasks)
 def endless(spark: SparkSession, task: TaskContext) -> None:
-    """Works a little, and then waits until it is stopped."""
+    """Work a little, and then wait until it is stopped."""
     spark.range(10).collect()
     while not task.stopping:
         task.wait(60)
@@ -48,7 +48,7 @@ def endless(spark: SparkSession, task: TaskContext) -> None:
 
 @spark_job(plan=lambda job: [dict(job.config)] * job.max_tasks)
 def ticking(spark: SparkSession, task: TaskContext) -> StreamingQuery:
-    """Has a batch every so often, in which there is next to nothing to do."""
+    """A stream whose batches have almost nothing to do."""
     ticks = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
     writer = ticks.writeStream.format("noop").option("checkpointLocation", task.checkpoint_location)
     return writer.trigger(processingTime=f"{task.config['every_s']:g} seconds").start()

@@ -1,4 +1,4 @@
-"""What one join costs a group that was balanced: how long its moved tasks stand still, and until when that lasts."""
+"""What one join costs a balanced group: how long its moved tasks stand still, and when it is balanced again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POLL_S: Final = 0.003
 
 @dataclass(frozen=True)
 class Step:
-    """A task started or stopped somewhere, at a time of the wall clock."""
+    """A start or stop of a task somewhere, by the wall clock."""
 
     task: TaskId
     started: bool
@@ -37,7 +37,7 @@ class Joined:
 
     :param heard: until the first task was stopped
     :param balanced: until the last moved task had started
-    :param stood: for how long each moved task stood still
+    :param stood: how long each moved task stood still
     """
 
     heard: int
@@ -59,7 +59,7 @@ class Joined:
 
 
 async def moves_of(fleet: Fleet) -> list[Step]:
-    """Every start and stop of a task so far, but for those of planners."""
+    """All starts and stops of tasks so far, except those of planners."""
     steps = []
     for told in await fleet.steps():
         if told.task.is_planner:
@@ -74,7 +74,7 @@ async def moves_of(fleet: Fleet) -> list[Step]:
 async def when_joined(bootstrap_servers: str, group: str, start: Callable[[], Awaitable[None]]) -> int:
     """Start the second worker.
 
-    :return: when the coordinator had its JoinGroup, by the wall clock in milliseconds
+    :return: when the coordinator received its JoinGroup, by the wall clock in milliseconds
     """
     settings = KafkaSettings.from_extra({"bootstrap.servers": bootstrap_servers}, conn_id="benchmarks")
     async with GroupTransport(settings) as transport:

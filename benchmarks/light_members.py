@@ -1,7 +1,7 @@
-"""Members of declarative groups that do nothing but speak the wire: requests and replies, and no worker behind.
+"""Members of declarative groups that only exchange requests and replies, without a worker.
 
-They heartbeat as the product's members do (the next one when the last is answered, at most one in an interval unless
-something has changed), stop and start what they are told in no time, and compute when they are chosen.
+They heartbeat as the product's members do (the next one when the last is answered, at most one per interval unless
+something has changed), stop and start tasks in no time, and compute assignments when they are chosen.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _REST_S: Final = 0.5
 
 @dataclass(slots=True)
 class Heard:
-    """What all members have heard, since it was cleared.
+    """What all members have measured since it was cleared.
 
-    :ivar late_ms: by how much later than the coordinator was to answer it, each held heartbeat was answered
-    :ivar told_ms: how long each other answer has taken
-    :ivar refused: error codes, and heartbeats that nobody has answered: what a member loses its session by
-    :ivar assigning_s: how long each run of an assignor has taken
+    :ivar late_ms: how much later than due the coordinator answered each held heartbeat
+    :ivar told_ms: how long each other answer took
+    :ivar refused: error codes, and unanswered heartbeats: what can cost a member its session
+    :ivar assigning_s: how long each run of an assignor took
     :ivar installing_s: from the request for a group's state to the answer that its target is installed
     :ivar failed: assignments that were refused
     """
@@ -63,10 +63,10 @@ class Heard:
 
 
 class LightMember:
-    """One.
+    """One member.
 
-    :ivar epoch: its own, as it was told last
-    :ivar owned: what it has
+    :ivar epoch: its own, as it was last told
+    :ivar owned: its tasks
     """
 
     def __init__(self, channel: KafkaChannel, group: str, name: str, heard: Heard) -> None:
@@ -81,7 +81,7 @@ class LightMember:
         self._computing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until it is cancelled."""
         while True:
             sent_s = time.monotonic()
             try:
@@ -122,7 +122,7 @@ class LightMember:
             self.epoch, self.owned = JOINING, NO_TASKS
 
     def _take(self, reply: ConnectGroupHeartbeatResponse) -> bool:
-        """Whether it has said anything new."""
+        """Apply the reply; return whether it has to say something new."""
         before = self.epoch, self.owned
         self.epoch = reply.member_epoch
         if reply.assignment is not None:
@@ -171,7 +171,7 @@ class LightMember:
 
 
 def settled(members: Iterable[LightMember], tasks: int) -> bool:
-    """Whether all members of a group have its last target, and that is all tasks.
+    """Whether all members of a group have its last target, and together all tasks.
 
     :param tasks: how many there are
     """

@@ -1,4 +1,4 @@
-"""A benchmark of a whole group, with an option for each part of its load."""
+"""Runs a benchmark of a whole group, with an option for each part of its load."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ L = TypeVar("L", bound="DataclassInstance")
 
 
 def measure(name: str, description: str | None, load: type[L], run: Callable[[Path, L], Any]) -> None:
-    """Run it, and write its figures.
+    """Run the benchmark, and write its figures.
 
-    :param load: each field has a default, from which the option has its type
-    :param run: given a folder of its own and the load; gives the figures
+    :param load: each field has a default, from which its option has its type
+    :param run: gets a folder of its own and the load; returns the figures
     """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=description)
     for field in fields(load):

@@ -1,10 +1,10 @@
-"""How long somebody waits who looks at a group: ``cospark status --once``, ``jobs list`` and ``groups describe``.
+"""How long somebody waits for ``cospark status --once``, ``jobs list`` and ``groups describe``.
 
-Each is a process of its own, as a shell starts it. From each the time is taken that Python needs to start and do
-nothing. Beside the time there is the processor time, which says how much of it was work: the rest it has waited.
+Each command is a process of its own, as a shell starts it. The time that Python needs to start and do nothing is
+subtracted. The processor time is printed, too: the rest was waiting.
 
-Of the tasks half have finished, an eighth runs, the others wait, on four workers; another group has nine tasks and as
-many records that nobody can read as somebody's garbage has lines.
+Half of the tasks have finished, an eighth runs, the others wait, on four workers. Another group has nine tasks, and as
+many unreadable records as there are lines of garbage.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _COMMANDS: Final = (("status", "--once"), ("jobs", "list"), ("groups", "describe
 _GOALS_S: Final = {9: 0.5, 2_000: 1.0, 20_000: 2.0}
 _GARBAGE: Final = 184
 _AT_ONCE: Final = 80
-"""So many tasks run at a time."""
+"""How many tasks run at a time."""
 _WORKERS: Final = tuple(WorkerId(f"w{number}") for number in range(1, 5))
 _BEGAN_MS: Final = 1_700_000_000_000
 
 
 def run(folder: Path, sizes: Sequence[int] = tuple(_GOALS_S), times: int = 10) -> dict[str, Any]:
-    """Measure, print, and give the figures."""
+    """Measure, print, and return the figures."""
     with LocalBroker() as broker:
         settings = KafkaSettings.from_extra({"bootstrap.servers": broker.bootstrap_servers}, conn_id="benchmark")
         for size in sizes:
@@ -95,7 +95,7 @@ def _look(
 
 
 def _timed(command: Sequence[str], folder: Path) -> tuple[float, float]:
-    """:returns: how long it took, and how much processor time, in seconds"""
+    """:returns: how long it took, and its processor time, in seconds"""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
         subprocess.run(command, cwd=_ROOT, stdout=out, stderr=err, check=True)
@@ -104,7 +104,7 @@ def _timed(command: Sequence[str], folder: Path) -> tuple[float, float]:
 
 
 async def _fill(settings: KafkaSettings, group: str, size: int) -> None:
-    """The topics as a group leaves them in the middle of its work."""
+    """Write the topics as a group leaves them in the middle of its work."""
     job = JobDefinition(name="job", entry_point="noop:job", max_tasks=size, run_key="r")
     plan = PlanRecord.of(job, [{"index": index} for index in range(size)], planned_by=_WORKERS[0], at_ms=_BEGAN_MS)
     async with shared_topics(settings, group, WORKER) as topics:
@@ -165,7 +165,7 @@ async def _say(topics: GroupTopics, state: TaskState, tasks: Sequence[TaskId], p
 
 
 def _litter(settings: KafkaSettings, group: str) -> None:
-    """Records that are nobody's, as somebody leaves them who takes the topic for another."""
+    """Write unreadable records, as somebody does who writes to the wrong topic."""
     producer = Producer(settings.librdkafka())
     for number in range(_GARBAGE):
         producer.produce(TopicNames.of(group).status, key=f"task:job:{number}", value=b"garbage")

@@ -1,8 +1,8 @@
 """How long the tasks of a lost worker stand still, in a real Airflow, with the operator's defaults and a real Spark.
 
-A worker that stays and one that is lost share four tasks that do not end. Measured is from what happens to the one
-until its two tasks run again, on whichever worker, and where that time goes. Airflow is the demo's
-(``demo/airflow.py``), whose intervals are shorter than Airflow's own.
+A worker that stays and one that is lost share four unbounded tasks. Measured is the time from the event until the lost
+worker's two tasks run again, on any worker, and its parts. Airflow is the demo's (``demo/airflow.py``), whose intervals
+are shorter than Airflow's defaults.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _GROUP: Final = "lost"
 _TASKS: Final = 4
 _STAYS: Final = WorkerId("stays.worker")
 _FIRST_WORK_S: Final = 10.0
-"""A new JVM's first Spark job takes seconds, and to cancel it as well: that is not what is measured."""
+"""In seconds. A new JVM takes seconds for its first Spark job, and to cancel it, which is not to be measured."""
 
 _LIMIT_S: Final = 450.0
-"""Session, delay and a busy machine."""
+"""In seconds: session, delay, and time for a busy machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """What happens to a worker.
 
-    :param goal_s: its tasks shall run again within so many seconds
-    :param returns: whether it comes back and has its own again
+    :param goal_s: within how many seconds its tasks should run again
+    :param returns: whether it returns, and gets its own tasks back
     """
 
     name: str
@@ -55,7 +55,7 @@ class Case:
 
 
 class Bench:
-    """One Airflow and one group for all cases, one after the other."""
+    """One Airflow and one group for all cases, one after another."""
 
     def __init__(self, airflow: LocalAirflow, topics: GroupTopics) -> None:
         self._airflow = airflow
@@ -97,7 +97,7 @@ class Bench:
         return frozenset(task for task in record.owned_by(worker) if not task.is_planner) if record else frozenset()
 
     async def measure(self, case: Case) -> dict[str, float]:
-        """Seconds: ``total``, and of what it consists."""
+        """The time in seconds: ``total``, and its parts."""
         me = _name(case.dag)
         worker = await self.start(case.dag)
         await self.topics.wait_for(lambda _jobs, _status: len(self.owned(me)) == _TASKS // 2, timeout_s=_LIMIT_S)
@@ -157,7 +157,7 @@ CASES: Final = (
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Measure, print, and give the figures."""
+    """Measure, print, and return the figures."""
     with LocalBroker() as broker:
         connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
         airflow = LocalAirflow(

@@ -1,11 +1,11 @@
-"""Many short tasks, each of which runs once and undisturbed: how far from ideal the group finishes them.
+"""Many short tasks that run once and undisturbed: how far from ideal is the time in which the group finishes them?
 
-The runner is ``noop``: what is measured is what the group itself costs. Printed for each load: the time until the last
-task has finished, beside what it would be if all slots were always busy; the processor time that the workers' processes
-took for each task; status records for each task; rounds.
+The runner is ``noop``, so that only the cost of the group is measured. Printed for each load: the time until the last
+task has finished, and what it would be if all slots were always busy; the processor time of the workers' processes per
+task; status records per task; rounds.
 
-Each worker reads what all say. So with many workers on one machine each record is read many times over, and the loads
-differ in that.
+Each worker reads all records. So with many workers on one machine each record is read many times, and the loads differ
+in that.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ LOADS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What came of a load.
+    """The results of a load.
 
     :param makespan_s: from the submission of the job to the end of its last task
     :param ideal_s: the same if all slots were always busy
-    :param busy: the share of the slots' time up to then in which a task ran
-    :param cpu_ms: processor time of all workers' processes for each task
-    :param broker_cpu_ms: the same of the broker
+    :param busy: the share of the slots' time until then in which a task ran
+    :param cpu_ms: processor time of all workers' processes per task
+    :param broker_cpu_ms: the same for the broker
     :param written: status records, by what they say
     """
 
@@ -61,7 +61,7 @@ class Figures:
 
 
 def run(folder: Path, names: tuple[str, ...] = tuple(LOADS)) -> dict[str, Any]:
-    """Measure, print, and give the figures."""
+    """Measure, print, and return the figures."""
     figures = {}
     for name in names:
         figures[name] = _measure(LOADS[name], folder)

@@ -1,11 +1,11 @@
-"""How many deferred workers one process holds, and what they cost beside bare heartbeats.
+"""How many deferred workers one process can hold, and what they cost compared with bare heartbeats.
 
 On a real broker, each time in a process of its own: the product's triggers (:mod:`benchmarks.triggers`), and as many
-members of plain aiokafka that do nothing but heartbeat (:mod:`benchmarks.bare`). 1,000 in 20 groups, 1,000 in one
-group; sessions of 10 s, heartbeats every 3 s. Then one worker more joins. If asked for, also 5,000 and 10,000, who do
-not join all together: a part of them when those before have.
+members of plain aiokafka that only heartbeat (:mod:`benchmarks.bare`). 1,000 in 20 groups, and 1,000 in one group, with
+sessions of 10 s and heartbeats every 3 s. Then one more worker joins. If asked for, also 5,000 and 10,000, which join
+in waves.
 
-The broker runs on the same machine; what it takes of a processor is printed, too.
+The broker runs on the same machine; its processor time is printed, too.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _START_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crowd:
-    """So many members in each of so many groups.
+    """How many members there are in each of how many groups.
 
-    :param late_ms: the goal for the worst lateness of the event loop; None: there is none
+    :param late_ms: the goal for the worst lateness of the event loop; None: none
     :param cpu: the goal for the share of a core in the steady state
-    :param at_once: so many join together, the next ones when they have
+    :param at_once: how many join at the same time; the next ones join when these have
     """
 
     name: str
@@ -52,13 +52,13 @@ CROWDS: Final = (
     Crowd(name="10,000 in 100 groups", groups=100, members=100, late_ms=None, cpu=1.0, at_once=200),
 )
 _USUAL: Final = CROWDS[:2]
-"""The others want a machine to themselves, and some minutes each."""
+"""The others need an idle machine, and some minutes each."""
 
 
 def run(folder: Path, *, minutes: float = _MINUTES, crowds: Iterable[Crowd] = _USUAL) -> dict[str, Any]:
-    """Measure, print, and give the figures.
+    """Measure, print, and return the figures.
 
-    :param minutes: how long to look at the steady state
+    :param minutes: how long to measure the steady state
     """
     figures = {}
     for crowd in crowds:

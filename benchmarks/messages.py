@@ -1,8 +1,8 @@
-"""What a leader spends on bytes, v2 beside v3: ``python -m benchmarks.messages``.
+"""What encoding and decoding cost a leader, in v2 and in v3: ``python -m benchmarks.messages``.
 
-The rounds are those of ``rounds.py``. In each, everybody's metadata is read, the assignor is called, and everybody's
-assignment is written: in v2 the difference, in v3 the whole. Both do it in turn, in one process. What v3 has read of a
-worker's tasks it writes again as it is where they stay the same.
+The rounds are those of ``rounds.py``. In each, all metadata is decoded, the assignor is called, and all assignments are
+encoded: in v2 as differences, in v3 as complete targets. Both take turns in one process. Where a worker's tasks stay
+the same, v3 writes the bytes that it has read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OFFSET: Final = ConfigOffset(1)
 _Metadata = Mapping[WorkerId, bytes]
 _Decide = Callable[[Mapping[WorkerId, Tasks]], GroupAssignment]
 _Times = tuple[float, float, float]
-"""Seconds of processor time to read, to decide, to write."""
+"""Seconds of processor time to decode, to assign, to encode."""
 
 
 def main() -> None:
@@ -58,12 +58,12 @@ def main() -> None:
 
 
 def _medians(times: Iterable[_Times]) -> list[float]:
-    """In milliseconds."""
+    """The medians, in milliseconds."""
     return [statistics.median(part) * 1e3 for part in zip(*times, strict=True)]
 
 
 def _situation(workers: int, jobs: int, kind: str) -> tuple[Mapping[WorkerId, Tasks], _Decide]:
-    """What everybody owns when the round begins, and what the assignor makes of it."""
+    """What each worker owns when the round begins, and a function that runs the assignor."""
     configured = frozenset(TaskId(f"job-{job:05}", index) for job in range(jobs) for index in range(-1, 100))
     nobody = dict.fromkeys((WorkerId(f"worker-{number:04}") for number in range(workers)), NO_TASKS)
     decide = partial(_decide, configured, Memory(), NO_GENERATION)

@@ -1,10 +1,10 @@
 """A group that is too slow for its work must still make progress: 20,000 tasks on 20 worker processes of one machine.
 
-Sessions of 10 s, the runner ``noop``: what is measured is what the group itself costs. Printed beside the ideal: tasks
-finished, records written for each, rounds, and how long after the leader's decision its record was in the topic (until
-then, who comes back has to join anew, and nobody sees who has what).
+Sessions of 10 s, and the runner ``noop``, so that only the cost of the group is measured. Printed with the ideal:
+finished tasks, records written per task, rounds, and how long after the leader's decision its record was in the topic
+(before that, a returning worker has to join again, and nobody sees the assignment).
 
-The goal is not speed: it is that nobody loses its session, for then all its work is handed out anew.
+The goal is not speed. It is that no worker loses its session, as all its work would be assigned again then.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """So many tasks on so many workers.
+    """How many tasks run on how many workers.
 
     :param task_s: how long each task takes
-    :param seconds: how long to look, from when the job is submitted
+    :param seconds: how long to measure, from the submission of the job on
     """
 
     tasks: int = 20_000
@@ -56,13 +56,13 @@ class Load:
 
     @property
     def ideal(self) -> int:
-        """How many tasks would finish if all slots were busy all the time."""
+        """How many tasks would finish if all slots were always busy."""
         return min(self.tasks, int(self.workers * self.slots * self.seconds / self.task_s))
 
 
 def run(folder: Path, load: Load = Load()) -> dict[str, Any]:
-    """Measure, print, and give the figures."""
-    # The time in a record is then that of its arrival.
+    """Measure, print, and return the figures."""
+    # So that the time in a record is that of its arrival.
     with LocalBroker(properties={"log.message.timestamp.type": "LogAppendTime"}) as broker:
         settings = KafkaSettings.from_extra({"bootstrap.servers": broker.bootstrap_servers}, conn_id="benchmark")
         began_ms = _work(settings, load, folder)
@@ -72,7 +72,7 @@ def run(folder: Path, load: Load = Load()) -> dict[str, Any]:
 
 
 def _work(settings: KafkaSettings, load: Load, folder: Path) -> int:
-    """Start the workers, give them the job when all are there, and end them when the time is over.
+    """Start the workers, submit the job when all have joined, and end them when the time has passed.
 
     :returns: when the job was submitted (wall clock, milliseconds since 1970)
     """
@@ -82,7 +82,7 @@ def _work(settings: KafkaSettings, load: Load, folder: Path) -> int:
         workers = [_worker(settings, load, folder / f"w{number}", ending) for number in range(load.workers)]
         began = asyncio.run(submit(settings, load))
         time.sleep(load.seconds)
-        # Paused, so that they write nothing more while they are ended one after the other.
+        # Paused, so that they write nothing more while they are ended one after another.
         for worker in workers:
             worker.send_signal(signal.SIGSTOP)
     return began
@@ -122,7 +122,7 @@ async def submit(settings: KafkaSettings, load: Load) -> int:
 
 
 def _figures(settings: KafkaSettings, began_ms: int) -> dict[str, Any]:
-    """What is in the topics."""
+    """The figures from the topics."""
     names = TopicNames.of(_GROUP)
     written: Counter[str] = Counter()
     finished, delays, epochs = set(), [], []
@@ -150,7 +150,7 @@ def _figures(settings: KafkaSettings, began_ms: int) -> dict[str, Any]:
 
 
 def records_of(settings: KafkaSettings, topic: str) -> Iterator[tuple[str, bytes | None, int]]:
-    """Every record: key, value, when it arrived."""
+    """All records of a topic: key, value, time of arrival."""
     consumer = Consumer({**settings.librdkafka(), "group.id": "benchmark", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, 0)])
     try:
@@ -169,7 +169,7 @@ def records_of(settings: KafkaSettings, topic: str) -> Iterator[tuple[str, bytes
 
 
 def _gauges(folder: Path) -> dict[str, Any]:
-    """What the workers' processes saw of themselves."""
+    """What the workers' processes measured themselves."""
     gauges = [json.loads(path.read_text()) for path in folder.glob("w*.json")]
     return {
         "late_s": max((gauge["late_ms"] for gauge in gauges), default=0) / 1000,

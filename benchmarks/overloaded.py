@@ -1,4 +1,4 @@
-"""``cospark`` with its event loop watched: ``python -m benchmarks.overloaded FIGURES.json worker GROUP ...``."""
+"""``cospark`` with its event loop measured: ``python -m benchmarks.overloaded FIGURES.json worker GROUP ...``."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from airflow_provider.worker.worker import Worker
 from benchmarks.gauges import rss_mb
 
 _TICK_S: Final = 0.05
-"""Twenty such processes on two cores must not be kept busy by watching."""
+"""In seconds, long enough that measuring does not keep twenty such processes on two cores busy."""
 _TICKS_WRITTEN: Final = 40
 
 
 async def _watch(path: Path) -> None:
-    """Write how late the loop has been by now, from time to time: this process may be killed."""
+    """Write from time to time how late the loop has been so far, as this process may be killed."""
     worst, ticks = 0.0, 0
     while True:
         due = time.monotonic() + _TICK_S

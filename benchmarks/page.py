@@ -1,8 +1,7 @@
-"""How long the API server works for a view of a group: without a broker, and without Airflow.
+"""How long the API server works for a view of a group, without a broker and without Airflow.
 
-Of the tasks of a job a quarter have finished, 200 run on 20 workers, the others wait: mostly nobody has said anything
-of those. What has changed is looked through once for all who look on; then each asks for pages of its own. Processor
-time, the median of several.
+Of a job's tasks a quarter have finished, 200 run on 20 workers, and the others wait, mostly without a record. A change
+is computed once for all viewers; then each asks for pages of its own. Processor time, the median of several.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _QUERIES: Final[Mapping[str, TaskQuery]] = {
 
 
 def run(_folder: Path) -> dict[str, Any]:
-    """Measure, print, and give the figures."""
+    """Measure, print, and return the figures."""
     figures = {str(size): _measure(size) for size in _SIZES}
     for size, of_size in figures.items():
         print(f"{int(size):,} tasks:", flush=True)

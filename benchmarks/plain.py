@@ -1,4 +1,4 @@
-"""The peer: the same work in plain PySpark, one session, two threads. ``python -m benchmarks.plain IN OUT``."""
+"""The peer: the same work in plain PySpark, with one session and two threads. ``python -m benchmarks.plain IN OUT``."""
 
 from __future__ import annotations
 

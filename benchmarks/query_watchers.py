@@ -1,4 +1,4 @@
-"""A process that watches queries on a server, and says what that costs it. ``python -m benchmarks.query_watchers``."""
+"""A process that watches queries on a server, and measures the cost. ``python -m benchmarks.query_watchers``."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _SETTLE_S: Final = 10.0
 
 @dataclass
 class Told:
-    """What a process says of itself at its end.
+    """What a process reports at its end.
 
-    :ivar idle: how its loop was before it watched anything: what the machine does to any loop
-    :ivar first: the same while it began to
-    :ivar then: the same in the stretch that was measured
-    :ivar garbage_ms: how long the longest collection of garbage took in that stretch
-    :ivar progress: how often it was told of one's
-    :ivar ended_at: when it noticed the end of which session's query
+    :ivar idle: its loop before it watched anything: the effect of the machine on any loop
+    :ivar first: its loop while it began to watch
+    :ivar then: its loop in the measured period
+    :ivar garbage_ms: the longest garbage collection in that period
+    :ivar progress: how often a query's progress was reported to it
+    :ivar ended_at: when it noticed the end of a query, by session
     """
 
     idle: Gauged = field(default_factory=Gauged)
@@ -51,7 +51,7 @@ class Told:
 
 
 async def watch(handles: Sequence[QueryHandle], seconds: float, ready: Callable[[], None]) -> Told:
-    """As a triggerer does."""
+    """Watch queries as a triggerer does."""
     told = Told()
 
     def hear(news: WatchEvent) -> None:
@@ -81,7 +81,7 @@ async def watch(handles: Sequence[QueryHandle], seconds: float, ready: Callable[
 
 @contextlib.contextmanager
 def _collections(told: Told) -> Iterator[None]:
-    """Each keeps the loop from going on; the more has been imported, the longer."""
+    """Measure garbage collections. Each blocks the loop, for longer the more was imported."""
     began = 0.0
 
     def look(phase: str, _info: object) -> None:
@@ -97,7 +97,7 @@ def _collections(told: Told) -> Iterator[None]:
 
 
 def poll(handles: Sequence[QueryHandle], seconds: float, ready: Callable[[], None]) -> Told:
-    """The peer: PySpark's client by as many threads as calls are made at once here, and as often for each query."""
+    """The peer: PySpark's client, with as many threads as we make calls at a time, polling each query as often."""
     from pyspark.sql.connect.streaming.query import StreamingQuery
 
     told = Told()

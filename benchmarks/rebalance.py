@@ -1,14 +1,14 @@
 """A second worker joins a balanced group of one: real Java Connect workers against ours, on the same real broker.
 
-Both sides have 26 things to run, all of them idle: 13 connectors with a task each in Connect, 13 jobs with two tasks
-each in ours; and the same heartbeat interval and session. Each worker is a process of its own. The second one joins
-when the group has been quiet for long enough that ours, too, heartbeat in their full interval, at a random time.
+Both sides have 26 idle units (13 connectors with a task each in Connect, 13 jobs with two tasks each in ours), and the
+same heartbeat interval and session timeout. Each worker is a process of its own. The second one joins at a random time,
+when the group has been quiet for long enough that ours, too, heartbeats at its full interval.
 
-Measured on both sides from the same things: *the join* is when the coordinator says that the group is no longer stable;
-*starts and stops* are written by the tasks themselves, by the wall clock (Java: ``tests/peers/java/IdleSource.java``;
+Both sides are measured in the same way. *The join* is when the coordinator reports the group as no longer stable.
+*Starts and stops* are recorded by the tasks themselves, by the wall clock (Java: ``tests/peers/java/IdleSource.java``;
 ours: the group's events). A moved task *stands still* from its stop to its start elsewhere. The time to *balance* is
-that from the join to the last start. The part of it until the first stop is the first worker's heartbeat (at most an
-interval, on both sides alike): it hears of the join only then.
+from the join to the last start. Its part until the first stop is the first worker's heartbeat (at most an interval, on
+both sides), which tells it of the join.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _JOBS: Final = 13
 _UNITS: Final = 2 * _JOBS
 _REPEATS: Final = 5
 _SPREAD_S: Final = HEARTBEAT_MS / 1000
-# Ours heartbeat fast after a round, and are back at the full interval after three of them.
+# Ours heartbeats fast after a round, and is back at the full interval after three heartbeats.
 _QUIET_S: Final = 3 * HEARTBEAT_MS / 1000 + 1
 _GOAL_STOOD: Final = 0.1
 _GOAL_BALANCED: Final = 0.5
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Measure both sides and print them side by side.
+    """Measure both sides, and print them next to each other.
 
     :param folder: for the workers' logs
     """

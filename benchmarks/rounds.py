@@ -1,12 +1,12 @@
-"""One round over and over: ``python -m benchmarks.rounds WORKERS JOBS TASKS full|steady|join CALLS LEADS``.
+"""Computes one round again and again: ``python -m benchmarks.rounds WORKERS JOBS TASKS full|steady|join CALLS LEADS``.
 
-The same as ``java/Rounds.java``, and prints the same: one JSON object with the milliseconds of each call and what was
-decided. A number of calls of the assignor, then of the leader, who begins and ends with bytes; and what only ours
-does: the leader in version 3 of the protocol, and to write the record of the round.
+It does and prints the same as ``java/Rounds.java``: one JSON object with the milliseconds of each call, and the
+decision. It calls the assignor a number of times, and then the leader, from bytes to bytes; and measures what only ours
+does: the leader in version 3 of the protocol, and writing the round's record.
 
-A leader remembers the round before, as Java's assignor does, and what it has read and written in it. So each round is
-led behind one in which the members said the same (not timed), and nothing is known of any round but that one. What a
-new leader takes, who has everything to read and remembers what the topic says, is measured beside it.
+A leader remembers the round before, as Java's assignor does, and what it has decoded and encoded in it. So each round
+is led after one in which the members sent the same (not timed), and nothing is kept of any other round. A new leader,
+which has to decode everything and only remembers what the topic says, is measured separately.
 """
 
 from __future__ import annotations
@@ -125,13 +125,13 @@ class Rounds:
         return times
 
     def after_the_one_before(self) -> Call:
-        """The round for a leader that has led the one before, and knows nothing else."""
+        """The round, for a leader that has led the one before, and knows nothing else."""
         _forget()
         return self.call if self.before is None else replace(self.call, last_record=_record(self.before))
 
 
 def _forget() -> None:
-    """What was read and written."""
+    """Clear the caches of what was decoded and encoded."""
     for recent in (fields.READ, packed_tasks.PACKED, packed_tasks.UNPACKED):
         recent.clear()
 
@@ -174,7 +174,7 @@ def _metadata(tasks: Tasks, last: ClassicRecord | None, protocol: SubProtocol) -
 
 
 def _round(call: Call) -> Round:
-    """What the leader makes of its call."""
+    """The assignor's input, as the leader makes it."""
     return Round(
         now_ms=call.now_ms,
         generation=call.generation,

@@ -1,8 +1,8 @@
 """The memory of a worker's JVM under many short Spark tasks. ``python -m benchmarks short_tasks``.
 
-One local runner, two at a time, each with a session, a shuffle and a Python function. Every hundred of them: what the
-JVM has in use after a full collection, its resident memory, and the counts of what could have been left behind. Beside
-it, in a process of its own, the same with Spark's own limits for what a UI shows.
+One local runner runs two tasks at a time, each with a session, a shuffle and a Python function. After each hundred: the
+JVM's memory in use after a full collection, its resident memory, and counts of objects that may have been left behind.
+For comparison the same in another process, with Spark's default limits for what a UI shows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def short(spark: Any, task: TaskContext) -> int:
 
 
 def run(_folder: Path) -> dict[str, Any]:
-    """Measure, print, and give the figures. Megabytes."""
+    """Measure, print, and return the figures, in megabytes."""
     figures = {name: _measured(name) for name in ("ours", "sparks_own")}
     for name, points in figures.items():
         print(name)

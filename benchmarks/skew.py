@@ -1,11 +1,11 @@
-"""Tasks that differ by factors of a hundred: how long a group takes for all of them. ``python -m benchmarks skew``.
+"""Tasks that differ by factors of a hundred: how long does a group take for all? ``python -m benchmarks skew``.
 
 200 tasks with a heavy tail (Pareto, fixed seeds) on 4 worker processes of 2 slots, with a real broker and the runner
-``noop``. Each seed's tasks run as a first run, of which nothing is known; as the next run of the same job, when it is
-known how long each took; and as a job whose plan says so. Beside them: the bound, which is what LPT makes of eight
-slots where nothing but the tasks takes time; one Spark script with as many threads, each of which takes the next task
-of the plan when it has ended one (without the start of its session); and, for the first seed, mapped Airflow tasks, as
-many at a time, that make no session at all.
+``noop``. The tasks of each seed run as a first run, with unknown costs; as the next run of the same job, when the times
+of the first are known; and as a job whose plan has the costs. Compared with: the bound, which is LPT's result for eight
+slots if only the tasks take time; one Spark script with as many threads, each of which takes the next task of the plan
+when it has finished one (without starting its session); and, for the first seed, mapped Airflow tasks without a
+session, as many at a time.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _TAIL: Final = 1.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """So many tasks, and what runs them.
+    """How many tasks there are, and what runs them.
 
     :param bound_s: how long LPT takes for them
-    :param seeds: so many sets of tasks
+    :param seeds: how many sets of tasks
     """
 
     tasks: int = 200
@@ -59,10 +59,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What came of one set of tasks, in seconds, from the submission to the end of the last task.
+    """The results of one set of tasks: seconds from the submission to the end of the last task.
 
-    :param threads_s: of one script, without the start of its session
-    :param script_start_s: that start
+    :param threads_s: of one script, without starting its session
+    :param script_start_s: starting it
     :param rounds: of the group, in each of the runs
     """
 
@@ -79,7 +79,7 @@ class Figures:
 
 
 def run(folder: Path, load: Load = Load()) -> dict[str, Any]:
-    """Measure, print, and give the figures."""
+    """Measure, print, and return the figures."""
     with LocalBroker() as broker, ExitStack() as ending:
         settings = KafkaSettings.from_extra({"bootstrap.servers": broker.bootstrap_servers}, conn_id="benchmark")
         for number in range(load.workers):
@@ -147,7 +147,7 @@ def durations_s(load: Load, seed: int) -> list[float]:
 
 
 def in_turn(times_s: Iterable[float], slots: int) -> float:
-    """When the last task ends, if each slot that is free takes the next one."""
+    """When the last task ends, if each free slot takes the next one."""
     free_at = [0.0] * slots
     for time_s in times_s:
         heapreplace(free_at, free_at[0] + time_s)
@@ -157,7 +157,7 @@ def in_turn(times_s: Iterable[float], slots: int) -> float:
 async def _ran(
     topics: GroupTopics, settings: KafkaSettings, job: str, run_key: str, tasks: Sequence[dict[str, Any]]
 ) -> tuple[float, int]:
-    """How long a run of the job took, and in how many rounds."""
+    """How long a run of the job took, and how many rounds it had."""
     submitted_ms = int(time.time() * 1000)
     definition = JobDefinition(
         name=job,

@@ -20,7 +20,7 @@ _ROOT: Final = _HERE.parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """How long it took.
+    """The times of a script.
 
     :param start_s: until Spark had done something
     :param tasks_s: from then to the end of the last task
@@ -46,7 +46,7 @@ def script(times_s: Sequence[float], slots: int) -> Script:
 
 
 def mapped_s(times_s: Sequence[float], slots: int, folder: Path) -> float:
-    """Run each as a mapped Airflow task, so many at a time: from the first one's start to the last one's end."""
+    """Run each as a mapped Airflow task, so many at a time; returns the time from the first start to the last end."""
     airflow = LocalAirflow(
         folder / f"airflow-{os.getpid()}",
         dag_folders=[_HERE / "skew_dags"],

@@ -1,7 +1,7 @@
 """The peer: tasks of given lengths in threads of one plain PySpark script. ``python -m benchmarks.skew_script SLOTS``.
 
-Reads the lengths (seconds, a JSON list) from standard input. Each thread takes the next task of the plan when it has
-ended one. Prints how long Spark took to start, and then the tasks.
+Reads the lengths (a JSON list of seconds) from standard input. Each thread takes the next task of the plan when it has
+finished one. Prints how long Spark took to start, and how long the tasks took.
 """
 
 from __future__ import annotations

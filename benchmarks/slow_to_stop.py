@@ -1,4 +1,4 @@
-"""``cospark``, whose idle tasks take their time to stop: ``python -m benchmarks.slow_to_stop SECONDS ARGUMENT ...``."""
+"""``cospark``, whose idle tasks are slow to stop: ``python -m benchmarks.slow_to_stop SECONDS ARGUMENT ...``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming queries on a Spark Connect server that do next to nothing, each in a session of its own."""
+"""Streaming queries on a Spark Connect server that do almost nothing, each in a session of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AT_ONCE: Final = 4
 
 
 class TinyQueries:
-    """Starts queries by plain messages, so that nothing of a client stays of them."""
+    """Starts queries by plain messages, without keeping any object of a client."""
 
     def __init__(self, server: ConnectServer) -> None:
         self._server = server
@@ -39,11 +39,11 @@ class TinyQueries:
         await self._channel.close()
 
     async def start(self, *, session_id: str = "", trigger: str = "1 second", only_below: int = 0) -> QueryHandle:
-        """A query that counts seconds.
+        """Start a query that counts seconds.
 
         :param session_id: by default a new one
         :param trigger: how often it has a batch
-        :param only_below: fails when it has counted so far; 0: goes on for ever
+        :param only_below: it fails when it has counted so far; 0: never
         :raises grpc.RpcError: if the server does not start it
         """
         session_id = session_id or str(uuid.uuid4())
@@ -68,7 +68,7 @@ class TinyQueries:
         return QueryHandle(server=self._server, session_id=session_id, query_id=query.id, run_id=query.run_id)
 
     async def start_many(self, count: int, *, trigger: str, within_s: float) -> Sequence[QueryHandle]:
-        """As many as the server has started by then; the last one may take longer."""
+        """Start as many as the server can in that time; the last one may take longer."""
         loop = asyncio.get_running_loop()
         end = loop.time() + within_s
         room = asyncio.Semaphore(_AT_ONCE)

@@ -1,4 +1,4 @@
-"""Hundreds of deferred workers together in a real triggerer.
+"""Hundreds of deferred workers in one real triggerer.
 
 They join, stay for a minute, are taken over by a new triggerer after the first was killed, get a job in each group, and
 are ended by a user. Everything is a real Airflow's: scheduler, triggerer, API server, SQLite. Only their first deferral
@@ -43,7 +43,7 @@ _BLOCKED: Final = re.compile(r"async thread was blocked for ([0-9.]+) seconds")
 
 @dataclass(slots=True)
 class Stretch:
-    """What the two processes of a triggerer took over some time: its supervisor, and the runner with the triggers."""
+    """The cost of a triggerer's two processes over some time: its supervisor, and the runner with the triggers."""
 
     processes: list[psutil.Process]
     log: Path
@@ -71,7 +71,7 @@ class Stretch:
 
 
 class Bench:
-    """The Airflow under test, and the groups as their topics show them."""
+    """The Airflow under test, and the groups, according to their topics."""
 
     def __init__(self, airflow: LocalAirflow, settings: KafkaSettings) -> None:
         self.airflow = airflow
@@ -168,7 +168,7 @@ class Bench:
         return {**stretch.figures(), "marked_s": round(marked_s, 1)}
 
     async def _insist(self, method: str, path: str, **options: Any) -> None:
-        """SQLite makes the API server wait for the triggerer, which writes a lot, until the server gives up."""
+        """Repeat a request that fails because SQLite made the API server wait too long for the triggerer's writes."""
         began = time.monotonic()
         while True:
             try:
@@ -177,7 +177,7 @@ class Bench:
             except AirflowApiError:
                 self._check_time(began, f"{method} {path} succeeds")
 
-    # ---- what is seen
+    # ---- the groups
 
     def _all_members(self) -> bool:
         return all(
@@ -189,11 +189,11 @@ class Bench:
         return {name: topics.status.group.members for name, topics in self.groups.items() if topics.status.group}
 
     def _epochs(self) -> int:
-        """Of all groups together."""
+        """The sum of all groups' epochs."""
         return sum(topics.status.group.epoch for topics in self.groups.values() if topics.status.group)
 
     async def _described(self) -> set[str]:
-        """All members' ids, as the coordinator has them now."""
+        """All member ids, according to the coordinator."""
         async with shared_transport(self.settings) as transport:
             groups = await transport.describe(list(self.groups))
         return {member.member_id for group in groups for member in group.members}

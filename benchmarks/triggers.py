@@ -1,8 +1,8 @@
 """One process that holds many deferred workers, as a triggerer does: ``python -m benchmarks.triggers``.
 
-The triggers are the product's own, and so is everything below them. Of a triggerer it lacks what surrounds them: the
+The triggers are the product's own, and so is everything below them. What surrounds them in a triggerer is missing: the
 database, a log file for each trigger, the messages to the scheduler. The connection is in the environment, where
-Airflow finds it by its own ways, and so is ``gc_freeze``, which is meant for such crowds. Prints its figures as JSON.
+Airflow finds it, and so is ``gc_freeze``, which is meant for so many triggers. Prints its figures as JSON.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Triggerer:
         self.held.append(Held(trigger, asyncio.ensure_future(_events_of(trigger))))
 
     def settled(self) -> bool:
-        """Whether every worker is in its group's last round, and every group has all its workers."""
+        """Whether each worker is in its group's last round, and each group has all its workers."""
         sizes: dict[str, int] = {}
         for each in self.held:
             state = each.state
@@ -68,12 +68,12 @@ class Triggerer:
         return sum(sizes.values()) == len(self.held)
 
     def sessions(self) -> list[tuple[str, int]]:
-        """What changes when a session is lost, or a group rebalances."""
+        """Values that change when a session is lost, or a group rebalances."""
         states = [each.state for each in self.held]
         return [(state.member_id, state.generation) for state in states if state is not None]
 
     def ended(self) -> list[str]:
-        """Why triggers have ended, which none should."""
+        """Why triggers have ended; none should."""
         return [repr(each.running.exception()) for each in self.held if each.running.done()]
 
     async def close(self) -> None:
@@ -89,7 +89,7 @@ async def _events_of(trigger: WorkerTrigger) -> None:
 
 
 def trigger_of(group: str, worker: str) -> WorkerTrigger:
-    """The trigger of a worker that deferred before it had joined."""
+    """The trigger of a worker that deferred before it joined."""
     from airflow_provider.assignors.policy import Deferred
     from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
     from airflow_provider.kafka.clock import now_ms, wall_ms
@@ -118,7 +118,7 @@ def trigger_of(group: str, worker: str) -> WorkerTrigger:
 async def _until(holds: Callable[[], bool], triggerer: Triggerer, *, quiet_s: float = _QUIET_S) -> float:
     """Wait until something has held for a while.
 
-    :returns: seconds until it began to
+    :returns: after how many seconds it began to
     """
     began = time.monotonic()
     since: float | None = None
@@ -137,7 +137,7 @@ async def _until(holds: Callable[[], bool], triggerer: Triggerer, *, quiet_s: fl
 
 
 async def _finished_work(topics: GroupTopics, tasks: int) -> None:
-    """A job that has run, so that the group's topics have something to say."""
+    """Run a job, so that the group's topics are not empty."""
     from airflow_provider.kafka.clock import wall_ms
     from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
     from airflow_provider.records import JobDefinition, PlanRecord, TaskKind, TaskState, TaskStatus
@@ -188,7 +188,7 @@ async def measure(
                     for group in groups[first : first + together]:
                         triggerer.take(group, f"{group}.worker_{number}")
                         if len(triggerer.held) % _IN_A_TURN == 0:
-                            await asyncio.sleep(0)  # Airflow's has a turn of the loop for each
+                            await asyncio.sleep(0)  # a triggerer's loop has a turn for each trigger
                 await _until(triggerer.settled, triggerer, quiet_s=0)
             settled_s = time.monotonic() - began + await _until(triggerer.settled, triggerer)
             print(f"settled after {settled_s:.1f} s", file=sys.stderr, flush=True)

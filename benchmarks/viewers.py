@@ -1,9 +1,9 @@
-"""What people who look at the page cost Airflow's API server, and how long they wait. ``python -m benchmarks viewers``.
+"""What viewers of the page cost Airflow's API server, and how long they wait. ``python -m benchmarks viewers``.
 
-A real API server, a real broker, groups of 10,000 and of 100,000 tasks; in each a worker runs 40 tasks at a time that
-end after four seconds. 20 viewers ask once a second, as the page does, and name what they have. Beside them, in the
-same run: 20 who ask as often for the list of Airflow's connections, which has one line. Processor time is the API
-server's own; what else the machine does makes only the waiting longer.
+A real API server, a real broker, groups of 10,000 and of 100,000 tasks, in each of which a worker runs 40 tasks at a
+time that end after four seconds. 20 viewers ask once a second, as the page does, and say what they have. For
+comparison, in the same run: 20 that ask as often for the list of Airflow's connections, which has one line. Processor
+time is the API server's own, so other load on the machine only makes the waits longer.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ _LOOKED_AT: Final[Sequence[tuple[str, Mapping[str, Any]]]] = (
     ("jobs", {}),
     ("timeline", {}),
 )
-"""What the viewers look at, one after the other."""
+"""The views that are measured, one after another."""
 
 
 @dataclass
 class Viewer:
-    """One browser, of which a view is open.
+    """A browser with one view open.
 
-    :ivar waited_ms: for each of its answers
+    :ivar waited_ms: of each answer
     """
 
     http: httpx.AsyncClient
@@ -114,7 +114,7 @@ class Bench:
         return figures
 
     async def _stretch(self, name: str, paths: Sequence[str]) -> dict[str, Any]:
-        """Have this looked at for some time, by one viewer each."""
+        """Measure some time with one viewer for each path."""
         clients = [self.client() for _ in paths]
         viewers = [Viewer(client, path) for client, path in zip(clients, paths, strict=True)]
         before_s, began = self._cpu_s(), time.monotonic()
@@ -134,7 +134,7 @@ class Bench:
         return figures
 
     async def _queries(self, group: str) -> dict[str, float]:
-        """How long each takes, the median of some, each for another size of a page: no answer is there already."""
+        """The median time of some requests, each for another page size, so that no answer is cached."""
         figures = {}
         async with self.client() as http:
             await _until_read(http, group)
@@ -175,7 +175,7 @@ def run(folder: Path) -> dict[str, Any]:
 
 
 async def _submit(servers: str, group: str, size: int) -> None:
-    """With its plan: the runner that runs nothing makes none whose tasks have names."""
+    """Submit it with its plan, because the runner ``noop`` makes no plan with task names."""
     job = JobDefinition(name="job", entry_point="jobs:Nap", max_tasks=size, submitted_at_ms=wall_ms())
     configs = [{"name": f"part-{index}", "seconds": _TASK_S} for index in range(size)]
     plan = PlanRecord.of(job, configs, planned_by=WorkerId("bench"), at_ms=wall_ms())
@@ -187,7 +187,7 @@ async def _submit(servers: str, group: str, size: int) -> None:
 
 @contextmanager
 def _worker(servers: str, group: str, folder: Path) -> Iterator[None]:
-    patient = ("--session-timeout-ms", "300000")  # it is not what is measured, and may get little of the machine
+    patient = ("--session-timeout-ms", "300000")  # the worker is not measured, and may get little processor time
     options = ("--runner", "noop", "--slots", str(_RUNNING), "--allow", "jobs", "--bootstrap-servers", servers)
     command = [sys.executable, "-m", "airflow_provider.cli.main", "worker", group, "--worker", "w1", *options, *patient]
     env = {**os.environ, "PYTHONPATH": str(_ROOT)}
@@ -199,7 +199,7 @@ def _worker(servers: str, group: str, folder: Path) -> Iterator[None]:
 
 
 async def _until_read(http: httpx.AsyncClient, group: str) -> None:
-    """Until tasks of it run, as far as the page knows."""
+    """Wait until the page shows running tasks of the group."""
     deadline = time.monotonic() + _DEADLINE_S
     while True:
         answer = await http.get(_path("tasks", group, {}))

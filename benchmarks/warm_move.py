@@ -1,15 +1,14 @@
-"""A stream with state moves to a worker that joins, and to one that stays when the group gets smaller: how long it
-stands still, with learner tasks and without, beside a stop and a start in place.
+"""A stream with state moves to a worker that joins, and to one that stays when the group gets smaller: how long does it
+stand still, with learner tasks and without, compared with a stop and a start in place?
 
-Two streams of running totals, on a real broker and a real Spark. Their reference data takes 20 s to come to a process
-that has none. *Standing still* is from the last batch of one attempt to the first one of the next, as the sink has
-their times: so it has an ordinary wait between two batches in it. The peer stops and starts a stream where it is, and
-has all that it needs there. A stream that is not learned before waits longer than for its reference data: for Spark's
-start, too, and for what each new JVM takes to do its first query. In the end each total of each batch is checked:
-nothing was lost or counted twice.
+Two streams of running totals, on a real broker and a real Spark. A process that does not have their reference data
+needs 20 s to load it. *Standing still* is from the last batch of one attempt to the first one of the next, by the times
+in the sink, so it includes the usual time between two batches. The peer stops and starts a stream where it is, where
+everything is loaded. A stream that was not learned waits for more than its reference data: for Spark's start, and for a
+new JVM's first query. At the end each total of each batch is checked: nothing was lost or counted twice.
 
-All workers share the cores of one machine. So whoever starts Spark and warms up slows the batches of the streams beside
-it: for how long nobody had a batch meanwhile, is measured, too.
+All workers share the cores of one machine. So starting Spark and warming up slows down the batches of other streams;
+the longest time without any batch is measured, too.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _WARM_UP_S: Final = 20.0
 _REPEATS: Final = 3
 _STREAMS: Final = 2
 _STEADY: Final = 10
-"""After so many batches a stream runs as it will."""
+"""After so many batches a stream has reached its normal pace."""
 
 _LIMIT_S: Final = 600.0
 _LOOK_S: Final = 0.3
@@ -46,14 +45,14 @@ _GOAL: Final = 1.2
 
 @dataclass(slots=True, kw_only=True)
 class Stood:
-    """For how long streams stood still, in seconds.
+    """How long streams stood still, in seconds.
 
-    :param restarted: where they were stopped and started in place
-    :param joined: where they moved to a worker that had joined
-    :param left: where they moved as the group got smaller
+    :param restarted: when they were stopped and started in place
+    :param joined: when they moved to a worker that had joined
+    :param left: when they moved because the group got smaller
     :param slowest_as_joined: the longest time without a batch of any stream while a worker joined
     :param slowest_as_left: the same while the group got smaller
-    :param otherwise: between two batches of an attempt, the median
+    :param otherwise: the median time between two batches of an attempt
     """
 
     restarted: list[float] = field(default_factory=list)
@@ -93,7 +92,7 @@ class Streams:
         return name
 
     async def steady(self, workers: int) -> None:
-        """Wait until so many workers write, and have done so for a while."""
+        """Wait until so many workers have written batches for a while."""
         since = [len(sink.gaps()) for sink in self.sinks]
 
         def holds() -> bool:
@@ -110,7 +109,7 @@ class Streams:
         await until(holds, f"{workers} workers write all streams")
 
     async def start_again(self, index: int) -> None:
-        """Have a stream stop and start where it is."""
+        """Stop and start a stream where it is."""
         began = time.time()
         self._again[index] += 1
         hidden = self._folder / ".again"
@@ -124,7 +123,7 @@ class Streams:
         _tell("stopped and started in place", stood)
 
     async def join(self) -> str:
-        """Have a worker join, and a stream move to it."""
+        """Let a worker join, and a stream move to it."""
         began = time.time()
         name = self.start_worker()
         await self.steady(2)
@@ -136,7 +135,7 @@ class Streams:
         return name
 
     async def shrink(self) -> None:
-        """Have half of the workers leave."""
+        """Let half of the workers leave."""
         began = time.time()
         said = await cospark(
             self.group, "scale", self.group.group_id, "--to", "50%", "--wait", "--timeout", str(_LIMIT_S)
@@ -163,7 +162,7 @@ def gaps_since(sink: Sink, began: float) -> list[Gap]:
 
 
 async def until(holds: Callable[[], bool], what: str) -> None:
-    """:raises TimeoutError: if it does not come"""
+    """:raises TimeoutError: if it does not happen in time"""
     deadline = time.monotonic() + _LIMIT_S
     while not await asyncio.to_thread(holds):
         if time.monotonic() > deadline:
@@ -172,7 +171,7 @@ async def until(holds: Callable[[], bool], what: str) -> None:
 
 
 def run(folder: Path) -> dict[str, Any]:
-    """Measure, print, and give the figures.
+    """Measure, print, and return the figures.
 
     :param folder: for the streams' files and the workers' logs
     """
@@ -199,7 +198,7 @@ async def _not_learning(streams: Streams) -> None:
 
 
 async def _measure(servers: str, folder: Path, protocol: str, do: Callable[[Streams], Any]) -> Stood:
-    """In a group of its own, in which one worker has both streams to begin with."""
+    """Measure in a group of its own, in which one worker has both streams at first."""
     folder = folder / protocol
     folder.mkdir(parents=True)
     options = {

@@ -1,8 +1,8 @@
 """The cooperative assignor of declarative groups against a round of the classic one, on the same group in one run.
 
-The first assignment, one that finds nothing to do, one in which a member has come, and one in which a member is lost.
-The classic assignor moves what a newcomer gets in two rounds; timed is the first of them, and for the declarative one
-all of it.
+Measured are the first assignment, one that has nothing to do, one after a member has joined, and one after a member was
+lost. The classic assignor moves a new member's share in two rounds, of which the first is timed; for the declarative
+one it is the whole assignment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SAYS: Final = _DECLARATIVE.metadata(WorkerFacts(url="https://airflow.example/da
 
 
 def run(_: Path) -> dict[str, Any]:
-    """Measure, print, and give the figures: milliseconds, and ratios to the classic round."""
+    """Measure, print, and return the figures: milliseconds, and ratios to the classic round."""
     cells = []
     for workers, tasks in _SIZES:
         for kind, (ours, classic) in _cases(workers, tasks).items():
@@ -100,7 +100,7 @@ def _classic(members: Targets, configured: Tasks, before: Targets) -> object:
 
 
 def _least_ms(*calls: Callable[[], object]) -> tuple[float, ...]:
-    """Of each, in turns."""
+    """The least time of each call, measured in turns."""
     least = [float("inf")] * len(calls)
     for _ in range(_TIMES):
         for place, call in enumerate(calls):

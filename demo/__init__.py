@@ -1,1 +1,1 @@
-"""What the demo needs around the package itself: a real Airflow, its input, its picture of the run."""
+"""Everything around the package that the demo needs: a real Airflow, its input data, a picture of the run."""

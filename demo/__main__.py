@@ -1,4 +1,4 @@
-"""``python -m demo``: the main job on real data, with everything it needs started and ended around it."""
+"""``python -m demo``: runs the main job on real data, and starts and ends everything that it needs."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from demo.results import print_results, write_results
 
 _HERE = Path(__file__).parent
 _SERVER_MASTER: Final = "local[4]"
-"""Of the Spark Connect server: a core for each worker's task, as workers with a Spark of their own have it."""
+"""The Spark Connect server's Spark master: one core for each worker's task, as workers with their own Spark have."""
 
 
 class Spark(Enum):
-    """Where the tasks' Spark is."""
+    """Where the tasks' Spark runs."""
 
     WORKERS = "workers"
     CONNECT = "connect"
 
 
 def main() -> int:
-    """0: the group completed, every check holds; 1: a check does not; 2: it could not be played; 130: Ctrl-C."""
+    """Run the demo; 0: the group completed, and all checks passed; 1: a check failed; 2: not possible; 130: Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument(
         "--output",
@@ -154,7 +154,7 @@ def _airflow(
             "COSPARK_DEMO_INPUT": str(output / "input"),
             "COSPARK_DEMO_OUTPUT": str(output / "result"),
             "AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL": group_protocol.value,
-            "PYTHONPATH": str(_HERE.parent),  # tasks import what the job is made of
+            "PYTHONPATH": str(_HERE.parent),  # tasks import the job's modules
             **masters,
         },
     )
@@ -165,7 +165,7 @@ def _access(airflow: LocalAirflow) -> str:
 
 
 def _cospark() -> Path:
-    """Of the environment that runs this, which is hardly ever on the PATH."""
+    """The path of ``cospark`` in this environment, which is rarely on the PATH."""
     command = Path(sys.executable).with_name("cospark")
     return command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
 

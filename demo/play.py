@@ -1,4 +1,4 @@
-"""The demo's plot: three workers begin, a fourth joins, one is killed with SIGKILL, the group completes."""
+"""The demo's script: three workers begin, a fourth joins, one is killed with SIGKILL, the group completes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _LIMIT_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What was seen.
+    """What was observed.
 
     :param kills: the workers that the demo has killed
-    :param runs: DAG id -> the state in which its run ended
+    :param runs: DAG id -> the final state of its run
     """
 
     events: Sequence[Event]
@@ -48,7 +48,7 @@ class Observed:
 
 
 class Play:
-    """Plays the plot once."""
+    """Runs the script once."""
 
     def __init__(self, airflow: LocalAirflow, bootstrap_servers: str) -> None:
         self._airflow = airflow
@@ -115,7 +115,7 @@ class Play:
     async def _end_of(self, dag: str) -> str:
         return str(await asyncio.to_thread(self._airflow.api.wait_for_run, dag, self._runs[dag], timeout_s=120.0))
 
-    # ---- progress, as it happens
+    # ---- progress
 
     def _show(self, topics: GroupTopics) -> None:
         status = topics.status

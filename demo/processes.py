@@ -1,4 +1,4 @@
-"""Processes that never outlive the one that started them, each with a log file and a name."""
+"""Processes that never outlive the one that started them, each with a name and a log file."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _LOG_TAIL_BYTES: Final = 16_384
 
 
 class ProcessFailedError(Exception):
-    """A process could not be started, ended too early, or was not ready by its deadline; says what its log says."""
+    """A process could not be started, ended too early, or was not ready in time; the message has the end of its log."""
 
 
 class KeptProcess:
-    """A running command, kept by a keeper (:mod:`.keeper`) that ends it when this process closes or dies.
+    """A running command, with a keeper (:mod:`.keeper`) that ends it when this process closes it or dies.
 
-    :param name: how messages call the process
+    :param name: the process's name in messages
     :param command: the command and its arguments
     :param env: the whole environment of the command
     :param folder: where the command runs
-    :param log_file: receives the output; it is appended to
+    :param log_file: the output is appended to this file
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class KeptProcess:
         return self._keeper.poll() is None
 
     def tree(self) -> list[psutil.Process]:
-        """The command and all that descends from it, orphans included; empty when it has ended."""
+        """The command and all its descendants, including orphans; empty when it has ended."""
         try:
             descendants: list[psutil.Process] = psutil.Process(self._keeper.pid).children(recursive=True)
         except psutil.NoSuchProcess:
@@ -65,27 +65,27 @@ class KeptProcess:
         return descendants
 
     def pause(self) -> None:
-        """SIGSTOP to the command and all that descends from it, as when its machine stalls."""
+        """Send SIGSTOP to the command and all its descendants, as if their machine stalled."""
         for process in self.tree():
             process.suspend()
 
     def resume(self) -> None:
-        """SIGCONT to what :meth:`pause` has stopped."""
+        """Send SIGCONT to all that :meth:`pause` has stopped."""
         for process in self.tree():
             process.resume()
 
     def stop(self, *, grace_s: float = 10.0) -> None:
-        """SIGTERM to the command; ``grace_s`` seconds later SIGKILL to what is left of it. Waits for the end."""
+        """Send SIGTERM to the command and, ``grace_s`` seconds later, SIGKILL to what is left. Waits for the end."""
         self._tell_keeper(grace_s)
 
     def kill(self) -> None:
-        """SIGKILL to the command and all its descendants together, as when its machine is lost."""
+        """Send SIGKILL to the command and all its descendants together, as if their machine was lost."""
         self._tell_keeper(0.0)
 
     def wait(self, timeout_s: float) -> int:
-        """Wait for the command to end by itself; return its exit status.
+        """Wait for the command to end by itself, and return its exit status.
 
-        :raises ProcessFailedError: it runs on after ``timeout_s`` seconds; it is killed then
+        :raises ProcessFailedError: if it still runs after ``timeout_s`` seconds; it is killed then
         """
         try:
             status = self._keeper.wait(timeout_s)
@@ -96,7 +96,7 @@ class KeptProcess:
         return status
 
     def log_tail(self, lines: int = 30) -> str:
-        """The end of the log, headed by its path."""
+        """The end of the log, under its path."""
         try:
             with self.log_file.open("rb") as log:
                 log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_TAIL_BYTES))

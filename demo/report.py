@@ -1,4 +1,4 @@
-"""What happened in a group, made of its events: rounds, attempts, and what was stopped without need. Pure."""
+"""What has happened in a group, computed from its events: rounds, attempts, unnecessary stops. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import Event, RebalanceEvent, TaskEvent, TaskFailure, TaskState, TaskStatus
 
 LOST = "lost"
-"""How an attempt ended whose worker was killed: nobody could write it down."""
+"""The end of an attempt whose worker was killed, so that nobody could record it."""
 
 RUNNING = "running"
 
@@ -23,7 +23,7 @@ class Attempt:
 
     :param epoch: in which it was started
     :param end: finished, failed, stopped, lost, or running
-    :param ended_at_ms: None while it runs; for a lost one when its worker was killed
+    :param ended_at_ms: None while it runs; for a lost one the time when its worker was killed
     """
 
     task: TaskId
@@ -49,7 +49,7 @@ def rounds_of(events: Iterable[Event]) -> tuple[GroupRecord, ...]:
 
 
 def attempts_of(events: Iterable[Event], kills: Collection[Kill]) -> tuple[Attempt, ...]:
-    """Every start of a task's code, in the order of the starts; planners too."""
+    """Each start of a task's code, including planners, in their order."""
     attempts: list[Attempt] = []
     running: dict[TaskId, TaskStatus] = {}
     for event in events:
@@ -87,7 +87,7 @@ def _attempt(told: TaskStatus, ended_at_ms: int | None, end: str, error: TaskFai
 
 
 def _ended_without_a_word(before: TaskStatus, event: TaskEvent, kills: Collection[Kill]) -> Attempt:
-    """An attempt whose task was next heard of as something else: it failed and is to be tried again, a planner has
+    """The attempt of a task whose next event is about another state: it failed and will be tried again, a planner has
     planned and waits to plan again, or its worker was lost.
     """
     told = event.status
@@ -105,13 +105,13 @@ def _still_running(told: TaskStatus, kills: Collection[Kill]) -> Attempt:
 
 
 def _killed_at_ms(told: TaskStatus, kills: Collection[Kill]) -> int | None:
-    """When the attempt's worker was killed under it."""
+    """When the attempt's worker was killed during it."""
     began = told.started_at_ms or 0
     return min((kill.at_ms for kill in kills if kill.worker == told.worker and kill.at_ms >= began), default=None)
 
 
 def stopped_unnecessarily(attempts: Iterable[Attempt], rounds: Sequence[GroupRecord]) -> list[Attempt]:
-    """Attempts that were cut off although the task was not revoked from its worker and its worker was not lost."""
+    """Attempts that were stopped, although the task was not revoked and its worker was not lost."""
     return [
         attempt
         for attempt in attempts
@@ -120,14 +120,14 @@ def stopped_unnecessarily(attempts: Iterable[Attempt], rounds: Sequence[GroupRec
 
 
 def _is_revoked(attempt: Attempt, rounds: Iterable[GroupRecord]) -> bool:
-    """Whether a round since it was started took the task from its worker; one of before is no excuse."""
+    """Whether a round after the start has taken the task from its worker; earlier rounds don't count."""
     return any(
         record.epoch >= attempt.epoch and attempt.task in record.revoked.get(attempt.worker, ()) for record in rounds
     )
 
 
 def build(events: Sequence[Event], kills: Collection[Kill]) -> dict[str, Any]:
-    """The part of the report that the events tell."""
+    """The part of the report that comes from the events."""
     rounds, attempts = rounds_of(events), attempts_of(events, kills)
     unneeded = stopped_unnecessarily(attempts, rounds)
     tasks = sorted({attempt.task for attempt in attempts if not attempt.task.is_planner})

@@ -1,4 +1,4 @@
-"""The demo's results: checked, written to files, and shown as a table."""
+"""Checks the demo's results, writes them to files, and shows them as a table."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from demo.timeline import draw
 
 
 def write_results(output: Path, observed: Observed) -> dict[str, Any]:
-    """Check what the group did against a plain computation; write ``report.json`` and ``timeline.svg``.
+    """Check the group's results against a computation without Spark; write ``report.json`` and ``timeline.svg``.
 
-    :return: the report; ``ok`` says whether every check holds, ``checks`` each of them
+    :return: the report; ``ok`` says whether all checks passed, ``checks`` has each of them
     """
     expected = plain_totals(output / "input")
     told = totals_of(list(observed.results))

@@ -1,4 +1,4 @@
-"""A picture of who ran what when: an SVG with a row a worker, a bar an attempt, a line a rebalance. Pure."""
+"""A timeline as SVG, with a row for each worker, a bar for each attempt, and a line for each rebalance. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OTHER: Final = "#7ea3cc"
 def draw(
     title: str, attempts: Sequence[Attempt], rounds: Sequence[GroupRecord], kills: Collection[Kill], *, end_ms: int
 ) -> str:
-    """The picture as SVG text.
+    """Draw the picture, as SVG text.
 
     :param end_ms: wall clock at its right edge
     """
@@ -57,7 +57,7 @@ def draw(
 
 
 class _Scale:
-    """Wall clock to pixels."""
+    """Converts wall clock to pixels."""
 
     def __init__(self, start_ms: int, end_ms: int) -> None:
         self.start_ms = start_ms
@@ -86,7 +86,7 @@ def _axis(scale: _Scale, bottom: int) -> list[str]:
 
 
 def _rounds(rounds: Sequence[GroupRecord], scale: _Scale, bottom: int) -> list[str]:
-    """The lines of the rebalances; those whose labels would cover each other have one together."""
+    """The lines of the rebalances; those whose labels would overlap share one line."""
     near: list[list[GroupRecord]] = []
     for record in rounds:
         if near and scale.x(record.at_ms) - scale.x(near[-1][-1].at_ms) < _LABEL:

@@ -1,4 +1,4 @@
-"""Planners and tasks, each spread evenly over the workers: who has too much, what goes, who gets what is free."""
+"""Spreads one kind of work, planners or tasks, evenly: who has too much, what they give up, who gets what is free."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ NOTHING_FIXED: Final[Mapping[WorkerId, int]] = MappingProxyType({})
 
 
 class Pool:
-    """One kind of work, planners or tasks, as a round moves it.
+    """One kind of work, planners or tasks, as a round changes it.
 
-    The kinds are counted apart: a planner costs next to nothing, so that one must not be weighed against the other.
+    The two kinds are counted apart: a planner costs next to nothing, so it must not outweigh a task.
 
-    :param configured: how much of this kind is configured
-    :param kept: every member and what it goes on with of this kind
-    :param own: what some members are to get again, and nobody runs
-    :param fixed: how much else of this kind a member has, that counts and stays
+    :param configured: how many of this kind are configured
+    :param kept: what each member keeps of this kind
+    :param own: what some members are to get back; nobody runs it now
+    :param fixed: how many more of this kind a member has that count, but don't move
     """
 
     __slots__ = ("_excess", "_fixed", "_shares", "_spare", "over", "returned")
 
     returned: Shares
-    """Of each member's own what is within its share."""
+    """What each member gets back: its own, as far as it is within its share."""
     over: Mapping[WorkerId, Load]
-    """Who has more than its share, with what it is to get again."""
+    """The members above their shares, counting what they are to get back."""
 
     def __init__(
         self, configured: int, kept: Shares, own: Shares, fixed: Mapping[WorkerId, int] = NOTHING_FIXED
@@ -57,14 +57,14 @@ class Pool:
 
     @property
     def stops(self) -> int:
-        """How many running tasks would have to stop for nobody to have more than its share."""
+        """How many running tasks would have to stop so that nobody has more than its share."""
         return sum(self._excess.values())
 
     def relieve(self, rank: Mapping[TaskId, int], most_stops: int = NO_LIMIT) -> Shares:
-        """Take from each worker what runs there above its share.
+        """Take from each worker the running tasks above its share.
 
         :param rank: see :func:`choose`
-        :param most_stops: no more than this are taken, over all workers
+        :param most_stops: take at most so many, over all workers
         :return: what was taken, by worker
         """
         taken: dict[WorkerId, Tasks] = {}
@@ -75,7 +75,7 @@ class Pool:
         return taken
 
     def place(self, tasks: Tasks) -> dict[WorkerId, list[TaskId]]:
-        """Give tasks to those who have the least, with them what was above the share of the worker that had it.
+        """Give tasks to the workers that have the least, along with what is above the share of the worker that had it.
 
         :return: what was given, by worker
         """
@@ -84,7 +84,7 @@ class Pool:
 
 
 def above_shares(configured: Tasks, shares: Shares) -> int:
-    """How many planners and tasks would have to move for nobody to have more than its share."""
+    """How many planners and tasks would have to move so that nobody has more than its share."""
     planners = frozenset([task for task in configured if task.is_planner])
     return sum(
         Pool(len(kind), {worker: share & kind for worker, share in shares.items()}, {}).stops
@@ -100,12 +100,12 @@ def surplus(
 ) -> dict[WorkerId, int]:
     """How much each worker has above its share, as Java's ``loadBalancingRevocations`` counts it.
 
-    The share is ``total // workers``; ``total % workers`` of those above it may keep one more. Those keep it first that
-    can't do otherwise, then those for whom it saves a running task, then those with the least above the share: as few
-    workers as possible stop anything.
+    The share is ``total // workers``; ``total % workers`` of the workers above it may keep one more. First those that
+    must keep it, since their fixed load alone is above the share. Then those that would have to stop a running task
+    otherwise, then those with the smallest load: as few workers as possible stop anything.
 
     :param idle: how much of a worker's load it has not started
-    :param fixed: how much of a worker's load stays
+    :param fixed: how much of a worker's load does not move
     :return: only workers that have to give something up
     """
     share, extras = divmod(total, len(loads))
@@ -119,7 +119,7 @@ def surplus(
 
 
 def limited(stops: Mapping[WorkerId, int], most: int) -> Mapping[WorkerId, int]:
-    """No more than ``most`` stops in all: the worker with the most to stop begins, then in turns."""
+    """Allow at most ``most`` stops in all, each time to the worker that has the most stops left."""
     if sum(stops.values()) <= most:
         return stops
     allowed = dict.fromkeys(stops, 0)
@@ -133,9 +133,9 @@ def limited(stops: Mapping[WorkerId, int], most: int) -> Mapping[WorkerId, int]:
 
 
 def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -> list[TaskId]:
-    """Which tasks a worker gives up: the lowest rank first, then from the job that has the most tasks there.
+    """Choose what a worker gives up: the lowest rank first, then tasks of the job that has the most tasks there.
 
-    :param rank: what it costs to stop a task; 0, the default: nothing, as for one that has not started
+    :param rank: what it costs to stop a task; 0, the default, is nothing, as for a task that has not started
     """
     one_of_each = len(set(map(_job_of, tasks))) == len(tasks)  # as where jobs are spread
     size = Counter(() if one_of_each else map(_job_of, tasks))
@@ -151,7 +151,7 @@ def choose(tasks: Collection[TaskId], number: int, rank: Mapping[TaskId, int]) -
 
 
 def _by_rank(tasks: Collection[TaskId], rank: Mapping[TaskId, int]) -> Iterator[Collection[TaskId]]:
-    """Those of equal rank together, the lowest first."""
+    """Group tasks by rank, the lowest first."""
     if not rank:
         return iter((tasks,))
     ranks = [rank.get(task, 0) for task in tasks]
@@ -161,9 +161,11 @@ def _by_rank(tasks: Collection[TaskId], rank: Mapping[TaskId, int]) -> Iterator[
 
 
 def _thin_out(tasks: Iterable[TaskId], number: int, size: Mapping[str, int]) -> list[TaskId]:
-    """At most ``number`` of the tasks, one after the other from the job that has the most left, of ``size`` before.
+    """Choose at most ``number`` of the tasks, one at a time from the job that has the most left.
 
-    Ties go to the last name and the highest index: what came first stays.
+    Ties go to the last name and the highest index, so that what came first stays.
+
+    :param size: how many tasks each job has there before
     """
     left = dict(size)
     order: list[tuple[int, TaskId]] = []

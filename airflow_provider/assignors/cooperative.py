@@ -1,61 +1,60 @@
 """The incremental cooperative assignment of KIP-415: one round, as a function of what is owned and remembered.
 
-Source: Kafka Connect's ``IncrementalCooperativeAssignor`` (4.x). Its rules, in the order in which a round goes:
+Source: Kafka Connect's ``IncrementalCooperativeAssignor`` (4.x). Its rules, in the order of a round:
 
-1. The leader has read the jobs topic as far as any member. This is seen to before a round starts, not here.
-2. When the last round computed is not the last round completed, what is remembered as assigned is not trusted.
-3. When something revoked in the last round is still owned, what is owned now is taken as what was assigned.
-4. Deleted is what was assigned and is not configured any more; lost is what was assigned, still is configured, and
-   nobody owns; created is configured and neither assigned nor owned. What two members own both stop.
-5. Lost work waits for its worker, at most the maximum delay (module ``lost``).
+1. The leader has read the jobs topic as far as any member. This is ensured before a round starts, not here.
+2. If the last round that was computed is not the last one that was completed, the remembered assignment is not trusted.
+3. If something that the last round revoked is still owned, what is owned now counts as what was assigned.
+4. Deleted is what was assigned and is not configured any more. Lost is what was assigned, is still configured, and is
+   owned by nobody. Created is what is configured and neither assigned nor owned. What two members own, both stop.
+5. Lost work waits for its worker, at most for the maximum delay (module ``lost``).
 6. While nothing waits, a worker that runs more than its share gives up the surplus (module ``balance``). If the round
-   before did so too, it doesn't yet, and a delay starts that grows with each such round (module ``pace``). Under the
-   policy ``Incremental``, which Connect does not have, a round stops at most so many tasks, and the delay is a fixed
-   interval.
-7. What is created, and lost work whose time is over, goes to the workers that have the least (module ``spread``).
-8. A leader without memory takes nothing for lost, so it delays nothing.
+   before revoked too, it does so only after a delay, which grows with each such round (module ``pace``). Under the
+   policy ``Incremental``, which Connect does not have, a round stops a limited number of tasks, and the delay is a
+   fixed interval.
+7. Created work, and lost work that has waited long enough, goes to the workers that have the least (module ``spread``).
+8. A leader without memory counts nothing as lost, so it delays nothing.
 
-Numbers of tasks and of planners per worker, and delays, come out in each round as Connect's do. Where this is better,
-on purpose:
+In each round, the numbers of tasks and of planners per worker and the delays are the same as Connect's, but for these
+intended improvements:
 
 ``only-lost-work-waits``
-    A delay for a missing worker starts only when something is lost. Connect also starts one when a worker that had
-    nothing leaves after a round that revoked, and keeps the group from balancing for minutes.
+    A delay for a missing worker starts only if something is lost. Connect also starts one if a worker that had nothing
+    leaves after a round that revoked, which keeps the group from balancing for minutes.
 ``memory-is-a-value``
-    A leader's memory can be handed to its successor, so a running delay goes on and the loss of the leader is treated
-    as that of any worker. Connect's new leader starts from nothing.
+    A leader's memory can be handed to its successor. So a running delay continues, and the loss of the leader is
+    treated like that of any worker. Connect's new leader starts without memory.
 ``only-the-unknown-is-waited-for``
-    A worker that is back under its name gets its own in the round of its return, and when nobody who is waited for is
-    missing any more, the delay ends. What a worker had that has said that it will not be back goes to others in the
-    round that misses it; one that has said by when it will be back is waited for until then, at most for the maximum
-    delay. Connect's members have neither names nor words. Of whom nothing is known, all is as in Connect.
+    A worker that returns under its name gets its own tasks in that round, and the delay ends once no worker is missing
+    that is waited for. If a worker has said that it will not return, its tasks go to others in the round that misses
+    it. If it has said by when it will return, they wait until then, at most for the maximum delay. Connect's members
+    have no names and can't say such things. Workers of which nothing is known are treated as in Connect.
 ``jobs-are-spread``
-    Among workers with equally many tasks the one with the fewest of the same job gets the next one; revoked is what is
-    cheapest to stop, then what is most clustered. Connect looks at numbers only (KAFKA-17049).
+    Among workers with equally many tasks, the one with the fewest of the same job gets the next one. What is cheapest
+    to stop is revoked first, then what is most clustered. Connect looks at numbers only (KAFKA-17049).
 ``own-tasks-first``
-    A worker that comes back gets its own tasks back, as far as they are within its share. Connect deals out the lost
-    work in any order among those who came.
+    A worker that returns gets its own tasks back, as far as they are within its share. Connect deals out the lost work
+    in any order among the workers that have joined.
 ``planned-anew-stays-put``
-    A task that was not configured only while its job was planned again goes to the worker that had it, as far as it is
-    within its share. In Connect a connector keeps its old tasks until it has new ones.
+    While a job is planned again, its tasks are not configured. After that they go to the workers that had them, as far
+    as they are within the shares. In Connect a connector keeps its old tasks until it has new ones.
 ``only-what-runs-is-revoked``
-    Lost work whose time is over starts in that round: what is above the share of those who came goes to others. In
-    Connect they get all of it first; then what is above their shares is revoked, run by somebody or not, and nobody
-    runs it until the next round.
+    Lost work that has waited long enough starts in that round: what is above the shares of the workers that have joined
+    goes to others. Connect gives them all of it first. Then it revokes what is above their shares, whether it runs or
+    not, and nobody runs it until the next round.
 ``who-drains-gets-nothing``
-    A worker that starts nothing more gets nothing, and gives up what waits there (module ``draining``). Connect's
+    A draining worker gets nothing, and gives up tasks that have not started there (module ``draining``). Connect's
     workers don't drain.
 ``what-waits-moves-alone``
-    A round that its leader has asked for only because a worker has a slot free stops nothing that runs. Connect knows
-    no slots.
+    A round that the leader requested only because a worker has a free slot stops no running task. Connect has no slots.
 ``work-is-shared-out``
-    Where it is known that batch tasks differ in what they cost, they are shared out by that, and nothing that runs of
-    them is stopped for balance (module ``by_cost``). Connect's tasks are all alike.
+    Where batch tasks are known to differ in cost, they are shared out by cost, and running ones are not stopped for
+    balance (module ``by_cost``). Connect's tasks are all alike.
 ``removed-is-stopped``
-    Whatever is owned and not configured is revoked. Connect leaves it running when its memory of it is gone, after a
-    leader change or a failed sync, until yet another rebalance.
+    Whatever is owned and not configured is revoked. After a leader change or a failed sync, Connect has forgotten it,
+    and leaves it running until yet another rebalance.
 ``same-input-same-result``
-    Ties go by load and name, never by the order of a hash table.
+    Ties are resolved by load and name, never by the order of a hash table.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ from airflow_provider.assignors.shares import Shares, merged, minus, plus
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
-def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment:  # noqa: A002  # it is KIP-415's word
+def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment:  # noqa: A002  # KIP-415's term
     """Compute one round.
 
     :param memory: what the leader's last round returned, or an empty one for a leader that knows nothing
@@ -94,11 +93,11 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """Who has what, before anything is evened out.
+    """Who keeps what, before anything is balanced.
 
-    :param kept: every member, and what it goes on with of what it owned
-    :param pools: what each kind of work may change
-    :param free: what anybody may start
+    :param kept: what each member keeps of what it owned
+    :param pools: what may change of each kind of work
+    :param free: what any worker may start
     """
 
     difference: Difference
@@ -110,7 +109,7 @@ class Settled:
 
     @property
     def stops(self) -> int:
-        """How many running tasks would have to stop for nobody to have more than its share."""
+        """How many running tasks would have to stop so that nobody has more than its share."""
         return self.pools.stops
 
     def relieve(self, rank: Mapping[TaskId, int], most_stops: int) -> tuple[Shares, ...]:
@@ -118,12 +117,12 @@ class Settled:
         return tuple(self.pools.relieve(rank, most_stops))
 
     def place(self, tasks: Tasks) -> tuple[Mapping[WorkerId, Iterable[TaskId]], ...]:
-        """Give tasks to those who have the least, and to everybody what is its own; see :meth:`Pools.place`."""
+        """Give tasks to the workers that have the least, and to each what it gets back; see :meth:`Pools.place`."""
         return (*self.pools.returned, *self.pools.place(tasks))
 
 
 def settle(round: Round, memory: Memory, *, max_delay_ms: int) -> Settled:  # noqa: A002
-    """Settle a round as far as no shares are needed."""
+    """Decide everything that does not depend on shares."""
     difference = compare(round, memory)
     stopped = difference.stopped
     kept = {worker: minus(round.owned[worker], stopped) for worker in sorted(round.owned)}
@@ -158,9 +157,9 @@ def compare(round: Round, memory: Memory) -> Difference:  # noqa: A002
 
 
 def _superfluous(round: Round, covered: int) -> tuple[Tasks, Tasks]:  # noqa: A002
-    """What is owned and not configured, and what is owned twice.
+    """What is owned but not configured, and what is owned twice.
 
-    :param covered: how much of what is configured is owned. If no more than that is owned, there is neither
+    :param covered: how many of the configured tasks are owned; if no more than that are owned, there is neither
     """
     if sum(map(len, round.owned.values())) == covered:
         return NO_TASKS, NO_TASKS
@@ -173,7 +172,7 @@ def _superfluous(round: Round, covered: int) -> tuple[Tasks, Tasks]:  # noqa: A0
 
 
 def _trusted_assignment(round: Round, memory: Memory) -> Shares:  # noqa: A002
-    """What the last round assigned, as far as it can be known to have reached the members (rules 2 and 3)."""
+    """What the last round assigned, as far as it is certain that the members received it (rules 2 and 3)."""
     if not all(map(memory.revoked.isdisjoint, round.owned.values())):
         return round.owned
     return memory.assignment if memory.generation == round.last_completed else {}

@@ -1,7 +1,7 @@
-"""Workers that drain: they run what they run to its end, start nothing, and leave.
+"""Workers that drain: they finish what they run, start nothing, and leave.
 
-So they get nothing, and what waits there goes to others: nobody runs it, so that stops nothing. Where all drain, each
-is treated as any other: the work has to be somebody's until others come.
+So they get nothing, and what has not started there goes to others, which stops nothing. If all workers drain, each is
+treated like any other: the work has to belong to somebody until other workers join.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draining:
-    """The members of a round that drain.
+    """The draining members of a round.
 
-    :param runs: by worker what it goes on with
-    :param waits: by worker what waits there, and goes to others
+    :param runs: what each of them runs and keeps
+    :param waits: what has not started there and goes to others, by worker
     """
 
     runs: Shares
@@ -27,19 +27,19 @@ class Draining:
 
     @property
     def kept(self) -> Tasks:
-        """What all of them go on with."""
+        """What all of them keep."""
         return NO_TASKS.union(*self.runs.values())
 
     def without(self, tasks: Tasks) -> Draining:
-        """The same, but for tasks that are to go on elsewhere."""
+        """A copy without tasks that are to run elsewhere."""
         return Draining(runs={worker: minus(share, tasks) for worker, share in self.runs.items()}, waits=self.waits)
 
     def others(self, shares: Shares) -> Shares:
-        """The shares of those that don't drain."""
+        """The shares of the other workers."""
         return {worker: tasks for worker, tasks in shares.items() if worker not in self.runs}
 
     def over(self, planners: Tasks) -> tuple[Mapping[WorkerId, Load], Mapping[WorkerId, Load]]:
-        """How many planners, and how many tasks, each has that gives something up."""
+        """The loads of planners, and of tasks, of the workers that give some of them up."""
         kinds = [(worker, tasks & planners, tasks - planners) for worker, tasks in self.waits.items()]
         of_planners = {worker: _load(self.runs[worker] & planners, waits) for worker, waits, _ in kinds if waits}
         of_tasks = {worker: _load(self.runs[worker] - planners, waits) for worker, _, waits in kinds if waits}
@@ -47,7 +47,10 @@ class Draining:
 
 
 def draining(round: Round, kept: Shares) -> Draining:  # noqa: A002  # it is KIP-415's word
-    """:param kept: every member and what it keeps"""
+    """Find out which of the members drain, and what they keep.
+
+    :param kept: what each member keeps, as far as it is decided
+    """
     workers = round.draining & kept.keys()
     if len(workers) == len(kept):
         return Draining(runs={}, waits={})

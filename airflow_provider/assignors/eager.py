@@ -1,9 +1,8 @@
-"""The eager assignment: everything is dealt out anew in every round.
+"""The eager assignment: all tasks are dealt out again in every round.
 
-Members of a group that speaks the eager protocol (v0) have stopped all they had before they join, so nothing needs to
-be remembered and nothing revoked.
+Members of a group that uses the eager protocol (v0) stop everything before they join, so there is nothing to remember
+or to revoke.
 
-Source: Kafka Connect's ``EagerAssignor``.
 """
 
 from __future__ import annotations
@@ -19,9 +18,8 @@ from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 def assign(members: Collection[WorkerId], configured: Tasks, costs: Costs = NO_COSTS) -> Mapping[WorkerId, Tasks]:
     """Deal out all planners, then all tasks, round robin over the members in the order of their names.
 
-    Planners go first, and the tasks go on where the planners ended: dealt job by job, single-task jobs in a group of
-    two would put every planner on one worker and every task on the other. Tasks that differ in what they cost are dealt
-    by that.
+    The tasks continue where the planners ended: if they were dealt job by job, two workers and jobs with a single task
+    would put every planner on one worker and every task on the other. Tasks that differ in cost are shared out by cost.
 
     :return: what each member runs, with an entry for every member
     :raises ValueError: for a group without members
@@ -31,7 +29,7 @@ def assign(members: Collection[WorkerId], configured: Tasks, costs: Costs = NO_C
     hands: dict[WorkerId, list[TaskId]] = {member: [] for member in sorted(members)}
     by_cost = costs.among(configured)
     planners_first = sorted(configured - by_cost, key=lambda task: (not task.is_planner, task))
-    for hand, task in zip(cycle(hands.values()), planners_first):  # cycle() has no length
+    for hand, task in zip(cycle(hands.values()), planners_first):  # not strict: cycle() is endless
         hand.append(task)
     streams = {member: frozenset(task for task in hand if not task.is_planner) for member, hand in hands.items()}
     costs = costs.beside({member: costs.taken_by(tasks) for member, tasks in streams.items()})

@@ -1,8 +1,8 @@
 """Lost work: how long it waits for its worker, and who gets it then.
 
-Where nothing is known of the worker, as in Kafka Connect's ``handleLostAssignments``: one delay for all. Otherwise by
-what is known, worker by worker: who is back gets its own, who never comes back is not waited for, and who has said when
-it will be back is waited for until then.
+If nothing is known of the worker, one delay counts for all, as in Kafka Connect's ``handleLostAssignments``. Otherwise
+each worker is treated by what is known: one that has returned gets its own tasks, one that never will is not waited
+for, and one that has said when it will return is waited for until then.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostWork:
-    """What becomes of the lost work in this round.
+    """What happens to the lost work in this round.
 
-    :param delay_ms: how much longer something waits at least; 0: no delay runs
-    :param deadline_ms: when the delay for workers of which nothing is known is over, wall clock; 0: none runs
-    :param candidates: who was empty while that delay ran
-    :param own: what workers that came back get again, by worker, as far as it is within their shares
-    :param as_new: goes to the worker that has the least
-    :param waiting: goes to nobody, by the worker that had it
-    :param awaited: until when (wall clock) work waits for workers that have said when they will be back
+    :param delay_ms: how long some of it waits at least; 0: nothing waits
+    :param deadline_ms: when the delay for workers of which nothing is known ends, wall clock; 0: none runs
+    :param candidates: workers that had no tasks while that delay ran, so may be lost ones that have returned
+    :param own: what workers that have returned get back, by worker, as far as it is within their shares
+    :param as_new: what goes to the workers that have the least
+    :param waiting: what nobody gets yet, by the worker that had it
+    :param awaited: until when (wall clock) work waits for workers that have said when they will return
     :param waited: whether a delay ended in this round
     """
 
@@ -44,14 +44,14 @@ def judge(
     lost: Mapping[TaskId, WorkerId],
     kept: Shares,
     memory: Memory,
-    round: Round,  # noqa: A002  # it is KIP-415's word
+    round: Round,  # noqa: A002  # KIP-415's term
     *,
     max_delay_ms: int,
 ) -> LostWork:
     """Decide about the lost work.
 
     :param lost: each lost task and the worker that had it
-    :param kept: every member and what it keeps in this round
+    :param kept: what each member keeps in this round
     """
     shares: defaultdict[WorkerId, set[TaskId]] = defaultdict(set)
     for task, worker in lost.items():
@@ -66,7 +66,9 @@ def judge(
     awaited = {worker: end_ms for worker, end_ms in ends.items() if end_ms > round.now_ms}
     unknown = {worker: tasks for worker, tasks in by_worker.items() if worker not in back and worker not in ends}
     missed = bool(memory.members - kept.keys() - ends.keys())
-    lost_work = _of_the_unknown(unknown, kept, memory, missed=missed, now_ms=round.now_ms, max_delay_ms=max_delay_ms)
+    lost_work = _of_unknown_workers(
+        unknown, kept, memory, missed=missed, now_ms=round.now_ms, max_delay_ms=max_delay_ms
+    )
     delays = filter(None, (lost_work.delay_ms, *(end_ms - round.now_ms for end_ms in awaited.values())))
     return replace(
         lost_work,
@@ -79,10 +81,10 @@ def judge(
 
 
 def _end_ms(worker: WorkerId, memory: Memory, round: Round, max_delay_ms: int) -> int | None:  # noqa: A002
-    """Until when (wall clock) what an absent worker had waits for it; None: nothing is known of it.
+    """Until when (wall clock) the tasks of an absent worker wait for it; None: nothing is known of it.
 
-    How long its return may take counts from the round that misses it. Of whom nothing was known by then, as one of all
-    of those: only that it will never be back is news.
+    The announced time to return counts from the round that misses the worker. If nothing was known by that round, the
+    common delay applies, and later news only count if the worker will never return.
     """
     absence = round.absent.get(worker)
     at_most_ms = None if absence is None else absence.at_most_ms
@@ -96,15 +98,15 @@ def _end_ms(worker: WorkerId, memory: Memory, round: Round, max_delay_ms: int) -
     return min(round.now_ms + at_most_ms, latest_ms)
 
 
-def _of_the_unknown(
+def _of_unknown_workers(
     lost: Shares, kept: Shares, memory: Memory, *, missed: bool, now_ms: int, max_delay_ms: int
 ) -> LostWork:
-    """KIP-415's rule.
+    """Apply KIP-415's rule to the lost work of workers of which nothing is known.
 
-    The delay that runs may be one of module ``pace``, after rounds that revoked: it is waited for in the same way, and
-    lost work waits no longer than it does.
+    If the running delay is one of module ``pace``, after rounds that revoked, lost work waits for its end in the same
+    way, and no longer.
 
-    :param missed: whether a member of the last round, of which nothing is known, is none of this one
+    :param missed: whether a member of the last round, of which nothing is known, is not in this one
     """
     runs = memory.deadline_ms > 0
     nothing_to_wait_for = not lost and not memory.revoked_in_previous
@@ -124,7 +126,7 @@ def _of_the_unknown(
 
 
 def _after_delay(lost: Shares, candidates: Sequence[WorkerId]) -> LostWork:
-    """To each candidate its own; the rest to those that have the least, which candidates mostly have."""
+    """Give each candidate its own, and the rest to the workers that have the least, which candidates mostly are."""
     return LostWork(
         own={worker: lost.get(worker, NO_TASKS) for worker in candidates},
         as_new=NO_TASKS.union(*(tasks for worker, tasks in lost.items() if worker not in candidates)),

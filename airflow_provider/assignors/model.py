@@ -1,4 +1,4 @@
-"""What goes into a round of assignment and what comes out of it."""
+"""The input and the output of a round of assignment."""
 
 from __future__ import annotations
 
@@ -24,25 +24,24 @@ from airflow_provider.protocol.model import (
 
 
 class LeaveReason(str, Enum):
-    """Why a worker leaves its group in order."""
+    """Why a worker left its group in an orderly way."""
 
     STOPPED = "stopped"
     """Somebody asked it to stop."""
     DRAINED = "drained"
-    """Its work was done, or somebody asked it to go when what ran had finished."""
+    """Its work was done, or somebody asked it to leave when its running tasks had finished."""
     KILLED = "killed"
-    """It was ended for good: a user has marked its Airflow task, say."""
+    """It was ended for good: for example, a user has marked its Airflow task as failed."""
     RESTARTING = "restarting"
     """It will be started again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """What a worker has said, while it was a member, of the time when it would not be.
+    """What a worker, while it was a member, has said about a later absence.
 
     :param left: why it left; None: it was lost, or didn't say
-    :param returns_ms: in how many milliseconds it is back at the latest, if it comes back; 0: it never does; None: it
-        didn't say
+    :param returns_ms: in how many milliseconds it returns at the latest, if it returns; 0: never; None: it didn't say
     """
 
     left: LeaveReason | None = None
@@ -50,7 +49,7 @@ class Absence:
 
     @property
     def at_most_ms(self) -> int | None:
-        """How long it can be of use to wait for it; None: nobody knows."""
+        """How many milliseconds it can be useful to wait for it; None: unknown."""
         if self.left is not None and self.left is not LeaveReason.RESTARTING:
             return 0
         return self.returns_ms
@@ -60,17 +59,17 @@ class Absence:
 class Round:
     """What a leader knows when it assigns.
 
-    :param now_ms: wall clock in milliseconds: a deadline must hold on another host
+    :param now_ms: wall clock in milliseconds, because deadlines have to hold on another host
     :param generation: the generation that this rebalance makes
-    :param last_completed: the last generation that the leader itself completed, -1 if none
+    :param last_completed: the last generation that the leader itself completed; -1: none
     :param configured: the planners and tasks that should be running
-    :param owned: every member and what it says it owns
-    :param revocation_rank: what to revoke first, the lowest rank first; 0 where not given
-    :param named: members that keep their name when they come back (KIP-345)
-    :param absent: what workers that are no members have said of their absence; of whom nothing is known are left out
-    :param draining: members that start nothing more, and leave when what they run has finished
+    :param owned: what each member says it owns
+    :param revocation_rank: the lowest rank is revoked first; 0 if not given
+    :param named: members that keep their name when they return (KIP-345)
+    :param absent: what workers that are not members have said about their absence; those that said nothing are left out
+    :param draining: members that start nothing more, and leave when their running tasks have finished
     :param stays: tasks that are not stopped for balance in this round
-    :param costs: what batch tasks cost; where they differ these are shared out by that, and the rest by number
+    :param costs: the costs of batch tasks; where they differ, these are shared out by cost, the others by number
     """
 
     now_ms: int
@@ -90,25 +89,25 @@ class MoveReason(str, Enum):
     """Why a task starts or stops somewhere."""
 
     NEW = "new"
-    """Configured and owned by nobody before; or by ``source``, before its job was planned again."""
+    """Configured, and owned by nobody before; or owned by ``source`` before its job was planned again."""
     LOST = "lost"
-    """Its worker has lost it, and it goes to another."""
+    """Its worker has lost it, and another gets it."""
     RETURNED = "returned"
-    """Given back to the worker that had lost it."""
+    """The worker that had lost it gets it back."""
     BALANCE = "balance"
-    """Revoked from a worker that has more than its share; or lost, and that worker is back and would have more."""
+    """Revoked from a worker above its share. Or lost by a worker that has returned, but would be above its share."""
     DUPLICATE = "duplicate"
-    """Two workers owned it: both stop it, one gets it in the next round."""
+    """Two workers owned it: both stop it, and one gets it in the next round."""
     DELETED = "deleted"
     """No longer configured."""
     EAGER = "eager"
-    """The group speaks the eager protocol: everything is dealt out again."""
+    """The group uses the eager protocol, which deals out everything again."""
     LEAVING = "leaving"
     """Its worker is about to leave."""
     LEARNED = "learned"
-    """Another worker has been made ready for it."""
+    """Another worker has learned it."""
     NOT_READY = "not_ready"
-    """Its worker had stopped it for another one, and that one is not ready."""
+    """Its worker had stopped it for a learner, but that one is not ready."""
 
 
 class Load(NamedTuple):
@@ -120,11 +119,11 @@ class Load(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Tasks that change their place together. No ``source``: they ran nowhere; no ``target``: they stop.
+    """Tasks that go the same way. No ``source``: they ran nowhere. No ``target``: they only stop.
 
-    One value for all tasks of the same way: a first round starts every task, and has as many moves as workers.
+    One value has all of them, because a first round starts every task, and should not need a move for each.
 
-    :param load: what made the source give up these, planners or tasks, for balance; None: not known, or another reason
+    :param load: of the source, in planners or in tasks, if it gave them up for balance; None: unknown, or not for that
     """
 
     tasks: Tasks
@@ -166,7 +165,7 @@ def _load_from_json(data: Any) -> Load | None:
 
 
 def one_by_one(moves: Iterable[Move]) -> Iterator[tuple[TaskId, Move]]:
-    """Each task that moves, with its move."""
+    """Each task that moves, with its move, in the order of the moves."""
     return ((task, move) for move in moves for task in sorted(move.tasks))
 
 
@@ -174,19 +173,19 @@ def one_by_one(moves: Iterable[Move]) -> Iterator[tuple[TaskId, Move]]:
 class Memory:
     """What a leader carries from one round to the next (the fields of Java's IncrementalCooperativeAssignor).
 
-    :param generation: the generation of the last round computed
-    :param assignment: what was assigned by then, by worker; lost tasks stay with the worker that had them
+    :param generation: the generation of the last round that was computed
+    :param assignment: the assignment after it, by worker; lost tasks that wait stay with the worker that had them
     :param revoked: what that round revoked
-    :param members: who took part
-    :param candidates: workers that were empty while a delay ran, so may be the ones who came back
-    :param deadline_ms: wall clock at which the running delay is over; 0: none runs
-    :param revoked_in_previous: whether that round revoked to balance
-    :param successive_revocations: how many rounds in a row wanted to, for the backoff
-    :param next_moves_at_ms: wall clock before which nothing that runs is stopped to balance, where that comes in steps;
-        0: it may be
-    :param released: the moves of that round that are to go on: who gave up what, for those who get it next
-    :param awaited: until when (wall clock) lost work waits for workers that have said when they will be back
-    :param former: what workers had of jobs that are being planned anew, and is not configured now
+    :param members: who took part in it
+    :param candidates: workers that had no tasks while a delay ran, so may be lost ones that have returned
+    :param deadline_ms: wall clock at which the running delay ends; 0: none runs
+    :param revoked_in_previous: whether that round revoked for balance
+    :param successive_revocations: how many rounds in succession wanted to, for the backoff
+    :param next_moves_at_ms: under a policy with steps, the wall clock before which no running task is stopped for
+        balance; 0: at any time
+    :param released: moves of that round that the next one completes: who gave up what
+    :param awaited: until when (wall clock) lost work waits for workers that have said when they will return
+    :param former: what workers had of jobs that are being planned again, so that it is not configured now
     """
 
     generation: GenerationId = NO_GENERATION
@@ -204,11 +203,11 @@ class Memory:
 
     @property
     def ends_ms(self) -> tuple[int, ...]:
-        """When the delays that run are over, wall clock."""
+        """When the running delays end, wall clock."""
         return (*self.awaited.values(), *((self.deadline_ms,) if self.deadline_ms else ()))
 
     def overdue(self, now_ms: int) -> Memory:
-        """The same memory, with all delays over."""
+        """A copy in which all delays have ended."""
         return replace(
             self,
             deadline_ms=min(self.deadline_ms, now_ms),
@@ -260,12 +259,12 @@ class Memory:
 
 
 def shares_to_json(shares: Mapping[WorkerId, Tasks]) -> dict[str, Any]:
-    """What each worker has."""
+    """Tasks by worker, as JSON."""
     return {worker: tasks_to_json(tasks) for worker, tasks in shares.items()}
 
 
 def shares_from_json(data: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
-    """Tasks by worker.
+    """The inverse of :func:`shares_to_json`.
 
     :raises AttributeError, TypeError, ValueError: for anything else
     """
@@ -274,12 +273,12 @@ def shares_from_json(data: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAssignment:
-    """What a round decides; every mapping has an entry for every member.
+    """The result of a round. Every mapping has an entry for every member.
 
     :param assigned: what each member starts
     :param revoked: what each member stops
-    :param target: what each member has after this round: owned, less revoked, with assigned
-    :param delay_ms: rejoin after so long; 0: no need to
+    :param target: what each member has after this round: what it owned, less revoked, with assigned
+    :param delay_ms: members join again after so many milliseconds; 0: no need to
     """
 
     assigned: Mapping[WorkerId, Tasks]

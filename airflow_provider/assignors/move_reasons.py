@@ -1,4 +1,4 @@
-"""Why a task starts or stops somewhere, in words: the same in logs, in ``cospark replay`` and in ``cospark status``."""
+"""Explains in words why a task starts or stops: the same in logs, ``cospark replay`` and ``cospark status``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from airflow_provider.assignors.model import Move, MoveReason
 _STOPS: Final[Mapping[MoveReason, str]] = {
     MoveReason.DELETED: "it is no longer configured",
     MoveReason.DUPLICATE: "another worker owns it too",
-    MoveReason.EAGER: "the group speaks the eager protocol",
+    MoveReason.EAGER: "the group uses the eager protocol",
     MoveReason.LEAVING: "{source} is leaving",
     MoveReason.LEARNED: "another worker is ready for it",
 }
@@ -19,7 +19,7 @@ _STARTS: Final[Mapping[MoveReason, str]] = {
     MoveReason.LOST: "{source} no longer has it",
     MoveReason.RETURNED: "it had it before",
     MoveReason.DUPLICATE: "more than one worker owned it, and all have stopped it",
-    MoveReason.EAGER: "the group speaks the eager protocol",
+    MoveReason.EAGER: "the group uses the eager protocol",
     MoveReason.LEAVING: "{source} is leaving",
     MoveReason.LEARNED: "it has learned it from {source}",
     MoveReason.NOT_READY: "no learner of it is ready",
@@ -27,7 +27,7 @@ _STARTS: Final[Mapping[MoveReason, str]] = {
 
 
 def why(move: Move) -> str:
-    """Why the tasks of this move start, or stop."""
+    """Explain why the tasks of a move start, or stop."""
     if move.reason is MoveReason.BALANCE:
         return _above_its_share(move)
     if move.reason is MoveReason.NEW and move.source is not None:

@@ -1,4 +1,4 @@
-"""Writing down what a round decided: who starts and stops what, and why, and what to remember of it."""
+"""Makes the result of a round: who starts and stops what, and why, and what to remember."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 class Difference:
     """How what is owned differs from what was assigned and from what is configured.
 
-    :param removed: owned, and not configured
+    :param removed: owned, but not configured
     :param duplicated: owned by more than one member
     :param created: configured, and neither owned nor assigned before
     :param lost: assigned before, configured, and owned by nobody: each with the worker that had it
@@ -31,17 +31,18 @@ class Difference:
 
     @property
     def stopped(self) -> Tasks:
+        """Everything that has to stop because it is removed or duplicated."""
         return self.removed | self.duplicated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shuffle:
-    """What a round does to the members' shares.
+    """What a round changes in the members' shares.
 
-    :param kept: every member and what is left of its own once removed and duplicated tasks are gone
+    :param kept: what each member has without removed and duplicated tasks
     :param taken: what a member stops because it is above its share
     :param given: what a member starts
-    :param over: who has more than its share, of planners and of tasks
+    :param over: the members above their shares, of planners and of tasks
     """
 
     kept: Shares
@@ -58,7 +59,7 @@ def write_down(
     decided: Pace,
     shuffle: Shuffle,
 ) -> GroupAssignment:
-    """The assignment of a round."""
+    """Make the assignment of a round."""
     assigned: dict[WorkerId, Tasks] = {}
     revoked: dict[WorkerId, Tasks] = {}
     target: dict[WorkerId, Tasks] = {}
@@ -86,7 +87,7 @@ def write_down(
             revoked_in_previous=decided.revoked_in_previous,
             successive_revocations=decided.successive_revocations,
             next_moves_at_ms=decided.next_moves_at_ms,
-            released=tuple(_to_go_on(stops)),
+            released=tuple(_unfinished(stops)),
             awaited=lost_work.awaited,
             former=still_planned(round, memory, difference.removed),
         ),
@@ -94,7 +95,7 @@ def write_down(
 
 
 def _with_waiting(target: Shares, waiting: Shares) -> dict[WorkerId, Tasks]:
-    """The assignment, in which lost work that waits stays with the worker that had it."""
+    """The assignment, with lost work that waits still at the worker that had it."""
     return {**target, **{worker: plus(target.get(worker, NO_TASKS), tasks) for worker, tasks in waiting.items()}}
 
 
@@ -114,15 +115,15 @@ def _stops(owned: Shares, revoked: Shares, difference: Difference, shuffle: Shuf
 
 
 def _balancing(tasks: Iterable[TaskId], source: WorkerId, target: WorkerId | None, shuffle: Shuffle) -> Iterator[Move]:
-    """Planners and tasks apart: they are counted apart."""
+    """Moves for balance, of planners and tasks apart, as they are counted apart."""
     planners = frozenset([task for task in tasks if task.is_planner])
     for of_kind, over in zip((planners, frozenset(tasks) - planners), shuffle.over, strict=True):
         if of_kind:
             yield Move(tasks=of_kind, source=source, target=target, reason=MoveReason.BALANCE, load=over.get(source))
 
 
-def _to_go_on(stops: Iterable[Move]) -> Iterator[Move]:
-    """Of what stops, the moves of which the next round makes the second half."""
+def _unfinished(stops: Iterable[Move]) -> Iterator[Move]:
+    """Of the moves that stop tasks, those that the next round completes with a start."""
     for move in stops:
         if move.reason is MoveReason.BALANCE:
             yield move
@@ -133,7 +134,7 @@ def _to_go_on(stops: Iterable[Move]) -> Iterator[Move]:
 def _starts(
     assigned: Shares, difference: Difference, memory: Memory, shuffle: Shuffle, *, back: Collection[WorkerId]
 ) -> Iterator[Move]:
-    """:param back: who is there to get again what it has lost, as far as that is within its share"""
+    """:param back: workers that get back what they have lost, as far as it is within their shares"""
     origins = {task: (worker, MoveReason.LOST, None) for task, worker in difference.lost.items()}
     released = {task: (move.source, move.reason, move.load) for move in memory.released for task in move.tasks}
     former = {

@@ -1,6 +1,6 @@
-"""How many running tasks a round may stop for the sake of balance, and when the next round should come.
+"""How many running tasks a round may stop for balance, and when the next round is due.
 
-Without a pace, workers that join one after the other would make the same tasks stop again and again (KAFKA-12495).
+Without such limits, workers that join one after another would stop the same tasks again and again (KAFKA-12495).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _MULTIPLIER = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How many may be stopped now, the delay that runs after this round, and what to remember for the next.
+    """How many tasks may be stopped now, the delay after this round, and what to remember for the next one.
 
-    :param allowance: so many running tasks may be stopped to balance
+    :param allowance: how many running tasks may be stopped for balance
     """
 
     allowance: int = 0
@@ -32,7 +32,7 @@ class Pace:
 
 
 def pace(policy: Policy, lost_work: LostWork, memory: Memory, *, wants_to_revoke: bool, now_ms: int) -> Pace:
-    """Decide about the revocations that balance asks for (rule 6)."""
+    """Decide about the revocations that balance requires (rule 6)."""
     next_moves_at_ms = _next_moves_at_ms(policy, memory, now_ms) if isinstance(policy, Incremental) else 0
     if lost_work.delay_ms:
         return Pace(
@@ -42,14 +42,14 @@ def pace(policy: Policy, lost_work: LostWork, memory: Memory, *, wants_to_revoke
             next_moves_at_ms=next_moves_at_ms,
         )
     if isinstance(policy, Deferred):
-        return _all_or_later(policy, lost_work, memory, wants_to_revoke=wants_to_revoke, now_ms=now_ms)
+        return _all_or_delay(policy, lost_work, memory, wants_to_revoke=wants_to_revoke, now_ms=now_ms)
     if next_moves_at_ms or not wants_to_revoke:
         return Pace(delay_ms=next_moves_at_ms - now_ms if wants_to_revoke else 0, next_moves_at_ms=next_moves_at_ms)
     return Pace(allowance=policy.max_moves, revoked_in_previous=True)
 
 
-def _all_or_later(policy: Deferred, lost_work: LostWork, memory: Memory, *, wants_to_revoke: bool, now_ms: int) -> Pace:
-    """Everything, unless the round before revoked too; then after a delay that grows with each such round."""
+def _all_or_delay(policy: Deferred, lost_work: LostWork, memory: Memory, *, wants_to_revoke: bool, now_ms: int) -> Pace:
+    """Allow all, unless the round before revoked too; then only after a delay, which grows with each such round."""
     successive = memory.successive_revocations
     revoked_just_now = memory.revoked_in_previous and not lost_work.waited
     if not wants_to_revoke:
@@ -67,12 +67,12 @@ def _all_or_later(policy: Deferred, lost_work: LostWork, memory: Memory, *, want
 
 
 def _next_moves_at_ms(policy: Incremental, memory: Memory, now_ms: int) -> int:
-    """When running tasks may be stopped again; 0: they may.
+    """When running tasks may be stopped again; 0: now.
 
-    The round that gives the last ones to others begins an interval of calm, which stands in for the growing delay:
-    who joins meanwhile waits for its end. It has a time of its own in the memory, because lost work does not wait
-    for it; and it is never longer than the policy says, so that a leader whose clock is behind doesn't stretch what
-    another one began.
+    The interval begins with the round that gives the last moved tasks to others. It takes the place of the growing
+    delay: workers that join meanwhile wait for its end. The memory has it apart from the deadline, because lost work
+    does not wait for it. It is never longer than the policy says, so that a leader whose clock is behind doesn't extend
+    the interval that another leader began.
     """
     latest_ms = now_ms + policy.move_interval_ms
     at_ms = latest_ms if memory.revoked_in_previous else min(memory.next_moves_at_ms, latest_ms)
@@ -80,10 +80,10 @@ def _next_moves_at_ms(policy: Incremental, memory: Memory, now_ms: int) -> int:
 
 
 def backoff_ms(attempts: int, max_delay_ms: int) -> int:
-    """The ``attempts``-th delay in a row: 1 ms x 40^n, at most the maximum delay.
+    """The ``attempts``-th delay in succession: 1 ms x 40^n, at most the maximum delay.
 
-    In floating point as Java's ``ExponentialBackoff`` does it, so that it comes out the same to the millisecond
-    (with a maximum of 1000 ms it ends at 999).
+    Computed in floating point as in Java's ``ExponentialBackoff``, to be equal to the millisecond (a maximum of 1000 ms
+    gives 999).
     """
     if max_delay_ms <= 1:
         return max_delay_ms

@@ -1,8 +1,8 @@
 """How a group's leader resolves an imbalance: immediately, after a delay, or step by step.
 
 These are the three designs of "Incremental Cooperative Rebalancing: Support and Policies". Each stops only what moves;
-they differ in when. The leader's policy counts; on the wire its decisions are revocations and delays as KIP-415
-has them, so members need not know it.
+they differ in when. Only the leader's policy counts. On the wire its decisions are revocations and delays as in
+KIP-415, so members need not know it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, Final
 from airflow_provider.protocol.model import ConnectProtocol
 
 LONGEST_DELAY_MS: Final = 2**31 - 1
-"""A delay travels as an int32."""
+"""A delay is an int32 on the wire."""
 
 
 class PolicyError(ValueError):
-    """Settings that make no policy.
+    """Settings that don't make a policy.
 
-    :param setting: the one that is wrong, by its name in this module
+    :param setting: the wrong one, by its name in this module
     :param problem: what is wrong with it
     """
 
@@ -33,14 +33,14 @@ class PolicyError(ValueError):
 
 
 class PolicyName(str, Enum):
-    """What users call a policy."""
+    """The name of a policy, as users write it."""
 
     IMMEDIATE = "immediate"
-    """Design I: whatever is out of balance is resolved in the next round."""
+    """Design I: any imbalance is resolved in the next round."""
     DEFERRED = "deferred"
     """Design II, KIP-415: lost work waits for its worker."""
     INCREMENTAL = "incremental"
-    """Design III: and balance comes in steps of so many moves."""
+    """Design III: as Design II, and balance comes in steps of a limited number of moves."""
 
 
 def _check(setting: str, value: object, *, least: int) -> None:
@@ -52,8 +52,8 @@ def _check(setting: str, value: object, *, least: int) -> None:
 class Deferred:
     """Lost work waits; what is above a worker's share is revoked in one round.
 
-    Without a delay this is design I, to the letter: lost work is placed in the round that finds it lost, and with
-    nothing to wait for rounds may revoke one right after the other. So design I has no class of its own.
+    Without a delay this is exactly design I, so that has no class of its own: lost work is placed in the round that
+    finds it lost, and with nothing to wait for, successive rounds may revoke.
 
     :param max_delay_ms: ``scheduled.rebalance.max.delay.ms``; 0: nothing waits
     """
@@ -75,11 +75,11 @@ IMMEDIATE: Final = Deferred(max_delay_ms=0)
 class Incremental:
     """Balance comes in steps, so that a scale-up can be paced; lost work waits as in :class:`Deferred`.
 
-    The bound is on what is taken from workers to balance. Lost and new work is not counted: nobody has it, so that a
-    bound would only keep it standing still (how much of it a worker starts, its slots bound).
+    Only what is taken from workers for balance is limited. Lost and new work is not counted, because a limit would only
+    keep it from running (slots limit how much of it a worker starts).
 
-    :param max_moves: so many tasks, planners included, are taken from their workers in a round, over the whole group
-    :param move_interval_ms: from the round that gives them to others to the next one that takes any
+    :param max_moves: so many tasks, planners included, are taken from workers in a round, over the whole group
+    :param move_interval_ms: the time from the round that gives them to others to the next one that takes any
     :param max_delay_ms: ``scheduled.rebalance.max.delay.ms``; 0: lost work does not wait
     """
 
@@ -107,9 +107,9 @@ def make_policy(
     max_moves: int | None = None,
     move_interval_ms: int | None = None,
 ) -> Policy:
-    """The policy that somebody asked for, with defaults for what is None.
+    """Make the policy that a user asked for, with defaults for what is None.
 
-    :raises PolicyError: for a setting that is out of range, is missing, or means nothing under that policy
+    :raises PolicyError: for a setting that is out of range, missing, or has no meaning under that policy
     """
     if name is PolicyName.INCREMENTAL:
         if max_moves is None:
@@ -117,18 +117,18 @@ def make_policy(
         return Incremental(max_moves=max_moves, **_given(move_interval_ms=move_interval_ms, max_delay_ms=max_delay_ms))
     for setting, value in (("max_moves", max_moves), ("move_interval_ms", move_interval_ms)):
         if value is not None:
-            raise PolicyError(setting, f"means nothing under the policy '{name.value}'; 'incremental' has it")
+            raise PolicyError(setting, f"does not apply to the policy '{name.value}', only to 'incremental'")
     if name is PolicyName.DEFERRED:
         return Deferred(**_given(max_delay_ms=max_delay_ms))
     if max_delay_ms:
-        raise PolicyError("max_delay_ms", "means nothing under the policy 'immediate', which waits for nobody")
+        raise PolicyError("max_delay_ms", "does not apply to the policy 'immediate', under which nothing waits")
     return IMMEDIATE
 
 
 def check_protocol(policy: Policy, protocol: ConnectProtocol) -> None:
-    """Refuse steps where every round stops everything.
+    """Refuse a policy of steps where every round stops everything.
 
-    :raises PolicyError: for an incremental policy with a worker that only speaks the eager protocol
+    :raises PolicyError: for an incremental policy with a worker that only uses the eager protocol
     """
     if isinstance(policy, Incremental) and protocol is ConnectProtocol.EAGER:
         raise PolicyError(
@@ -153,7 +153,7 @@ def policy_from_json(data: Mapping[str, Any]) -> Policy:
 
 
 def policy_in_words(policy: Policy) -> str:
-    """For people, in one line."""
+    """Describe a policy in one line."""
     wait = (
         f"lost tasks wait up to {policy.max_delay_ms / 1000:g} s" if policy.max_delay_ms else "lost tasks do not wait"
     )
@@ -164,5 +164,5 @@ def policy_in_words(policy: Policy) -> str:
 
 
 def _given(**settings: int | None) -> dict[str, int]:
-    """What is not left to the defaults."""
+    """The settings without those that have defaults."""
     return {setting: value for setting, value in settings.items() if value is not None}

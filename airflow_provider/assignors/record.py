@@ -1,7 +1,7 @@
 """The ``group`` record: one completed rebalance, as its leader writes it to the status topic.
 
-It is what everybody may know of a group: who is in it, who has what, what has moved and why. What the group's protocol
-has to remember beside that is for those who drive it; see :mod:`~airflow_provider.membership.record`.
+It has what anybody may know of a group: who is in it, who has what, what has moved and why. What a group protocol has
+to remember besides is in its own subclass; see :mod:`~airflow_provider.membership.record`.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ Self = TypeVar("Self", bound="GroupRecord")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRecord(ABC):
-    """One completed rebalance, in whatever group protocol.
+    """One completed rebalance, in any group protocol.
 
-    :param leader: the worker that decided
+    :param leader: the worker that computed it
     :param members: each worker's member id in this round
     :param assignment: the full assignment by worker after this round: what each keeps and what it starts
-    :param revoked: what each worker must stop before the next round
-    :param moves: what changed its place, and why
+    :param revoked: what each worker has to stop before the next round
+    :param moves: what has moved, and why
     :param delay_ms: the delay that the members were sent: lost work waits, or the next moves do
-    :param reason: what began the chain of rounds that this one is of; for people, as ``step`` is
-    :param step: what of it this round goes on with; empty in the first one, and in records of an older release
+    :param reason: the cause of the series of rounds to which this one belongs; for people, as ``step`` is
+    :param step: what this round continues of that; empty in the first one, and in records of an older release
     :param at_ms: wall clock of the leader, milliseconds since 1970
-    :param policy: by which it decided; None in an eager group, and in records of a release that had no policies
-    :param unchanged: how many rounds in a row, this one included, changed nothing
+    :param policy: the leader's; None in an eager group, and in records of a release that had no policies
+    :param unchanged: how many rounds in succession, this one included, changed nothing
     :param learning: what each worker learns
-    :param learned: what others learn of what each worker has
-    :param lessons: what is learned from this round on, and why
-    :param given_up: by who learned it, what is left where it is, since it could not be made ready, or not in time
+    :param learned: which of each worker's tasks others learn
+    :param lessons: the lessons that begin with this round, and why
+    :param given_up: tasks that could not be made ready, or not in time, and stay where they are, by their learner
     :param leaving_soon: the members that leave when they have nothing left
-    :param lost: who was in the round before, is not in this one, and has said nothing of an end in order
+    :param lost: members of the round before that are not in this one and have not announced an orderly end
     """
 
     epoch: Epoch
@@ -64,13 +64,14 @@ class GroupRecord(ABC):
     @property
     @abstractmethod
     def round_id(self) -> Mapping[str, int]:
-        """By what name the protocol counts its rounds, and which one this is."""
+        """The number of this round in the group protocol, by its name there."""
 
     @property
     @abstractmethod
     def deadline_ms(self) -> int:
-        """When the delay that the members were sent is over (wall clock, ms since 1970); 0 when none runs. Others may
-        run longer.
+        """When the delay that the members were sent ends (wall clock, ms since 1970); 0: none runs.
+
+        Other delays may be longer.
         """
 
     @property
@@ -80,25 +81,26 @@ class GroupRecord(ABC):
 
     @property
     def learns(self) -> bool:
-        """Whether the group's protocol has tasks learned before they move."""
+        """Whether tasks can be learned before they move in the group's protocol."""
         return False
 
     @property
     def waiting(self) -> Tasks:
+        """All lost tasks that wait for their worker."""
         return NO_TASKS.union(*self.waiting_by_worker.values())
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What each record counts on from the one before."""
+        """The numbers that each record continues from the one before."""
         return {"epoch": self.epoch, "unchanged": self.unchanged}
 
     @abstractmethod
     def is_same_round(self, other: GroupRecord) -> bool:
-        """Whether both are of one rebalance. Two with the same epoch need not be."""
+        """Whether both are of the same rebalance. Two with the same epoch need not be."""
 
     @abstractmethod
     def without_memory(self: Self) -> Self:
-        """For those who only look on."""
+        """A smaller copy, for readers that will not lead the group."""
 
     @property
     def because(self) -> str:
@@ -106,7 +108,7 @@ class GroupRecord(ABC):
         return f"{self.reason}: {self.step}" if self.step not in ("", self.reason) else self.reason
 
     def is_without(self, worker: WorkerId, epoch: Epoch) -> bool:
-        """Whether the group has gone on without a worker that was in it in that epoch: its lease is over."""
+        """Whether a later round does not have a worker that was in the group in that epoch, so its lease has ended."""
         return self.epoch > epoch and worker not in self.members
 
     def owned_by(self, worker: WorkerId) -> Tasks:
@@ -117,6 +119,7 @@ class GroupRecord(ABC):
 
     @property
     def revokes(self) -> bool:
+        """Whether any worker has to stop something."""
         return any(self.revoked.values())
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Jobs that are planned anew: while there is no plan their tasks are not configured, and who had them is remembered.
+"""Jobs that are planned again: while there is no plan their tasks are not configured, and their owners are remembered.
 
-A job that is submitted otherwise than before has no plan until its planner has run, and a round gives out that planner.
-Without a memory of it the tasks of the new plan would be dealt out as if nobody had ever had them.
+A job whose definition has changed has no plan until its planner has run, which takes a round. Without this memory, the
+tasks of the new plan would be dealt out as if nobody had ever had them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from airflow_provider.assignors.shares import Shares
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId, planner_of
 
 
-def still_planned(round: Round, memory: Memory, removed: Tasks) -> Shares:  # noqa: A002  # it is KIP-415's word
-    """The tasks that are not configured, of jobs whose planner is: by the worker that had them last, there or not.
+def still_planned(round: Round, memory: Memory, removed: Tasks) -> Shares:  # noqa: A002  # KIP-415's term
+    """The tasks that are not configured while their job's planner is, by the worker that had them last, present or not.
 
-    It is what a leader remembers for the round that has the new plan. Whether the last round reached the members makes
-    no difference: it is where tasks had better go, and nobody waits for that.
+    A leader remembers this for the round that has the new plan. It makes no difference whether the last round reached
+    the members: this only says where tasks should preferably go, and nothing waits for it.
 
-    :param removed: what is owned and not configured
+    :param removed: what is owned but not configured
     """
     had: dict[TaskId, WorkerId] = {}
     for shares in (memory.former, memory.assignment):
@@ -36,8 +36,9 @@ def still_planned(round: Round, memory: Memory, removed: Tasks) -> Shares:  # no
 
 
 def planned_again(created: Tasks, round: Round, memory: Memory) -> Shares:  # noqa: A002
-    """Of what is created the tasks that a member had before their job was planned anew, by that member. Only one that
-    keeps its name is known to be the same.
+    """The created tasks that a member had before their job was planned again, by member.
+
+    Only a member that keeps its name is known to be the same.
     """
     if not created:
         return {}

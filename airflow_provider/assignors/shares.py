@@ -1,4 +1,4 @@
-"""Who has what. A round touches every share and changes few: what stays the same is not copied."""
+"""Operations on tasks by worker. A round reads every share and changes few, so unchanged sets are not copied."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def minus(tasks: Tasks, less: Tasks) -> Tasks:
 
 
 def without(tasks: Tasks, less: Tasks) -> Tasks:
-    """The same, where often none of them is: then it is the very set."""
+    """As :func:`minus`, for sets that mostly have nothing in common: then the same set is returned."""
     return tasks if less.isdisjoint(tasks) else tasks - less
 
 
 def merged(parts: Iterable[Mapping[WorkerId, Iterable[TaskId]]]) -> dict[WorkerId, Tasks]:
-    """What each worker has in all of the parts together."""
+    """What each worker has in all parts together."""
     by_worker: defaultdict[WorkerId, list[Iterable[TaskId]]] = defaultdict(list)
     for part in parts:
         for worker, tasks in part.items():

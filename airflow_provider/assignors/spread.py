@@ -1,7 +1,7 @@
-"""Dealing tasks to the workers that have the least, so that each job is spread.
+"""Deals out tasks to the workers that have the least, so that each job is spread.
 
 Kafka Connect balances numbers only, so the tasks of one connector may all end up on one worker (KAFKA-17049). Here the
-numbers come out the same, but among workers with equally many tasks the one with the fewest of the same job is next.
+numbers are the same, but among workers with equally many tasks the one with the fewest of the same job is next.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _by_index = itemgetter(1)
 def deal(tasks: Iterable[TaskId], loads: Mapping[WorkerId, int], held: Shares) -> dict[WorkerId, list[TaskId]]:
     """Give each task to a worker with the lowest load, as Java's ``assignTasks`` does.
 
-    Near linear in the number of tasks: a job looks at no more workers than it has tasks.
+    It takes nearly linear time in the number of tasks: for a job, it looks at no more workers than the job has tasks.
 
-    :param loads: how much each worker counts as having; may be negative, only differences matter
-    :param held: the tasks that each worker has, of which those of the same jobs are counted
+    :param loads: the load with which each worker begins; may be negative, as only differences matter
+    :param held: the tasks that each worker has, to count those of the same jobs
     :return: what each worker is given; only workers that are given something
     """
     jobs: defaultdict[str, list[TaskId]] = defaultdict(list)
@@ -43,13 +43,13 @@ def deal(tasks: Iterable[TaskId], loads: Mapping[WorkerId, int], held: Shares) -
 
 
 def _in_turn(jobs: Mapping[str, list[TaskId]], places: int) -> list[list[TaskId]]:
-    """What a queue comes to where all have equally much, and nothing of these jobs: who was served is last again."""
+    """The result of :func:`_one_by_one` where all loads are equal and nobody has any of these jobs: round robin."""
     tasks = list(chain.from_iterable(jobs.values()))
     return [tasks[place::places] for place in range(places)]
 
 
 def _one_by_one(jobs: Mapping[str, list[TaskId]], queue: _Queue, held: dict[str, dict[int, int]]) -> list[list[TaskId]]:
-    """:param held: see :func:`_count_jobs`; used up"""
+    """:param held: see :func:`_count_jobs`; consumed"""
     hands: list[list[TaskId]] = [[] for _ in queue.places]
     for job, tasks in jobs.items():
         for place, task in zip(queue.serve(len(tasks), held[job]), tasks, strict=True):
@@ -58,7 +58,7 @@ def _one_by_one(jobs: Mapping[str, list[TaskId]], queue: _Queue, held: dict[str,
 
 
 def _count_jobs(jobs: Mapping[str, object], order: list[WorkerId], held: Shares) -> dict[str, dict[int, int]]:
-    """For each of the jobs the places that have some of it, and how much."""
+    """For each job, the places that have tasks of it, and how many."""
     counts: dict[str, dict[int, int]] = {job: {} for job in jobs}
     for place, worker in enumerate(order):
         for job, _ in held.get(worker, NO_TASKS):
@@ -69,7 +69,7 @@ def _count_jobs(jobs: Mapping[str, object], order: list[WorkerId], held: Shares)
 
 
 class _Queue:
-    """The places of the workers that have the least; when all of them were served, those with one more join in.
+    """The places of the workers that have the least. When all were served, those with one task more are added.
 
     A worker's place is its position in the order by load, then name.
 
@@ -88,14 +88,14 @@ class _Queue:
         return range(len(self._loads))
 
     def _on_level(self) -> list[int]:
-        """Everybody who has no more than the level: those who were served up to it and those who always had so much."""
+        """All places at or below the level: those served up to it, and those that had so much from the start."""
         return list(range(bisect_right(self._loads, self._level)))
 
     def serve(self, number: int, count: dict[int, int]) -> list[int]:
-        """The places that get the next tasks of one job, in turn.
+        """Choose the places that get the next tasks of one job, in turn.
 
         :param number: how many tasks
-        :param count: how many of the job each place has, without those that have none; used up
+        :param count: how many tasks of the job each place has, without places that have none; consumed
         """
         served: list[int] = []
         while True:
@@ -109,8 +109,8 @@ class _Queue:
             self._waiting = self._on_level()
 
     def _serve_on_level(self, number: int, count: dict[int, int]) -> list[int]:
-        """At most so many of those who wait: who has the fewest of the job, and of these the first."""
-        first = self._waiting[: number + len(count)]  # enough of them have none, or there are no more
+        """Choose at most ``number`` waiting places: those with the fewest tasks of the job, then the first."""
+        first = self._waiting[: number + len(count)]  # if there are so many, at least `number` have none of the job
         if count:
             first.sort(key=lambda place: count.get(place, 0))
         self._waiting[: len(first)] = sorted(first[number:])

@@ -1,8 +1,8 @@
-"""A round in which a member counts as several workers: the bridge of a declarative group does (KIP-848's migration).
+"""A round in which a member counts as several workers, as the bridge of a declarative group does (KIP-848's migration).
 
-The assignor knows workers that are alike. So such a member is taken for as many workers as it stands for, its *parts*,
-each with an even part of what it has; and what they are given is put together again. The first part has the member's
-name, and all that is known of it.
+The assignor treats all workers alike. So such a member is replaced by as many workers as it stands for, its *parts*,
+each with an even part of what it has, and what they are given is put together again. The first part has the member's
+name, and with it all that is known of the member.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_provider.assignors.shares import Shares, merged
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 
 Weights = Mapping[WorkerId, int]
-"""For how many workers members stand; 1 where not given."""
+"""For how many workers each member stands; 1 if not given."""
 
 _Part = tuple[WorkerId, ...]
 _Parts = Mapping[WorkerId, _Part]
@@ -51,7 +51,7 @@ def assign(round: Round, memory: Memory, *, policy: Policy, weights: Weights) ->
 def assign_eagerly(
     members: Collection[WorkerId], configured: Tasks, weights: Weights, costs: Costs = NO_COSTS
 ) -> Mapping[WorkerId, Tasks]:
-    """Deal everything out; see :func:`.eager.assign`.
+    """Deal out everything again; see :func:`.eager.assign`.
 
     :raises ValueError: for a group without members
     """
@@ -61,9 +61,9 @@ def assign_eagerly(
 
 
 def split(shares: Shares, weights: Weights, *, kept: Tasks) -> dict[WorkerId, Tasks]:
-    """Each member's tasks by its parts: even in planners and in tasks, and the same for the same tasks.
+    """Split each member's tasks over its parts, evenly in planners and in tasks. Equal input gives equal parts.
 
-    :param kept: tasks that nobody has to stop anyway: without the others they are even, too
+    :param kept: tasks that nobody has to stop anyway: these alone are split evenly, too
     """
     return _split(shares, _parts(shares, weights), kept)
 
@@ -77,7 +77,7 @@ def _split(shares: Shares, parts: _Parts, kept: Tasks) -> dict[WorkerId, Tasks]:
 
 
 def _parts(members: Container[WorkerId], weights: Weights) -> _Parts:
-    """Of those that have several. No worker has a name with NUL."""
+    """The parts of each member that has several. They can't be confused with workers: no worker's name has a NUL."""
     return {
         worker: (worker, *(WorkerId(f"{worker}\0{number}") for number in range(2, weight + 1)))
         for worker, weight in weights.items()
@@ -86,7 +86,7 @@ def _parts(members: Container[WorkerId], weights: Weights) -> _Parts:
 
 
 def _whole(parts: _Parts) -> dict[WorkerId, WorkerId]:
-    """The member that each part belongs to."""
+    """The member to which each part belongs."""
     return {part: worker for worker, named in parts.items() for part in named}
 
 
@@ -110,7 +110,7 @@ def _all_of(parts: _Parts, workers: frozenset[WorkerId]) -> frozenset[WorkerId]:
 
 
 def _as_owned(assignment: Shares, owned: Shares, parts: _Parts) -> dict[WorkerId, Tasks]:
-    """What was assigned lies with the part that owns it. What none of them owns is its first part's: it has lost it."""
+    """What was assigned, at the part that owns it. What none of them owns, so is lost, is at the first part."""
     placed = dict(assignment)
     for worker, named in parts.items():
         if worker in assignment:
@@ -120,7 +120,10 @@ def _as_owned(assignment: Shares, owned: Shares, parts: _Parts) -> dict[WorkerId
 
 
 def _together(outcome: GroupAssignment, whole: Mapping[WorkerId, WorkerId]) -> GroupAssignment:
-    """:param whole: the member that each part belongs to"""
+    """Put the parts of an outcome together.
+
+    :param whole: the member to which each part belongs
+    """
     memory = outcome.memory
     assigned, revoked = _merged(outcome.assigned, whole), _merged(outcome.revoked, whole)
     return replace(
@@ -145,7 +148,7 @@ def _merged(shares: Shares, whole: Mapping[WorkerId, WorkerId]) -> dict[WorkerId
 
 
 def _moves(moves: Iterable[Move], whole: Mapping[WorkerId, WorkerId]) -> tuple[Move, ...]:
-    """One for all tasks of the same way. A part's load is not its member's."""
+    """Join moves of the same way. The load of a part is left out, because it is not its member's."""
     ways: defaultdict[tuple[WorkerId | None, WorkerId | None, MoveReason, Load | None], set[TaskId]] = defaultdict(set)
     for move in moves:
         source = None if move.source is None else whole.get(move.source, move.source)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class AllArguments:
     """Passes everything after the subcommand's name, including ``--help``, on to ``cospark``.
 
-    In the place of an Airflow ``Arg``. Airflow asks all subcommands for their arguments at every call, and ours import
-    Kafka's clients and Spark to know theirs; and argparse can't leave options alone.
+    It replaces an Airflow ``Arg``. Airflow asks all subcommands for their arguments at every call, but ours have to
+    import Kafka's clients and Spark to know theirs, and argparse can't pass options on.
     """
 
     flags = ("arguments",)
@@ -34,7 +34,7 @@ class AllArguments:
 
 
 def get_commands() -> list[GroupCommand]:
-    """What Airflow adds to its command line."""
+    """The command that Airflow adds to its command line."""
     from airflow.cli.cli_config import ActionCommand, GroupCommand
 
     everything: Any = AllArguments()

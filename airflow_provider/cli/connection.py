@@ -1,4 +1,4 @@
-"""How the subcommands reach Kafka: options that they share."""
+"""The options by which all subcommands reach Kafka."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> KafkaSettings:
-    """The settings that the options name.
+    """The settings from the options.
 
-    :raises SettingsError: they name none, or wrong ones
+    :raises SettingsError: if they name no broker, or are wrong
     """
     config: dict[str, Any] = {}
     if args.kafka_config is not None:

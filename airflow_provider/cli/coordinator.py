@@ -1,4 +1,4 @@
-"""``cospark coordinator``: coordinates declarative groups, and does nothing else."""
+"""``cospark coordinator``: a process that only coordinates declarative groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declarative groups in ``cospark groups``. Brokers know nothing of them."""
+"""Shows declarative groups in ``cospark groups``. Brokers know nothing of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOMENTS: Final = "  (members, targets and assignments are of one moment, what w
 
 
 async def read(settings: KafkaSettings, group: str) -> GroupState | None:
-    """The group as its records say; None if it has none."""
+    """The group, according to its records; None if it has none."""
     return (await _read(settings, group)).get(group)
 
 
@@ -38,7 +38,7 @@ async def phases(settings: KafkaSettings) -> Mapping[str, str]:
 
 
 async def _read(settings: KafkaSettings, only: str | None) -> Mapping[str, GroupState]:
-    """Without the right to read the records, only the group's own topics are shown."""
+    """Read the records. Without the right to, only the groups' own topics are shown."""
     try:
         return await asyncio.to_thread(read_groups, settings, timeout_s=DEFAULT_TIMEOUT_S, only=only)
     except (TopicError, ProtocolError) as wrong:
@@ -69,9 +69,10 @@ def description_of(group: GroupState) -> GroupDescription:
 
 
 def as_of(group: GroupState | None, jobs: JobsSnapshot, status: StatusSnapshot) -> StatusSnapshot:
-    """The status, with the targets from the coordinators' records, which are consistent. The record in the status topic
-    is written later, by the member that has computed the target, so in a busy group it may be of an earlier target. Its
-    details are only used if it is of the same target.
+    """Replace the group record in the status by the targets in the coordinators' records, which are consistent.
+
+    The record in the status topic is written later, by the member that has computed the target, so in a busy group it
+    may be of an earlier target. Its details are only used if it is of the same target.
     """
     if group is None or not group.members:
         return status
@@ -96,12 +97,12 @@ def as_of(group: GroupState | None, jobs: JobsSnapshot, status: StatusSnapshot) 
 
 
 def about(group: GroupState | None) -> dict[str, Any]:
-    """What is shown of declarative groups only, as JSON."""
+    """The part that is shown of declarative groups only, as JSON."""
     return {} if group is None else {"declarative": to_json(group)}
 
 
 def lines(group: GroupState | None) -> list[str]:
-    """The same, for people."""
+    """The same part in lines, for people."""
     if group is None:
         return []
     moments = [_MOMENTS] if group.members else []

@@ -9,7 +9,7 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 
 
 async def is_deserted(group: str, settings: KafkaSettings) -> bool:
-    """:raises TransportError: no broker answers"""
+    """:raises TransportError: if no broker answers"""
     async with shared_transport(settings) as transport:
         (description,) = await transport.describe([group])
     if description.members or description.error not in (KafkaErrorCode.NONE, KafkaErrorCode.GROUP_ID_NOT_FOUND):

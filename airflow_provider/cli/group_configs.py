@@ -37,7 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: KafkaSettings) -> int:
-    """:raises TopicError: it is not possible"""
+    """Show or change the settings.
+
+    :raises TopicError: if that is not possible
+    """
     changes = {name: value for name in NAMES if (value := getattr(args, name)) is not None}
     reset = [option.replace("-", "_") for option in args.reset]
     try:

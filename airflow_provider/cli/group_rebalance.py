@@ -21,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, settings: KafkaSettings) -> int:
-    """
+    """Ask for a rebalance.
+
     :raises OperationError: if the group can't rebalance
     :raises TopicError: if its topics can't be read or written
     """

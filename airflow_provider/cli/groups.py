@@ -37,7 +37,7 @@ from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.topics.group_topics import GroupTopics
 
 _NOBODY: Final = "no worker is in it"
-"""The phase of a group that has topics and that no coordinator knows: it has had no worker so far, or none for long."""
+"""The phase of a group with topics that no coordinator knows: it has had no worker yet, or none for long."""
 
 _NOT_YET: Final = frozenset(
     {
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: done; 1: there is no such group, or refused; 2: not possible."""
+    """Run the action; 0: done; 1: no such group, or refused; 2: not possible."""
     try:
         settings = settings_of(args)
         if args.action == "configure":
@@ -193,7 +193,7 @@ def _in_words(error: KafkaErrorCode, settings: KafkaSettings) -> str:
 async def _read_topics(
     settings: KafkaSettings, group: str, *, timeout_s: float | None = None, tell: Callable[[], None] | None = None
 ) -> tuple[JobsSnapshot, StatusSnapshot, bool]:
-    """What the topics say, and whether there are any; those of Java workers have none.
+    """The content of the topics, and whether there are any; groups of Java workers have none.
 
     :param timeout_s, tell: see :func:`read_on`
     """

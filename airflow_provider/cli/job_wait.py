@@ -33,16 +33,16 @@ async def wait_until_complete(
     timeout_s: float | None,
     tell: Callable[[str], None],
 ) -> JobProgress:
-    """How the job has ended. A broker that is away is waited for, too. How far it is, is said when that has changed,
-    and no more often than others say it in their logs.
+    """Wait until the job has ended, and return how. Also waits for a broker that is away. Progress is told when it has
+    changed, but no more often than in the logs of waiting tasks.
 
-    :param timeout_s: how long to wait, in seconds; without end if None
-    :param tell: called with how far the job is
-    :raises JobGoneError: saying by whom it was removed
+    :param timeout_s: how long to wait, in seconds; None: without limit
+    :param tell: called with the job's progress
+    :raises JobGoneError: saying who removed it
     :raises LateJobError: saying how far it is
     """
     until = math.inf if timeout_s is None else time.monotonic() + timeout_s
-    # Only from here on: a snapshot of before may hold the run before.
+    # Only from here on, as an earlier snapshot may have the previous run.
     await topics.catch_up()
 
     said: SoFar | None = None

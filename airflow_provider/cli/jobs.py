@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: done; 1: the job failed, or there is no such group or job; 2: not understood or not possible."""
+    """Run the action; 0: done; 1: the job failed, or no such group or job; 2: not understood or not possible."""
     actions: dict[str, Callable[[argparse.Namespace, KafkaSettings], Coroutine[Any, Any, int]]] = {
         "submit": _submit,
         "list": _list,

@@ -1,4 +1,4 @@
-"""A JSON object as an option's value, or in a file."""
+"""Reads a JSON object from an option's value, or from a file that it names."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def add_learner_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def learner_limits_of(args: argparse.Namespace) -> Limits:
-    """What the options of :func:`add_learner_arguments` ask for.
+    """Make the limits from the options of :func:`add_learner_arguments`.
 
     :raises ValueError: naming the option that is wrong
     """

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: done; 1: no such group, or not a logger's name; 2: not possible."""
+    """Run the action; 0: done; 1: no such group, or not a logger's name; 2: not possible."""
     try:
         return asyncio.run((_list if args.action == "list" else _set)(args, settings_of(args)))
     except (NoTopicError, OperationError) as wrong:

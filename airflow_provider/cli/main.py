@@ -1,7 +1,7 @@
 """The entry point of ``cospark``: its subcommands, which are modules of their own.
 
-A subcommand is a module with ``add_arguments(parser)`` and ``run(args) -> exit status``. It is imported when it is
-called and not before: ``cospark decode`` must not pay for a Kafka client or for Airflow.
+A subcommand is a module with ``add_arguments(parser)`` and ``run(args) -> exit status``. It is imported only when it is
+called, so that ``cospark decode`` does not take the time to import a Kafka client or Airflow.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
 
 
 class Command(NamedTuple):
+    """A subcommand: the module that implements it, and its help text."""
+
     module: str
     help: str
 
@@ -59,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand.
 
     :param argv: the arguments after the program's name; by default those of this process
-    :returns: the exit status: 0 done, 1 done but with failures, 2 not understood or not possible; as a shell has it,
-        130 when interrupted and 141 when the reader of its output went away
+    :returns: the exit status: 0 done, 1 done but with failures, 2 not understood or not possible; as in a shell, 130
+        when interrupted and 141 when the reader of its output has gone
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     called = arguments[0] if arguments else None
@@ -68,12 +70,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         status = _load(COMMANDS[args.command]).run(args)
-        if sys.stdout is not None:  # it is None where the process was started without one
+        if sys.stdout is not None:  # None: the process was started without standard output
             sys.stdout.flush()
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:
-        # The interpreter flushes stdout once more when it ends: give it something that takes the rest.
+        # The interpreter flushes stdout once more when it ends, so it needs an open file.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _OUTPUT_CLOSED
     return status

@@ -90,10 +90,10 @@ def _allowed(args: argparse.Namespace) -> list[str]:
 
 
 def _configs(definition: JobDefinition, allowed: list[str]) -> list[dict[str, Any]]:
-    """What the job's planner makes, in this process.
+    """Call the job's planner in this process.
 
     :raises OperationError: if it can't be called here
-    :raises ValueError: if it makes no plan
+    :raises ValueError: if it makes no valid plan
     """
     context = JobContext(
         name=definition.name,

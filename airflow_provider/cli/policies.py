@@ -1,4 +1,4 @@
-"""The options that choose a resolution policy, for every command that leads a group or acts as if."""
+"""The options that choose a resolution policy, for every command that leads a group or simulates one that does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add_policy_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def policy_of(args: argparse.Namespace) -> Policy:
-    """What the options of :func:`add_policy_arguments` ask for.
+    """Make the policy from the options of :func:`add_policy_arguments`.
 
     :raises ValueError: naming the option that is wrong
     """

@@ -21,9 +21,9 @@ _PATIENCE_S: Final = 2.0
 async def group_read(settings: KafkaSettings, group: str) -> AsyncIterator[GroupTopics]:
     """A group's topics, read to their present ends.
 
-    :raises TransportError: no broker answers, or it refuses our credentials
-    :raises NoTopicError: there is no such group
-    :raises TopicError: its topics can't be read
+    :raises TransportError: if no broker answers, or it refuses our credentials
+    :raises NoTopicError: if there is no such group
+    :raises TopicError: if its topics can't be read
     """
     async with group_opened(settings, group) as topics:
         with without_collector():
@@ -33,9 +33,9 @@ async def group_read(settings: KafkaSettings, group: str) -> AsyncIterator[Group
 
 @asynccontextmanager
 async def group_opened(settings: KafkaSettings, group: str) -> AsyncIterator[GroupTopics]:
-    """The same, of which nothing may have been read yet. Makes no topics.
+    """As :func:`group_read`, but nothing may have been read yet. Creates no topics.
 
-    :raises TransportError: no broker answers, or it refuses our credentials
+    :raises TransportError: if no broker answers, or it refuses our credentials
     """
     await reach(settings)
     topics = GroupTopics(settings, group)
@@ -49,10 +49,10 @@ async def group_opened(settings: KafkaSettings, group: str) -> AsyncIterator[Gro
 async def read_on(
     topics: GroupTopics, tell: Callable[[], None] | None = None, *, timeout_s: float | None = None
 ) -> None:
-    """Read to the ends.
+    """Read to the ends of the topics.
 
-    :param tell: is called every other second as long as that takes; by default it says on standard error what is still
-        being read
+    :param tell: called every 2 seconds while that takes; by default it prints to standard error what is still being
+        read
     :param timeout_s: the longest time; by default as long as there is any progress
     :raises TopicError: see :meth:`GroupTopics.catch_up`
     """

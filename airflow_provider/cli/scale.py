@@ -77,7 +77,7 @@ def _seconds(text: str) -> float:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: asked (with ``--wait``: they have left); 1: no such group or worker, or still there; 2: not possible."""
+    """Ask; 0: asked (with ``--wait``: they have left); 1: no such group or worker, or still there; 2: not possible."""
     if args.timeout is not None and not args.wait:
         return _refuse("--timeout needs --wait", 2)
     try:
@@ -118,7 +118,7 @@ async def _scale(args: argparse.Namespace, settings: KafkaSettings, goal: Goal) 
             return 0
         if not args.json:
             _say(args, plan, "asked to leave")
-        await read_on(topics)  # further than the wishes: who has none any more has left
+        await read_on(topics)  # beyond the requests: a worker without a pending one has then left
         await _wait(topics, plan, began, args.timeout, tell=complain if args.json else say)
         left: Mapping[str, Any] = departure(plan.asked, topics.jobs, topics.status)
         if args.json:
@@ -140,9 +140,9 @@ def _say(args: argparse.Namespace, plan: ScaleDown, what: str, **more: Any) -> N
 async def _wait(
     topics: GroupTopics, plan: ScaleDown, began: float, timeout_s: float | None, tell: Callable[[str], None]
 ) -> None:
-    """Wait until all have left or the time is over, also while brokers are away.
+    """Wait until all have left or the time has ended, even while brokers are away.
 
-    :param tell: is told how far they are, whenever that has changed
+    :param tell: called with the progress, whenever that has changed
     """
     said, until = "", math.inf if timeout_s is None else began + timeout_s
     while True:

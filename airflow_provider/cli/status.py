@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: done; 1: there is no such group; 2: not possible."""
+    """Show the group; 0: done; 1: there is no such group; 2: not possible."""
     try:
         asyncio.run(_watch(args))
     except NoTopicError as missing:
@@ -122,9 +122,9 @@ def as_json(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[str,
 def render(
     group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, deserted: bool = False
 ) -> RenderableType:
-    """The group as a page: its epoch, its workers with their tasks, its jobs, what moved last.
+    """The group as a page: its epoch, its workers with their tasks, its jobs, the last moves.
 
-    :param deserted: whether the coordinator says that nobody is in it
+    :param deserted: whether the coordinator says that it has no members
     """
     shortage = slot_shortage(jobs, status)
     warnings = [] if shortage is None else [_text(f"  {shortage.in_words()}", style="yellow")]

@@ -14,8 +14,8 @@ from typing import Final, TextIO
 _UNSEEN: Final = re.compile(
     "["
     "\x00-\x08\x0a-\x1f\x7f-\x9f"  # control characters, but for the tab
-    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"  # what ends lines and turns the direction of writing
-    "\ud800-\udfff"  # what can't be written as UTF-8, such as bytes of an argument that are no text
+    "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"  # line ends, and changes of the writing direction
+    "\ud800-\udfff"  # not representable as UTF-8, such as bytes of an argument that are not text
     "]"
 )
 
@@ -43,7 +43,7 @@ def log_to_terminal() -> None:
 
 
 class _TerminalFormatter(logging.Formatter):
-    """A traceback keeps its lines; indented, so that none looks like a record of its own."""
+    """Keeps the lines of a traceback, but indents them, so that none looks like a record of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
         return "\n  ".join(map(printable, super().format(record).split("\n")))

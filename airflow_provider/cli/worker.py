@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The first SIGTERM or Ctrl-C has the worker stop its tasks and leave the group; a second one ends it"
         " immediately. Exit status: 0 it left, or the group was drained; 1 it lost its membership, failed, or its"
-        " --idle-timeout is over; 2 not possible."
+        " --idle-timeout has passed; 2 not possible."
     )
     add_group_argument(parser, "the group to join")
     add_worker_option(parser)
@@ -210,7 +210,7 @@ def _say(text: str) -> None:
     try:
         say(text)
     except BrokenPipeError:
-        # The buffer is flushed when the process ends: give it an open file.
+        # The buffer is flushed when the process ends, so it needs an open file.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -274,7 +274,10 @@ def _equipment(args: argparse.Namespace) -> Equipment:
 
 
 def _usable(option: str, given: _Given, check: Callable[[_Given], _Given]) -> _Given:
-    """:raises ValueError: naming the option, if this value can't be used"""
+    """Check an option's value.
+
+    :raises ValueError: naming the option, if this value can't be used
+    """
     try:
         return check(given)
     except ValueError as wrong:

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: asked (with ``--wait``: they have left); 1: no such group or worker, or still there; 2: not possible."""
+    """Ask; 0: asked (with ``--wait``: they have left); 1: no such group or worker, or still there; 2: not possible."""
     try:
         return asyncio.run(_ask(args, settings_of(args)))
     except (NoTopicError, UnknownWorkerError) as missing:
@@ -93,7 +93,7 @@ def _process_of(worker: WorkerId, status: StatusSnapshot) -> str:
 
 
 async def _wait(args: argparse.Namespace, topics: GroupTopics, processes: Mapping[WorkerId, str]) -> int:
-    """Wait until they have left, and until their processes have ended, as far as this can be seen from here."""
+    """Wait until they have left, and until their processes have ended, as far as that is visible from this machine."""
     asked, until = frozenset(processes), time.monotonic() + args.wait
     try:
         await topics.wait_for(lambda _jobs, status: not asked & may_be_asked(status), timeout_s=args.wait)
@@ -112,7 +112,7 @@ async def _wait(args: argparse.Namespace, topics: GroupTopics, processes: Mappin
 
 
 def _named(status: StatusSnapshot, group: str, names: Sequence[str] | None) -> list[WorkerId]:
-    """:raises UnknownWorkerError: naming who is not in the group, and who is"""
+    """:raises UnknownWorkerError: naming workers that are not in the group, and those that are"""
     there = may_be_asked(status)
     if names is None:
         return sorted(there)

@@ -1,6 +1,6 @@
-"""Names that Airflow has moved since 3.1, from wherever they are. Everything else is imported from ``airflow.sdk``.
+"""Imports names that Airflow has moved since 3.1. Everything else is imported from ``airflow.sdk``.
 
-Airflow's provider common-compat does the same, but the versions in the constraints of Airflow 3.1.0 to 3.1.6 lack some
+Airflow's provider common-compat does the same, but its versions in the constraints of Airflow 3.1.0 to 3.1.6 lack some
 of these names.
 """
 

@@ -1,4 +1,4 @@
-"""Hands metric values to Airflow's own stats: to StatsD, Datadog, OpenTelemetry or nobody, as Airflow's config says."""
+"""Sends metric values to Airflow's own stats: StatsD, Datadog, OpenTelemetry or none, as Airflow's config says."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _LEAST_INTERVAL_S: Final = 0.1
 
 
 class Names(Enum):
-    """Under which names a value is sent."""
+    """The kinds of names under which a value is sent."""
 
     TAGGED = "tagged"
     """One name for all groups and jobs, with tags."""
     FLAT = "flat"
     """Group and job are in the name: plain StatsD drops tags, and the values of two groups would replace each other."""
     BOTH = "both"
-    """Airflow does so unless ``legacy_names_on`` is off."""
+    """What Airflow does unless ``legacy_names_on`` is off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
     """Where a process's metric values go.
 
-    :param interval_s: from one look at how the group is to the next
+    :param interval_s: the time between two samples of a group's gauges
     """
 
     outlet: Outlet[Sample]
@@ -45,7 +45,7 @@ class Destination:
 
 
 class _OfProcess:
-    """:ivar destination: as it was configured when it was first asked for; not asked for: None"""
+    """:ivar destination: as configured when it was first used; None: it was not used yet"""
 
     def __init__(self) -> None:
         self.destination: Destination | None = None
@@ -55,7 +55,7 @@ _OPEN: Final = PerProcess(_OfProcess)
 
 
 def names_wanted() -> Names | None:
-    """What Airflow's config asks for; None: no metrics. In the order in which Airflow looks."""
+    """The names that Airflow's config asks for, checked in Airflow's order; None: no metrics."""
     if conf.getboolean("metrics", "statsd_datadog_enabled", fallback=False):
         tagged = conf.getboolean("metrics", "statsd_datadog_metrics_tags", fallback=True)
     elif conf.getboolean("metrics", "statsd_on", fallback=False):
@@ -70,13 +70,14 @@ def names_wanted() -> Names | None:
 
 
 def of_task() -> Destination | None:
-    """Where the values of a task's process go; Airflow has set its stats up there. None: nowhere."""
+    """Where the values of a task's process go, whose stats Airflow has set up; None: nowhere."""
     return _destination(_stats)
 
 
 def of_process() -> Destination | None:
-    """The same for a process that runs no Airflow task: in a triggerer Airflow sets up other stats than a provider may
-    use, and from a command line none.
+    """Where the values of a process without an Airflow task go; None: nowhere.
+
+    In a triggerer Airflow sets up other stats than those that a provider may use, and for a command line none.
     """
     return _destination(_stats_set_up)
 
@@ -110,9 +111,9 @@ def _stats_set_up() -> Any:
     try:
         from airflow.sdk.observability.metrics import stats_utils
     except ImportError:
-        return stats  # an older Airflow's read the config by themselves
+        return stats  # an older Airflow's stats read the config themselves
     named: Callable[..., Any] = stats_utils.get_stats_factory
-    asks = inspect.signature(named).parameters  # Airflow 3.2 asks for the stats
+    asks = inspect.signature(named).parameters  # Airflow 3.2 passes the stats
     settings = {
         "factory": named(stats) if asks else named(),
         "export_legacy_names": conf.getboolean("metrics", "legacy_names_on", fallback=True),
@@ -123,10 +124,10 @@ def _stats_set_up() -> Any:
 
 
 class Sender:
-    """Tells Airflow's stats one value after the other. What takes its time is done in the outlet's thread: to import a
-    client, to find its host.
+    """Passes values to Airflow's stats, one after another. It runs in the outlet's thread, because importing a client
+    and resolving its host take time.
 
-    :param stats: gives Airflow's stats, when the first value is there
+    :param stats: returns Airflow's stats, called for the first value
     """
 
     def __init__(self, stats: Callable[[], Any], names: Names) -> None:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def tell_assets(operator: BaseOperator, context: Context, group: str, report: Mapping[str, Any]) -> None:
-    """Have Airflow store an asset event for each asset that a finished job has written, when the operator succeeds.
+    """Let Airflow store an asset event for each asset that a finished job has written, when the operator succeeds.
 
-    An operator without outlets stores none, so the author of a DAG chooses one of the operators that wait for a job. A
-    job that has not finished may still write, so nothing is stored.
+    An operator without outlets stores none, so a DAG's author chooses one of the operators that wait for a job. Nothing
+    is stored for a job that has not finished, as it may still write.
 
     :param report: as a sensor returns it; that of an earlier release has no assets
     """
@@ -43,7 +43,7 @@ def _extra_of(written: AssetReport) -> dict[str, Any]:
 
 
 def _asset_of(operator: BaseOperator, written: AssetReport) -> Asset | None:
-    """None: Airflow refuses its name. That is no reason to fail: the job has written it."""
+    """The asset; None: Airflow refuses its name. This only warns, because the job has written it already."""
     from airflow.sdk import Asset
 
     try:

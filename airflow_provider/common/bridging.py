@@ -12,7 +12,7 @@ from airflow_provider.kafka.settings import KafkaSettings
 
 @contextmanager
 def bridges_of(kafka: KafkaSettings, coordinator: CoordinatorSettings) -> Iterator[KafkaBridges | None]:
-    """Those that are driven as long as the block runs; None where the migration policy has none."""
+    """The bridges, driven while the block runs; None if the migration policy has none."""
     if coordinator.migration is MigrationPolicy.DISABLED:
         yield None
         return

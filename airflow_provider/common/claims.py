@@ -17,7 +17,7 @@ class Claim(str, Enum):
     """How a starting trigger may continue."""
 
     GO_ON = "go on"
-    """As the same member: nobody has held the membership since the task deferred."""
+    """As the same member: no other process has held the membership since the task deferred."""
     TAKE_OVER = "take over"
     """As a new member under the same name: another triggerer has held the membership, and may still hold it."""
     DOUBT = "doubt"
@@ -25,9 +25,9 @@ class Claim(str, Enum):
 
 
 def claim_of(last: WorkerStatus | None, url: str, deferred_at_ms: int) -> Claim:
-    """What a trigger that starts may do.
+    """Decide how a trigger that starts may continue.
 
-    :param last: what was last said of the worker
+    :param last: the worker's last record
     :param url: the page of the trigger's task instance
     :param deferred_at_ms: when the task deferred (wall clock, milliseconds since 1970)
     """
@@ -39,6 +39,6 @@ def claim_of(last: WorkerStatus | None, url: str, deferred_at_ms: int) -> Claim:
 
 
 def is_of(last: WorkerStatus | None, url: str) -> bool:
-    """Whether the worker's name was last used for this very task instance, whichever of its tries."""
+    """Whether the worker's name was last used for this task instance, in any of its tries."""
     mine = TaskPage.of(url)
     return last is not None and mine is not None and TaskPage.of(last.url) == mine

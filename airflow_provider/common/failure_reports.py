@@ -1,4 +1,4 @@
-"""What a failing task leaves in XCom for later tasks, which may run by their trigger rule."""
+"""Pushes what a failing task leaves in XCom for later tasks, which may run by their trigger rule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def leave_report(operator: BaseOperator, context: Context, report: Mapping[str, 
 def leave_present_report(
     operator: BaseOperator, context: Context, look: Callable[[], Mapping[str, Any] | None]
 ) -> None:
-    """The same for a task that has timed out. It fails with the timeout even if the topics can't be read now."""
+    """As :func:`leave_report`, for a task that has timed out. It fails with the timeout even if the topics can't be
+    read.
+    """
     try:
         leave_report(operator, context, look() or {})
     except (TopicError, SettingsError) as failed:

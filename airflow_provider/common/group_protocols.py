@@ -1,4 +1,4 @@
-"""Which group protocol a worker joins by: the one place where that is chosen."""
+"""Chooses the group protocol by which a worker joins. This is the only place where it is chosen."""
 
 from __future__ import annotations
 
@@ -17,27 +17,30 @@ class GroupProtocolName(str, Enum):
     """The setting ``group.protocol``, by Kafka's names."""
 
     CLASSIC = "classic"
-    """Kafka's own, in rounds: the brokers coordinate, and a worker leads."""
+    """Kafka's own, with rounds: the brokers coordinate, and a worker leads."""
     CONNECT = "connect"
-    """Declarative groups: each worker moves to its own target, and a coordinator over topics waits for those only who
-    have to give something up.
+    """Declarative groups: each worker moves to its own target. A coordinator, which is reached over topics, waits only
+    for the workers that have to give something up.
     """
 
 
 class Coordinators(str, Enum):
-    """Who may coordinate declarative groups, as far as a worker decides it."""
+    """Which processes may coordinate declarative groups, as far as a worker decides it."""
 
     MEMBERS = "members"
-    """The processes that hold workers, this one among them."""
+    """Those that hold workers, including this one."""
     DEDICATED = "dedicated"
-    """Only those that do nothing else: this process leaves it to them."""
+    """Only those that do nothing else, so this one does not."""
 
 
 def check_goes_together(name: GroupProtocolName, member: MemberSettings) -> None:
-    """:raises ValueError: naming the parameter, for settings that the protocol does not have"""
+    """Check that the settings exist in the protocol.
+
+    :raises ValueError: naming the parameter, if one does not
+    """
     if name is GroupProtocolName.CONNECT and member.protocol is ConnectProtocol.EXTENSIBLE:
         raise ValueError(
-            "group_protocol: 'connect' learns no tasks, so connect_protocol='extensible' does not go with it: take"
+            "group_protocol: 'connect' learns no tasks, so connect_protocol='extensible' can't be used with it: use"
             " 'sessioned', or group_protocol='classic'"
         )
 
@@ -49,16 +52,16 @@ def group_protocol(
     coordinators: Coordinators = Coordinators.MEMBERS,
     returns_ms: int | None = None,
 ) -> GroupProtocol:
-    """The protocol with what a worker has chosen of it.
+    """Make the group protocol, as a worker has configured it.
 
     :param policy: how an imbalance is resolved while this worker assigns
-    :param coordinators: of a declarative group; of a classic one that is the brokers' matter
-    :param returns_ms: in what time at most the worker is back if its process ends; None: not known
+    :param coordinators: of a declarative group; the brokers coordinate a classic one
+    :param returns_ms: in how many milliseconds at most the worker returns if its process ends; None: unknown
     """
     return _MAKE[name](member, policy, coordinators, returns_ms)
 
 
-# Kafka's clients stand behind both, and a DAG file imports this module: so they are imported when they are needed.
+# DAG files import this module, so Kafka's clients, which both protocols use, are imported only when they are needed.
 
 
 def _classic(
@@ -73,8 +76,8 @@ def _classic(
 def _connect(
     member: MemberSettings, policy: Policy, coordinators: Coordinators, returns_ms: int | None
 ) -> GroupProtocol:
-    """The process may coordinate, too, unless only dedicated ones shall: with what its first worker has chosen of
-    session and heartbeat interval.
+    """Unless only dedicated processes coordinate, this one may, too, with the session timeout and heartbeat interval of
+    its first worker.
     """
     from airflow_provider.client_assignors import assignors_offered
     from airflow_provider.coordinator.settings import CoordinatorSettings

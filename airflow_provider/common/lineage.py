@@ -30,10 +30,10 @@ class LineageTeller(Protocol):
 
     @property
     def named(self) -> Lineage:
-        """What the finished tasks have read and written."""
+        """The datasets that the finished tasks have read and written."""
 
     def hear(self, event: RunnerEvent) -> None:
-        """Send what belongs to a runner's event. Does not block, and does not raise."""
+        """Send the event, if any, that belongs to a runner's event. Does not block or raise."""
 
     async def close(self) -> None:
         """Return when all events are sent, or when that takes too long."""
@@ -53,7 +53,8 @@ UNTOLD: Final[LineageTeller] = _Nobody()
 
 
 def lineage_teller(context: Context, group: str) -> LineageTeller:
-    """For the worker of this Airflow task. Called in the task's main thread, where Airflow may be asked.
+    """Make the teller for the worker of this Airflow task. Called in the task's main thread, where Airflow may be
+    asked.
 
     Errors of OpenLineage are logged, and the worker runs without it.
     """
@@ -76,8 +77,8 @@ def lineage_teller(context: Context, group: str) -> LineageTeller:
 
 
 def with_lineage(spark_conf: Mapping[str, str], context: Context) -> Mapping[str, str]:
-    """Spark's settings, with the worker's run as the parent of its Spark application, and with the transport, as far as
-    Airflow's config says to inject them: as for Airflow's own Spark operators.
+    """Add to Spark's settings what Airflow's config says to inject, as for Airflow's own Spark operators: the worker's
+    run as the parent of its Spark application, and the transport.
     """
     parent, transport = (
         conf.getboolean("openlineage", f"spark_inject_{what}_info", fallback=False)
@@ -96,7 +97,7 @@ def with_lineage(spark_conf: Mapping[str, str], context: Context) -> Mapping[str
 
 
 def facets_of(named: Lineage) -> OperatorLineage:
-    """Inputs and outputs of the worker's own run, as Airflow's provider wants them."""
+    """Inputs and outputs of the worker's own run, in the form of Airflow's provider."""
     from airflow_provider.common.openlineage_runs import operator_lineage
 
     return operator_lineage(named)
@@ -107,7 +108,7 @@ def _is_installed() -> bool:
 
 
 def _is_switched_on() -> bool:
-    """Whether it is worth importing the rest of the provider, which takes seconds."""
+    """Whether OpenLineage is on. Importing the rest of the provider, which takes seconds, is only useful then."""
     if not _is_installed():
         return False
     from airflow.providers.openlineage.conf import is_disabled

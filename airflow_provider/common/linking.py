@@ -1,7 +1,7 @@
-"""Keeps the link from a task that runs or is deferred to the leader of its group.
+"""Keeps the link from a running or deferred task to the leader of its group up to date.
 
-A triggerer holds a thousand of them, and Airflow answers its questions one by one: so a link is stored only when it
-leads elsewhere than before, and never many together.
+A triggerer holds a thousand such tasks, and Airflow answers its requests one by one. So a link is stored only when it
+changes, and not many at the same time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_S: Final = 3.0
 _APART_S: Final = 0.1
-"""Between two links that are stored for tasks of one loop."""
+"""Seconds between storing two links for tasks of one loop."""
 
 _GIVE_UP_S: Final = 1.0
 
@@ -34,8 +34,10 @@ _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 
 
 class FollowedLink:
-    """:ivar shown: where the link leads
-    :ivar led_to: where it led when the group had a leader last
+    """A task's link to its group.
+
+    :ivar shown: where the link leads
+    :ivar led_to: where it led when the group last had a leader
     """
 
     def __init__(self, shown: str, push: Callable[[str], Awaitable[object]]) -> None:
@@ -44,20 +46,20 @@ class FollowedLink:
         self._complained = False
 
     async def store(self, link: str) -> None:
-        """If it can't be stored, it goes on leading where it did."""
+        """Store a new link. If that fails, it still leads where it did."""
         try:
             async with _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
                 await self._push(link)
                 await asyncio.sleep(_APART_S)
             self.shown, self.led_to = link, link or self.led_to
-        except Exception as failed:  # noqa: BLE001  whatever Airflow's client raises: it is only a link
+        except Exception as failed:  # noqa: BLE001  whatever Airflow's client raises: a link is not worth a failure
             if not self._complained:
                 log.warning("The link to the group can't be stored: %s", str(failed) or type(failed).__name__)
             self._complained = True
 
 
 class _Followed:
-    """The links to one group that a loop follows: one look for all of them."""
+    """The links to one group that a loop keeps up to date, all of them together."""
 
     def __init__(self, topics: GroupTopics) -> None:
         self._topics = topics
@@ -66,7 +68,7 @@ class _Followed:
         self._following: asyncio.Task[None] | None = None
 
     def add(self, link: FollowedLink) -> None:
-        """What is logged of it goes where the caller's own log goes."""
+        """Keep a link up to date. Messages about it go to the caller's own log."""
         self._links[link] = contextvars.copy_context()
         if self._following is None:
             self._following = contextvars.Context().run(asyncio.ensure_future, self._follow())
@@ -98,7 +100,7 @@ _FOLLOWED: WeakKeyDictionary[object, _Followed] = WeakKeyDictionary()
 def link_of_trigger(trigger: BaseTrigger, shown: str) -> FollowedLink:
     """The link of the task that waits in a trigger.
 
-    :param shown: where it leads
+    :param shown: where it leads now
     """
 
     async def push(link: str) -> None:
@@ -109,12 +111,12 @@ def link_of_trigger(trigger: BaseTrigger, shown: str) -> FollowedLink:
 
 
 def following_leader(topics: GroupTopics, link: FollowedLink) -> AbstractAsyncContextManager[None]:
-    """Follow as long as the block runs. What can't be stored is tried again."""
+    """Keep a link up to date while the block runs. A link that can't be stored is tried again."""
     return _Following(topics, link)
 
 
 class _Following:
-    """One of a thousand, so no generator."""
+    """A class instead of a generator, to save memory: there may be a thousand."""
 
     __slots__ = ("_followed", "_link", "_topics")
 

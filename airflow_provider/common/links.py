@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class SparkGroupLink(BaseOperatorLink):
-    """To the task instance that leads the group: its log tells of every rebalance and why tasks moved.
+    """The link to the task instance of the group's leader, whose log explains each rebalance and each move.
 
     The operator keeps the address in ``group_link``; Airflow stores it by XCom when the task's process ends. While the
-    task runs or is deferred, it is stored there whenever another one leads.
+    task runs or is deferred, it is also stored whenever the leader changes.
     """
 
     name: ClassVar[str] = "Spark group"
@@ -29,7 +29,7 @@ class SparkGroupLink(BaseOperatorLink):
 
 
 def group_link(status: StatusSnapshot) -> str:
-    """The page of the group's leader, as the status topic has it; empty if there is none, or it is known to be gone."""
+    """The page of the group's leader, by its record in the status topic; empty if it is missing or known to be gone."""
     leader = None if status.group is None else status.workers.get(status.group.leader)
     if leader is None or is_gone(leader):
         return ""
@@ -37,7 +37,7 @@ def group_link(status: StatusSnapshot) -> str:
 
 
 def show_link(operator: Any, context: Context, link: str) -> None:
-    """Have the running task's link lead there; nowhere if it is empty."""
+    """Set the running task's link; an empty one leads nowhere."""
     if link != operator.group_link:
         operator.group_link = link
         context["ti"].xcom_push(key=SparkGroupLink().xcom_key, value=link)

@@ -1,4 +1,4 @@
-"""Checks the Spark that people give for a worker, before anything is started."""
+"""Checks the Spark master that a worker is given, before anything is started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ADDRESSES: Final = re.compile(r"[^,/]+:[0-9]+(,[^,/]+:[0-9]+)*")
 
 
 def usable_master(master: str) -> str:
-    """A master URL of Spark, or that of a Spark Connect server.
+    """Check a master URL of Spark, or that of a Spark Connect server, and return it.
 
     :raises ValueError: for anything else; the message does not repeat what may be secret
     """
@@ -27,7 +27,7 @@ def usable_master(master: str) -> str:
 
 
 def own_master(master: str) -> str:
-    """A master URL of Spark.
+    """Check a master URL of Spark, and return it.
 
     :raises ValueError: for anything else; the message does not repeat what may be secret
     """

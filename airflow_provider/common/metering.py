@@ -1,6 +1,6 @@
-"""Looks on at groups whose workers this process holds, and sends what is worth a metric.
+"""Watches the groups whose workers this process holds, and sends metrics of them.
 
-A triggerer holds a thousand workers: there is one look at a group for all of them.
+A triggerer holds a thousand workers, so a group is looked at once for all of them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SETTLED_S: Final = 0.2
-"""What workers say of themselves is looked at so late, together: each look goes through all members."""
+"""Seconds for which changes of workers' records are collected: each look goes through all members."""
 
 
 def observer_of(member: MembershipSettings, destination: Destination | None, counted: Epoch = Epoch(0)) -> Observer:
-    """Who counts what happens to a worker.
+    """The observer of a worker.
 
-    :param destination: where that goes; None: nobody wants to know
+    :param destination: where its metrics go; None: nowhere
     :param counted: the last round that the same worker has seen in another process
     """
     return UNOBSERVED if destination is None else Meter(member.group_id, member.worker, destination, counted)
@@ -67,7 +67,7 @@ class Meter:
 
 
 class _Watching:
-    """One of a thousand, so no generator."""
+    """A class instead of a generator, to save memory: there may be a thousand."""
 
     __slots__ = ("_counted", "_destination", "_topics", "_watched", "_worker")
 
@@ -89,7 +89,7 @@ class _Watching:
 
 
 class _Watched:
-    """One group, for all workers of it that this loop holds."""
+    """One group, watched for all workers of it that this loop holds."""
 
     def __init__(self, topics: GroupTopics, destination: Destination, counted: Epoch) -> None:
         self._topics = topics
@@ -98,7 +98,7 @@ class _Watched:
         self._course = Course.beginning(topics.status, counted)
         self._told_of: frozenset[str] = frozenset()
         self._settled: asyncio.TimerHandle | None = None
-        # What is logged here is about a group, and belongs to no worker's log.
+        # Without a context, because what is logged here is about a group and belongs to no worker's log.
         context = contextvars.Context()
         self._unsubscribe = (
             context.run(topics.subscribe, self._look, About.ROUNDS | About.TASKS),
@@ -107,15 +107,15 @@ class _Watched:
         self._telling = context.run(asyncio.ensure_future, self._tell_now_and_then())
 
     def add(self, worker: WorkerId) -> None:
-        """A name may be held twice for a moment: by a copy of a trigger, and by the one that replaces it."""
+        """Add a worker. It may be held twice for a moment: by a copy of a trigger, and by the one that replaces it."""
         self._held[worker] = self._held.get(worker, 0) + 1
 
     async def remove(self, worker: WorkerId) -> None:
         try:
             self._look()
             if self._held == {worker: 1} and present(self._topics.status) <= self._held.keys():
-                await self._tell()  # nobody else will say how it ended
-        except Exception:  # noqa: BLE001  the worker goes on without
+                await self._tell()  # no other process will send the last values
+        except Exception:  # noqa: BLE001  a worker runs without metrics
             self._complain()
         self._held[worker] -= 1
         if not self._held[worker]:
@@ -153,8 +153,8 @@ class _Watched:
                 if spokesman(self._topics.status) in self._held:
                     await self._tell()
                 else:
-                    self._told_of = frozenset()  # another process tells, and notices what is removed
-            except Exception:  # noqa: BLE001  the next look may do better
+                    self._told_of = frozenset()  # another process sends the gauges, and notices removed jobs
+            except Exception:  # noqa: BLE001  the next time may succeed
                 self._complain()
             took = asyncio.get_running_loop().time() - began
             await asyncio.sleep(max(self._destination.interval_s, REST * took))

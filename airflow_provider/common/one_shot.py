@@ -1,10 +1,10 @@
-"""A group's topics for code without an event loop (operators, the CLI, a page): each call opens, acts, closes."""
+"""Uses a group's topics from code without an event loop (operators, the CLI, a page): each call opens, acts, closes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
+from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin TimeoutError only since Python 3.11
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSnapshot:
-    """Everything that a group's topics say."""
+    """The content of a group's topics."""
 
     group: str
     jobs: JobsSnapshot
@@ -41,7 +41,7 @@ class GroupSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """What happened in a group, in the order of the topic.
+    """What has happened in a group, in the order of the topic.
 
     :param unreadable: how many records could not be read
     """
@@ -60,7 +60,7 @@ def list_groups(settings: KafkaSettings, *, timeout_s: float = DEFAULT_TIMEOUT_S
 
 
 def read_group(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupSnapshot:
-    """Read a group's topics to their end. Makes none.
+    """Read a group's topics to their end. Creates none.
 
     :raises NoTopicError: if there is no such group
     :raises TopicError: if its topics can't be read
@@ -79,7 +79,7 @@ def read_group(settings: KafkaSettings, group: str, *, timeout_s: float = DEFAUL
 
 
 def submit_job(settings: KafkaSettings, group: str, definition: JobDefinition) -> Submission:
-    """As :meth:`GroupTopics.submit`; makes the group's topics if they are missing."""
+    """As :meth:`GroupTopics.submit`; creates the group's topics if they are missing."""
 
     async def submit() -> Submission:
         async with GroupTopics(settings, group, SUBMITTER) as topics:
@@ -188,7 +188,7 @@ def read_timeline(settings: KafkaSettings, group: str, *, timeout_s: float = DEF
 
 
 class _Collector:
-    """Takes events until it has read so far."""
+    """Collects events up to the offset ``end``."""
 
     def __init__(self, topic: str, end: int) -> None:
         self._complaints = Complaints(topic)
@@ -208,7 +208,7 @@ class _Collector:
             self.reached(record.offset + 1)
 
     def again(self) -> None:
-        """It has read to the end by then."""
+        """Ignored: by then, it has read to the end."""
 
     def reached(self, offset: int) -> None:
         if offset >= self._end and not self.done.done():
@@ -223,8 +223,10 @@ class _Collector:
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run it on a loop of its own, in another thread: this one may have a running loop, as in an asynchronous task, and
-    signals are handled in the main thread, which only waits.
+    """Run a coroutine on a loop of its own, in another thread, and return its result.
+
+    This thread may have a running loop, as in an asynchronous task. And signals are handled in the main thread, which
+    only waits.
     """
     with start_blocking_portal() as portal:
         result: T = portal.call(work)

@@ -55,7 +55,7 @@ _WORDS: Final = ItemWords(one="lineage event", many="lineage events", section="o
 
 
 class _Adapter(OpenLineageAdapter):  # type: ignore[misc]  # it has no type here
-    """Logs what goes wrong, but not each event."""
+    """An adapter that logs problems, but not each event."""
 
     log = logging.getLogger(f"{__name__}.events")
 
@@ -65,7 +65,7 @@ _Adapter.log.setLevel(logging.WARNING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
-    """An attempt that runs."""
+    """A running attempt."""
 
     run: Run
     job: Job
@@ -156,7 +156,7 @@ class OpenLineageRuns:
             self._inputs |= {*begun.lineage.inputs}
             self._outputs |= {*begun.lineage.outputs}
         elif isinstance(event, QueryDetached):
-            state = RunState.RUNNING  # how it ends, is heard where this run is not known
+            state = RunState.RUNNING  # it ends later, watched by a process that does not know this run
         elif isinstance(event, (TaskFailed, SparkLost)):
             state = RunState.FAIL
             error = error_message_run.ErrorMessageRunFacet(
@@ -177,7 +177,7 @@ class OpenLineageRuns:
         self._outlet.send([event])
 
     def _name_of(self, order: TaskOrder) -> str:
-        """Does not depend on the worker, because tasks move."""
+        """The name of the OpenLineage job. It does not depend on the worker, because tasks move."""
         return f"{self._group}.{order.task.job}.{order.name or order.task.index}"
 
 

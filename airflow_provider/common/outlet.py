@@ -1,4 +1,4 @@
-"""A queue, and a thread that sends its items, so that an event loop need not wait.
+"""A queue and a thread that sends its items, so that an event loop need not wait.
 
 If the receiver hangs, items that no longer fit are dropped, and that is logged once.
 """
@@ -34,13 +34,16 @@ class ItemWords:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A function to call in its turn, in the thread."""
+    """A function that the thread calls in its turn."""
 
     call: Callable[[], object]
 
 
 class Outlet(Generic[T]):
-    """:param hand_on: sends an item; may block"""
+    """Sends items in a thread of its own.
+
+    :param hand_on: sends an item; may block
+    """
 
     def __init__(self, hand_on: Callable[[T], object], words: ItemWords, *, most_waiting: int = _MOST_WAITING) -> None:
         self._hand_on = hand_on
@@ -51,18 +54,18 @@ class Outlet(Generic[T]):
         self._complained = False
 
     def send(self, items: Iterable[T]) -> None:
-        """Have these items sent, in their order."""
+        """Send these items, in their order."""
         for item in items:
             self._put(item)
 
     def call(self, function: Callable[[], object]) -> None:
-        """Have this called in the thread, after all items that were sent before."""
+        """Call this in the thread, after all items that were sent before."""
         self._put(_Call(function))
 
     async def settle(self, within_s: float = _LAST_WORDS_S) -> None:
-        """Wait until all items that were given before are sent.
+        """Wait until all earlier items are sent.
 
-        :param within_s: at most so many seconds
+        :param within_s: the longest wait, in seconds
         """
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 

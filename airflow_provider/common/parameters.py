@@ -1,4 +1,4 @@
-"""What DAG authors pass to operators and sensors, checked: where the DAG is parsed, unless it is a template.
+"""Checks the parameters of operators and sensors: when the DAG is parsed, or, for templates, when the task runs.
 
 Every refusal is a :class:`ValueError` that begins with the parameter's name.
 """
@@ -49,7 +49,7 @@ def is_template(value: object) -> bool:
 
 
 def milliseconds(parameter: str, value: object, *, least_ms: int = 0) -> int:
-    """A timedelta, or seconds, as whole milliseconds.
+    """Convert a timedelta, or seconds, into whole milliseconds.
 
     :raises ValueError: for anything else, or if it is shorter than ``least_ms``
     """
@@ -65,7 +65,7 @@ def milliseconds(parameter: str, value: object, *, least_ms: int = 0) -> int:
 
 
 def whole_number(parameter: str, value: object, *, least: int | None = None) -> int:
-    """A whole number, or (from a template) its digits.
+    """Check a whole number, or (from a template) its digits.
 
     :raises ValueError: for anything else, or if it is less than ``least``
     """
@@ -78,9 +78,9 @@ def whole_number(parameter: str, value: object, *, least: int | None = None) -> 
 
 
 def choice(parameter: str, value: object, kind: type[E]) -> E:
-    """One of the members of ``kind``, by its value.
+    """Convert a value into the member of ``kind`` that has it.
 
-    :raises ValueError: for anything else
+    :raises ValueError: if there is none
     """
     try:
         return kind(value)
@@ -89,7 +89,7 @@ def choice(parameter: str, value: object, kind: type[E]) -> E:
 
 
 def spark_master(value: object) -> str:
-    """A master URL of Spark, or that of a Spark Connect server.
+    """Check a master URL of Spark, or that of a Spark Connect server.
 
     :raises ValueError: for anything else, without what may be secret in it
     """
@@ -101,7 +101,7 @@ def spark_master(value: object) -> str:
 
 
 def checkpoint_root(value: object) -> str | None:
-    """Where streaming checkpoints are; None: nowhere.
+    """Check the folder of streaming checkpoints; None: there is none.
 
     :raises ValueError: for anything else
     """
@@ -119,10 +119,10 @@ def resolution_policy(
     move_interval: TimeSpan | None,
     protocol: ConnectProtocol,
 ) -> Policy:
-    """How a leader resolves an imbalance.
+    """Make the policy by which a leader resolves an imbalance.
 
-    :param protocol: which the worker speaks
-    :raises ValueError: for what is wrong in itself, and for what does not go together
+    :param protocol: the worker's
+    :raises ValueError: for invalid settings, and for combinations that make no sense
     """
     try:
         chosen = make_policy(
@@ -141,9 +141,9 @@ def resolution_policy(
 def learner_limits(
     *, max_learners: object, max_group_learners: object, ready_from: object, learner_timeout: TimeSpan
 ) -> Limits:
-    """How much is learned together, and how long.
+    """Make the limits of how much is learned at the same time, and for how long.
 
-    :raises ValueError: for what is out of range
+    :raises ValueError: for a value out of range
     """
     if not isinstance(ready_from, (int, float)) or isinstance(ready_from, bool):
         raise ValueError(f"ready_from: {ready_from!r} must be a number above 0 and at most 1")
@@ -159,12 +159,12 @@ def learner_limits(
 
 
 def native_text(value: object) -> object:
-    """A name of digits as a text: where templates are rendered as native objects, ``{{ ds_nodash }}`` is a number."""
+    """Convert a number into text: where templates are rendered as native objects, ``{{ ds_nodash }}`` is a number."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def group_name(value: object) -> str:
-    """The name of a group: it becomes a part of topics' names.
+    """Check the name of a group, which becomes part of topics' names.
 
     :raises ValueError: if Kafka can't carry it
     """
@@ -172,7 +172,7 @@ def group_name(value: object) -> str:
 
 
 def worker_name(value: object) -> str:
-    """The name of a worker: it is its group instance id.
+    """Check the name of a worker, which is its group instance id.
 
     :raises ValueError: if Kafka can't carry it
     """
@@ -180,7 +180,7 @@ def worker_name(value: object) -> str:
 
 
 def job_name(value: object) -> str:
-    """The name of a job: it becomes a part of keys and paths.
+    """Check the name of a job, which becomes part of keys and paths.
 
     :raises ValueError: if they can't carry it
     """
@@ -201,7 +201,7 @@ def _kafka_name(parameter: str, value: object, longest: int) -> str:
 
 
 def scale_goal(*, to: object = None, workers: object = None, without: object = None) -> Goal:
-    """How many workers a group is to have, or who is to leave: one of the three.
+    """Make the goal of a scale-down from exactly one of the three parameters.
 
     :raises ValueError: for anything else
     """
@@ -223,9 +223,9 @@ def scale_goal(*, to: object = None, workers: object = None, without: object = N
 
 
 def prefixes(parameter: str, value: object) -> tuple[str, ...]:
-    """Import prefixes: a list, or (from a template) one text with commas.
+    """Check import prefixes: a list, or (from a template) one text with commas.
 
-    :raises ValueError: for anything else, if there are none, or one is no module's name
+    :raises ValueError: for anything else, if there are none, or one is not the name of a module
     """
     given: Iterable[Any] | None = None
     if isinstance(value, str):
@@ -237,12 +237,12 @@ def prefixes(parameter: str, value: object) -> tuple[str, ...]:
         raise ValueError(f"{parameter}: {value!r} must name the packages or modules that this worker may run jobs from")
     for prefix in checked:
         if not isinstance(prefix, str) or not all(part.isidentifier() for part in prefix.split(".")):
-            raise ValueError(f"{parameter}: {prefix!r} is no name of a package or module")
+            raise ValueError(f"{parameter}: {prefix!r} is not the name of a package or module")
     return checked
 
 
 def text(parameter: str, value: object) -> str:
-    """A text that isn't empty.
+    """Check a text that isn't empty.
 
     :raises ValueError: for anything else
     """
@@ -252,7 +252,7 @@ def text(parameter: str, value: object) -> str:
 
 
 def text_mapping(parameter: str, value: object) -> dict[str, str]:
-    """Settings by name; numbers and booleans are written as Spark reads them.
+    """Check settings by name; numbers and booleans are converted to texts as Spark reads them.
 
     :raises ValueError: for anything else
     """
@@ -267,7 +267,7 @@ def text_mapping(parameter: str, value: object) -> dict[str, str]:
 
 
 def text_changes(parameter: str, value: object) -> dict[str, str | None]:
-    """As :func:`text_mapping`; None stays, and removes what has that name.
+    """As :func:`text_mapping`; None is kept, and removes the setting of that name.
 
     :raises ValueError: for anything else
     """
@@ -278,7 +278,7 @@ def text_changes(parameter: str, value: object) -> dict[str, str | None]:
 
 
 def task_indexes(name: str, tasks: object) -> list[int] | None:
-    """Some tasks of a job, -1 for its planner; None: all.
+    """Check indexes of a job's tasks, -1 for its planner; None: all.
 
     :raises ValueError: for anything but a list of indexes
     """

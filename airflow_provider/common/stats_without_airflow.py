@@ -1,7 +1,7 @@
 """Whether Airflow's config has metrics, for a worker without Airflow.
 
 Importing Airflow takes seconds of processor time, and writes an ``airflow.cfg`` if there is none. So it is imported
-only if something is configured.
+only if metrics are configured.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def destination() -> Destination | None:
 
 
 def may_be_on(environ: Mapping[str, str]) -> bool:
-    """Whether anything is configured, so that Airflow has to be imported; by default its metrics are off."""
+    """Whether metrics may be configured, so that Airflow has to be imported. By default they are off."""
     if any(name.startswith(_BY_ENVIRONMENT) for name in environ):
         return True
     home = Path(environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
@@ -39,7 +39,7 @@ def may_be_on(environ: Mapping[str, str]) -> bool:
     try:
         config.read(file, encoding="utf-8")
     except (configparser.Error, OSError, UnicodeDecodeError):
-        return True  # Airflow says what is wrong with it
+        return True  # Airflow reports what is wrong with it
     switches = config.items(_SECTION) if config.has_section(_SECTION) else ()
     return any(name.startswith(("statsd_", "otel_")) and _switched_on(name, said) for name, said in switches)
 

@@ -1,4 +1,4 @@
-"""What operators and triggers ask of Airflow about task instances, and which one a page in its UI is about."""
+"""Asks Airflow about task instances, for operators and triggers, and parses the addresses of their pages in its UI."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from urllib.parse import unquote
 from asgiref.sync import sync_to_async
 
 OVER: Final = frozenset({None, "success", "failed", "skipped", "removed", "upstream_failed"})
-"""The states of a task instance that does not run any more; None: there is none."""
+"""The states of a task instance that has ended; None: there is none."""
 
 ENDED_BY_USER: Final = "its task was ended by a user"
-"""Why a worker leaves: a user has marked its task instance, or cleared it."""
+"""Why a worker leaves if a user has marked its task instance, or cleared it."""
 
 _PAGE: Final = re.compile(
     r"(?P<airflow>https?://.+)/dags/(?P<dag_id>[^/?]+)/runs/(?P<run_id>[^/?]+)/tasks/(?P<task_id>[^/?]+)"
@@ -23,7 +23,7 @@ _PAGE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPage:
-    """The task instance that a page in Airflow's UI shows, whichever of its tries.
+    """The task instance that a page in Airflow's UI shows, in any of its tries.
 
     :param airflow: the base URL of that Airflow
     :param map_index: -1 if it is not mapped
@@ -37,7 +37,7 @@ class TaskPage:
 
     @classmethod
     def of(cls, url: str) -> TaskPage | None:
-        """None if it is no such page."""
+        """Parse an address; None if it is not that of such a page."""
         match = _PAGE.fullmatch(url)
         if match is None:
             return None
@@ -55,17 +55,16 @@ class TaskPage:
 
 
 def who_acts(context: Any) -> str:
-    """For a group's events: the DAG's task that asks for something, and in which run."""
+    """Who acts, for a group's events: the DAG's task, and the run."""
     ti = context["ti"]
     return f"{ti.dag_id}.{ti.task_id} ({context['run_id']})"
 
 
 async def state_of(task_instance: Any) -> str | None:
-    """The state of the task instance now, of whichever try; None if it is gone.
+    """The present state of the task instance, in any of its tries; None if it is gone.
 
-    In a thread of asgiref's: before Airflow 3.3 only what these ask is passed on to the triggerer's loop.
-
-    Must not be called while the triggerer shuts down: Airflow then never answers.
+    It is asked in a thread of asgiref's: before Airflow 3.3, only what such threads ask is passed to the triggerer's
+    loop. Must not be called while the triggerer shuts down, because Airflow then never answers.
     """
     ti = task_instance
     return await sync_to_async(_state, thread_sensitive=False)(ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
@@ -85,7 +84,7 @@ def _state(dag_id: str, run_id: str, task_id: str, map_index: int | None) -> str
 
 
 async def push_xcom(task_instance: Any, key: str, value: Any) -> None:
-    """Leave a value for other tasks. The values that ``TaskSuccessEvent`` takes arrive as text (Airflow 3.3.2)."""
+    """Store a value for other tasks. Values given to ``TaskSuccessEvent`` would arrive as text (Airflow 3.3.2)."""
     from airflow.sdk.execution_time.xcom import XCom
 
     await sync_to_async(XCom.set, thread_sensitive=False)(

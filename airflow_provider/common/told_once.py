@@ -1,7 +1,7 @@
-"""What a DAG run was started for, each event once.
+"""The events for which a DAG run was started, each once.
 
-Earlier asset events are looked at only where one may have been stored twice: Airflow 3.3 has no answer to that as long
-as a run that was started for one of them, of whatever DAG, is queued.
+Earlier asset events are read only if one may have been stored twice: Airflow 3.3 does not answer that while a run that
+was started for one of them, of any DAG, is queued.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from airflow.sdk import Asset
 
 _LOOKED_BACK: Final = 1_000
-"""Asset events. Airflow stores one a second time only after a triggerer has died, as one of the first that follow."""
+"""In asset events. Airflow only stores one twice after a triggerer has died, as one of the first that follow."""
 
 
 def told_once(
     triggering_asset_events: Mapping[Asset, Sequence[Any]], inlet_events: Mapping[Asset, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """The events of groups that have started this DAG run, the oldest first, each as
-    :class:`~airflow_provider.triggers.group_event.GroupEventTrigger` has told it.
+    """The events of groups for which this DAG run was started, the oldest first, each as
+    :class:`~airflow_provider.triggers.group_event.GroupEventTrigger` has sent it.
 
     :param triggering_asset_events: as in the task's context
-    :param inlet_events: the same; with it, and the assets among the task's ``inlets``, without what was stored before
+    :param inlet_events: likewise. If given, and the assets are among the task's ``inlets``, events that were stored for
+        an earlier run are left out
     """
     came = sorted(chain.from_iterable(triggering_asset_events.values()), key=_stored_at)
     told: dict[str, dict[str, Any]] = {}
@@ -42,8 +43,8 @@ def told_once(
 
 
 def _newest(asset_events: Any, at: datetime) -> Iterable[Any]:
-    """Of those that were stored up to then."""
-    if isinstance(asset_events, list):  # before Airflow 3.2: all that there are
+    """The newest of those that were stored up to then."""
+    if isinstance(asset_events, list):  # before Airflow 3.2: all of them
         return nlargest(_LOOKED_BACK, (event for event in asset_events if event.timestamp <= at), key=_stored_at)
     newest: Iterable[Any] = asset_events.before(at.isoformat()).ascending(False).limit(_LOOKED_BACK)
     return newest
@@ -59,6 +60,6 @@ def _stored_at(asset_event: Any) -> datetime:
 
 
 def _payloads(asset_events: Iterable[Any]) -> Iterable[dict[str, Any]]:
-    """Those that are a watcher's of ours."""
+    """The payloads that our watchers have sent."""
     payloads = ((event.extra or {}).get("payload") for event in asset_events)
     return (payload for payload in payloads if isinstance(payload, dict) and "events" in payload)

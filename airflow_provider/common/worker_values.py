@@ -1,6 +1,7 @@
-"""What goes with a membership from a task's process to the triggerer and back: plain JSON, versioned, no secrets.
+"""The values that go with a membership from a task's process to the triggerer and back: JSON with a version, no
+secrets.
 
-The keys are a contract with triggers that an older release has stored: new ones may be added, with a default.
+Triggers that an older release has stored rely on the keys: new ones may be added, with a default.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from airflow_provider.worker.settings import Until, WorkerSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchSpec:
-    """How what goes on without a worker's process is watched meanwhile.
+    """How a worker's detached tasks are watched while its process is away.
 
     :param server: the URL of its Spark Connect server
-    :param conn_id: the connection that leads there; empty: none is needed; None: each query says that for itself
+    :param conn_id: the connection for that; empty: none is needed; None: each query's handle says it
     :param progress_s: the least time between two progress reports of a task, in seconds
-    :param max_spark_deaths: a task under which Spark has ended so often fails
+    :param max_spark_deaths: a task during which Spark has ended so often fails
     """
 
     server: str
@@ -58,7 +59,7 @@ class WatchSpec:
 
 
 def watching(spec: WorkerSpec, equipment: Equipment) -> WorkerSpec:
-    """With what a triggerer has to know to watch what goes on meanwhile."""
+    """Add what a triggerer has to know to watch the worker's detached tasks."""
     if equipment.runner == "noop" or not is_connect(equipment.spark_master):
         return spec
     watches = WatchSpec(
@@ -72,12 +73,12 @@ def watching(spec: WorkerSpec, equipment: Equipment) -> WorkerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSpec:
-    """How a worker lives, wherever its membership is held. A trigger keeps it as its argument ``plan``.
+    """The settings of a worker, whichever process holds its membership. A trigger has it as its argument ``plan``.
 
-    :param policy: how an imbalance is resolved, while this one leads the group
+    :param policy: how an imbalance is resolved while this one leads the group
     :param coordinators: who may coordinate a declarative group
-    :param idle_timeout_ms: how long it waits while nobody in its group has anything to run; None: without end
-    :param watches: what goes on without its process; None: nothing does
+    :param idle_timeout_ms: how long it waits while its group has nothing to run; None: without limit
+    :param watches: how its detached tasks are watched without its process; None: it has none
     """
 
     member: MemberSettings
@@ -90,11 +91,11 @@ class WorkerSpec:
     watches: WatchSpec | None = None
 
     def settings(self, phase: WorkerPhase, returns_ms: int | None = None) -> WorkerSettings:
-        """In the worker's own words.
+        """The settings in the form that the worker itself takes.
 
         :param phase: what the worker's record says while it is in the group
-        :param returns_ms: in what time at most it is back if its process ends; not known of a triggerer's memberships:
-            it is Airflow that gives them to another one
+        :param returns_ms: in how many milliseconds at most it returns if its process ends; unknown in a triggerer,
+            because Airflow gives its triggers to another one
         """
         return WorkerSettings(
             member=self.member,
@@ -170,17 +171,17 @@ class WorkerSpec:
 
 
 def _policy_of(data: Mapping[str, Any]) -> Policy:
-    """Releases that knew one policy stored its delay only; it stands in every spec, for their triggerers to read."""
+    """The policy. Releases with only one policy stored just its delay, which is still written for their triggerers."""
     return policy_from_json(data["policy"]) if "policy" in data else Deferred(max_delay_ms=data["max_delay_ms"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStory:
-    """What a worker has seen so far, over all its processes of one try.
+    """What a worker has experienced so far, in all processes of one try.
 
     :param began_ms: wall clock, milliseconds since 1970
     :param deferrals: how often its membership went to the triggerer
-    :param first_epoch: the first one it took part in, None before that
+    :param first_epoch: the first epoch in which it took part; None: none yet
     :param stopped: how often a running task was stopped here, because it moved or the worker ended
     """
 
@@ -197,7 +198,7 @@ class WorkerStory:
         return replace(self, stopped=self.stopped + tasks)
 
     def in_epochs(self, first: int | None, last: int) -> WorkerStory:
-        """It has seen these too; ``first`` is None if there was none."""
+        """Add epochs that it has seen; ``first`` is None if there was none."""
         if first is None:
             return self
         return replace(self, first_epoch=self.first_epoch or first, last_epoch=max(last, self.last_epoch or 0))
@@ -229,10 +230,10 @@ class WorkerStory:
             )
 
     def summary(self, spec: WorkerSpec, ended: Ending, status: StatusSnapshot) -> dict[str, Any]:
-        """What the operator returns.
+        """The operator's return value.
 
         :param ended: how the worker ended
-        :param status: where it is written what became of its tasks
+        :param status: the records of its tasks' ends
         """
         mine = sorted(
             (

@@ -1,4 +1,4 @@
-"""Carries out the commands of a member that send a request, and gives the event that the answer is, or its want."""
+"""Sends the requests of a member to its coordinator, and returns their answers as events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from airflow_provider.protocol.model import PROTOCOL_TYPE, SubProtocol
 log: Final = logging.getLogger(__name__)
 
 _SUSPICIOUS: Final = 2**18
-"""Bytes of assignments: a quarter of what a broker's ``message.max.bytes`` is by default."""
+"""From so many bytes on, assignments may be too large: a quarter of a broker's default ``message.max.bytes``."""
 
 Question = FindCoordinator | SendJoin | SendSync | SendHeartbeat | SendLeave
 """A command that a broker answers."""
@@ -51,12 +51,12 @@ REQUESTS = {
 
 
 class Asking:
-    """Sends the requests of one member, and says in the log that it gets no answers.
+    """Sends the requests of one member, and logs when they get no answers.
 
-    :param in_group: whether the member is in its group, surely; a coordinator that answers is not all that it needs
-    :ivar heartbeat_waits: one has not been sent yet, because those of others come first: another would only make the
-        queue longer
-    :ivar whom_to_allow: the end of an error about a missing right, which the machine knows and not who we are
+    :param in_group: whether the member is certainly in its group; only then an answered heartbeat ends the silence
+    :ivar heartbeat_waits: a heartbeat has not been sent yet, because those of others come first; another one would only
+        make the queue longer
+    :ivar whom_to_allow: what to append to an error about a missing right: the user, which the machine does not know
     """
 
     def __init__(self, settings: MemberSettings, transport: GroupTransport, in_group: Callable[[], bool]) -> None:
@@ -68,9 +68,9 @@ class Asking:
         self._silence = Silence(settings.group_id, settings.worker)
 
     async def ask(self, question: Question) -> Event:
-        """The coordinator's answer, or that there is none; an error code is an answer, too.
+        """Send a request and return the answer as an event; an error code is an answer, too.
 
-        :raises TransportError: the broker knows no version of the request that we do
+        :raises TransportError: if the broker knows no version of the request that we know
         """
         try:
             answer = await self._send(question)
@@ -91,7 +91,7 @@ class Asking:
         return isinstance(answer, Synced)
 
     def unanswered(self, request: Request, seq: int, failed: Exception) -> RequestFailed:
-        """There is no answer to a request, or nothing to send as one."""
+        """Make the event for a request that got no answer, or could not be sent."""
         cause = str(failed) or type(failed).__name__
         self._silence.unanswered(request, cause)
         return RequestFailed(now_ms=now_ms(), seq=seq, request=request, cause=cause)
@@ -174,7 +174,7 @@ class Asking:
         return Synced(now_ms=now_ms(), seq=command.seq, assignment=answer.assignment)
 
     def _warn_of_size(self, of_assignments: int) -> None:
-        """The coordinator stores a round as one record. It refuses a round that is too large without saying why."""
+        """Explain a likely cause: the coordinator stores a round as one record, and does not say if it is too large."""
         if of_assignments >= _SUSPICIOUS:
             log.warning(
                 "group %s: the coordinator refuses this round, whose assignments have %d bytes. Together with the"
@@ -197,7 +197,7 @@ class Asking:
             command.generation,
             command.member_id,
             settings.worker,
-            # Then there is time for another one, over a new connection, before the lease is nearly over.
+            # So there is time for another one, over a new connection, before the lease is about to end.
             timeout_s=(settings.session_timeout_ms - settings.lease_margin_ms) / 2000,
         )
         return HeartbeatAnswered(

@@ -1,4 +1,4 @@
-"""Memberships in Kafka's classic group protocol, with Connect's embedded protocol on top (KIP-415)."""
+"""Memberships in Kafka's classic group protocol, with Connect's embedded protocol in it (KIP-415)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from airflow_provider.protocol.saved import CLASSIC, check_group_protocol
 from airflow_provider.topics.group_topics import GroupTopics
 
 LookBefore = Callable[[KafkaSettings, str, GroupTopics], Awaitable[None]]
-"""With the name of the group, and its topics, read to their ends."""
+"""Called with the name of the group, and its topics read to their ends."""
 
 
 async def all_may_join(_kafka: KafkaSettings, _group_id: str, _topics: GroupTopics) -> None:
-    """:data:`LookBefore` where there is nothing to look for."""
+    """A :data:`LookBefore` that does nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicProtocol:
-    """The classic protocol as a worker joins by it (:class:`~airflow_provider.group.membership.GroupProtocol`).
+    """The classic protocol, as a worker has configured it (:class:`~airflow_provider.group.membership.GroupProtocol`).
 
     :param policy: how an imbalance is resolved while this worker leads
-    :param look_before: called before anybody joins; raises TopicError if nobody may
+    :param look_before: called before any worker joins; raises TopicError if none may
     """
 
     member: MemberSettings
@@ -47,17 +47,17 @@ class ClassicProtocol:
     ) -> AsyncIterator[ClassicMemberships]:
         await self.look_before(kafka, self.member.group_id, topics)
         async with shared_transport(kafka) as transport:
-            # A crowd that waited for its group's topics begins together.
+            # Members that waited for their group's topics together would all join at once, so each waits for its turn.
             await transport.turn()
             yield ClassicMemberships(self.member, transport, topics, policy=self.policy, is_gone=is_gone)
 
 
 class ClassicMemberships:
-    """Makes them (:class:`~airflow_provider.group.membership.Memberships`).
+    """Makes classic memberships (:class:`~airflow_provider.group.membership.Memberships`).
 
-    :param topics: of the group, read to their ends
+    :param topics: the group's, read to their ends
     :param policy: how an imbalance is resolved while this worker leads
-    :param is_gone: which others need not be waited for in a round; None: from here nothing is seen of them
+    :param is_gone: which workers have ended, so that a round need not wait for them; None: this process can't tell
     """
 
     def __init__(

@@ -26,23 +26,23 @@ from airflow_provider.requests.request_channel import RequestChannel
 from airflow_provider.topics.group_topics import GroupTopics
 
 Coordinating = Callable[[KafkaSettings], AbstractAsyncContextManager[object]]
-"""What a process does for the coordination of groups as long as it holds memberships."""
+"""What a process does for the coordination of groups while it holds memberships."""
 
 
 def leaves_it_to_others(_kafka: KafkaSettings) -> AbstractAsyncContextManager[object]:
-    """:data:`Coordinating` of a process that does nothing for it."""
+    """A :data:`Coordinating` that does nothing."""
     return nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
 class DeclarativeProtocol:
-    """The protocol of declarative groups as a worker joins by it
+    """The protocol of declarative groups, as a worker has configured it
     (:class:`~airflow_provider.group.membership.GroupProtocol`).
 
-    :param assignors: what it can run, the preferred one first; none where it asks for one of the coordinator's
-    :param slots: how many tasks it runs together; 0: not known
-    :param returns_ms: in what time at most the worker is back if its process ends; None: not known here
-    :param coordinating: begins before the coordinators of the cluster are looked for
+    :param assignors: those that it can run, the preferred one first; none if it wants one of the coordinator's
+    :param slots: how many tasks it runs at the same time; 0: not known
+    :param returns_ms: in how many milliseconds at most the worker returns if its process ends; None: not known here
+    :param coordinating: entered before the cluster's coordinators are looked for
     """
 
     member: DeclarativeSettings
@@ -63,10 +63,10 @@ class DeclarativeProtocol:
 
 
 class DeclarativeMemberships:
-    """Makes them (:class:`~airflow_provider.group.membership.Memberships`).
+    """Makes declarative memberships (:class:`~airflow_provider.group.membership.Memberships`).
 
-    :param topics: of the group, read to their ends
-    :param is_gone: whose process has surely ended; None: from here nothing is seen of others
+    :param topics: the group's, read to their ends
+    :param is_gone: which workers' processes have certainly ended; None: this process can't tell
     """
 
     def __init__(
@@ -111,18 +111,18 @@ class DeclarativeMemberships:
         return taken_over(saved, self._new_id())
 
     def _returns_ms(self, saved: Saved | None) -> int | None:
-        """What a triggerer does not know it leaves as it was: another word would make another assignment."""
+        """The saved value, if this process (a triggerer) does not know it: a change would cause another assignment."""
         known = self._protocol.returns_ms
         said = None if known is not None or saved is None else saved.get("returns_ms")
         return known if said is None else int(said)
 
     def _former(self) -> MemberId | None:
-        """Who had the worker's name before, and has ended without a word. What is deferred lives on in a triggerer."""
+        """The worker's member id before, if its process has ended without leaving. A deferred one is in a triggerer."""
         last = self._topics.status.workers.get(self._protocol.member.worker)
         if last is None or self._is_gone is None or last.state in (WorkerPhase.LEFT, WorkerPhase.DEFERRED):
             return None
         return last.member_id or None if self._is_gone(last) else None
 
     def _new_id(self) -> MemberId:
-        """Kept as long as the membership lasts; whoever has the worker's name next has another one."""
+        """A new member id. It lasts as long as the membership; the next process with the worker's name has another."""
         return MemberId(f"{self._protocol.member.worker}-{uuid.uuid4()}")

@@ -1,5 +1,7 @@
-"""Drives one membership in a declarative group: carries out the commands of
-:mod:`airflow_provider.declarative_membership.member` that are of this protocol, and feeds it what comes of them.
+"""Drives one membership in a declarative group.
+
+It carries out the commands that only :mod:`airflow_provider.declarative_membership.member` has, and feeds the results
+back.
 """
 
 from __future__ import annotations
@@ -67,9 +69,9 @@ class DeclarativeMember(Driving[MembershipState]):
     """One membership (:class:`~airflow_provider.group.membership.Membership`).
 
     :param state: a new :class:`MembershipState`, or a resumed one
-    :param assignors: what this member says and computes
-    :param opening: the first event, which goes with the state
-    :param former: who had the worker's name before; its process has surely ended
+    :param assignors: what this member tells the coordinator, and computes for it
+    :param opening: the type of the first event, which depends on the state
+    :param former: the member that had the worker's name before, if its process has certainly ended
     """
 
     about = About.JOBS
@@ -94,7 +96,7 @@ class DeclarativeMember(Driving[MembershipState]):
         self._looking: asyncio.Task[None] | None = None
         self._silence = Silence(self._group_id, self._worker)
 
-    # ---- what the worker says
+    # ---- what the worker reports
 
     def _first_event(self, predecessor: Predecessor) -> Event:
         return self._opening(
@@ -105,10 +107,10 @@ class DeclarativeMember(Driving[MembershipState]):
         )
 
     def learning_progressed(self, progress: Mapping[TaskId, float], failed: Tasks) -> None:
-        """Nothing is learned in such a group."""
+        """Do nothing: nothing is learned in such a group."""
 
     def leave_soon(self, reason: str) -> None:
-        """Nobody learns what this worker has: it leaves as any other."""
+        """Do nothing: nobody learns this worker's tasks, so it leaves as any other does."""
 
     @property
     def view(self) -> MembershipView:
@@ -128,8 +130,8 @@ class DeclarativeMember(Driving[MembershipState]):
         return {"group_protocol": CONNECT, **said, **save(self.state, now_ms=now_ms(), wall_ms=wall_ms())}
 
     async def hand_over(self) -> Saved:
-        """What this process has asked lies in the topic before another one asks as the same member: read after that, it
-        would be taken for the member's last word.
+        """Hand over when all requests of this process are in the topic. If another process's came before them, the
+        coordinator would take these for the member's latest ones.
         """
         saved = await super().hand_over()
         await self._channel.settle()
@@ -171,7 +173,7 @@ class DeclarativeMember(Driving[MembershipState]):
     # ---- requests
 
     def _send(self, command: SendRequest) -> None:
-        """A heartbeat takes the place of the one before, whose reply does nothing any more."""
+        """Send a request. A heartbeat replaces the one before, whose reply has no effect any more."""
         asking = self._spawn(self._ask(command))
         if command.request is Request.HEARTBEAT:
             if self._heartbeat is not None and self._heartbeat is not asyncio.current_task():
@@ -181,7 +183,7 @@ class DeclarativeMember(Driving[MembershipState]):
     async def _ask(self, command: SendRequest) -> None:
         body = command.body
         if isinstance(body, ConnectGroupHeartbeatRequest) and body.member_epoch == LEAVING:
-            body = await self._last_words(body)
+            body = await self._complete_goodbye(body)
         if self._former is not None:
             await self._leave_for_former(self._former, command.timeout_ms)
         sent_at_ms = now_ms()
@@ -198,9 +200,11 @@ class DeclarativeMember(Driving[MembershipState]):
             self._look_for_due_tasks()
 
     async def _leave_for_former(self, former: MemberId, timeout_ms: int) -> None:
-        """A coordinator keeps what the former one had for as long as that one may believe in it. So who knows of its
-        end says in its name what a static member says that comes back: that it has stopped, and left for a while. This
-        one then has all of it immediately. It need not be answered: it lies in the topic before what is asked next.
+        """Announce in the name of the former member that it has stopped and will return.
+
+        Otherwise the coordinator keeps its tasks as long as that one's lease may last. After this announcement, which a
+        static member makes when it restarts, this member gets all of them immediately. It needs no answer: it is in the
+        topic before the next request.
         """
         self._former = None
         goodbye = ConnectGroupHeartbeatRequest(
@@ -209,8 +213,8 @@ class DeclarativeMember(Driving[MembershipState]):
         with contextlib.suppress(NoReplyError):
             await self._channel.ask(goodbye, timeout_s=timeout_ms / 1000)
 
-    async def _last_words(self, goodbye: ConnectGroupHeartbeatRequest) -> ConnectGroupHeartbeatRequest:
-        """What the others have to know comes first; why the worker leaves goes with it."""
+    async def _complete_goodbye(self, goodbye: ConnectGroupHeartbeatRequest) -> ConnectGroupHeartbeatRequest:
+        """Write what other workers have to know, and read it back, so that the last heartbeat says why it leaves."""
         await self._listener.farewell()
         with contextlib.suppress(TopicError, TimeoutError, asyncio.TimeoutError):
             await asyncio.wait_for(self._topics.catch_up(), _LAST_LOOK_S)
@@ -237,8 +241,9 @@ class DeclarativeMember(Driving[MembershipState]):
         self.feed(await self._assignors.compute(command))
 
     async def _publish(self, record: DeclarativeRecord) -> None:
-        """For those who look on; without it nothing breaks. While classic workers are there, too, their leader says how
-        the group is, and the next one goes by that.
+        """Write the group record. It is for those who watch the group: nothing breaks without it.
+
+        While there are classic workers too, their leader writes it instead, and the next leader relies on that.
         """
         try:
             await self._topics.catch_up()
@@ -251,8 +256,9 @@ class DeclarativeMember(Driving[MembershipState]):
     # ---- the topics
 
     def _needed_offset(self, reply: ConnectGroupHeartbeatResponse) -> ConfigOffset:
-        """What is assigned and not known here is in the part of the jobs topic that the coordinator has read and this
-        process has not: it is read up to its present end first.
+        """How far the jobs topic has to be read to know all assigned tasks.
+
+        Unknown ones are in a part that the coordinator has read and this process has not, so it reads to the end.
         """
         jobs = self._topics.jobs
         if reply.assignment is None:
@@ -263,16 +269,19 @@ class DeclarativeMember(Driving[MembershipState]):
         return ConfigOffset(jobs.offset + 1)
 
     def _look_for_due_tasks(self) -> None:
-        """What has ended here and is assigned still leaves the assignment soon, as it is configured no more; or it is
-        configured again, and the coordinator has not seen anything of that.
+        """Look for assigned tasks that ended here but are due again.
+
+        Mostly such tasks will leave the assignment soon, as they are no longer configured. But they may have been
+        configured again without the coordinator noticing the change.
         """
         seen = self._due()
         if seen and self._looking is None:
             self._looking = self._spawn(self._look_again(seen))
 
     async def _look_again(self, seen: Tasks) -> None:
-        """When this worker's own words of their end are surely read: nothing may run twice. Those of what ends
-        meanwhile may lie behind: that is looked at the next time.
+        """Look again when this worker's own records of the ends have surely been read, as nothing may run twice.
+
+        Records of tasks that end meanwhile may not be read yet; these are checked the next time.
         """
         try:
             await self._topics.catch_up()

@@ -1,6 +1,6 @@
-"""Drives a membership, in whatever group protocol: feeds its machine, and carries out what any machine wants done.
+"""Drives a membership in any group protocol: feeds its machine, and carries out the commands that all machines have.
 
-Everything runs on one event loop. Nothing is decided here. Only what a machine can't know ends a membership from here:
+Everything runs on one event loop. Nothing is decided here, but for two ends of a membership that a machine can't know:
 a fault of this program, and topics that are gone.
 """
 
@@ -41,8 +41,8 @@ log = logging.getLogger(__name__)
 
 _TOGETHER_MS: Final = 10
 _PART_OF_WAIT: Final = 50
-"""Timers are due together, every so many milliseconds, more where the wait is long: many memberships then share what a
-turn of the loop costs, and a system call.
+"""Timers are due together: every so many milliseconds, or this fraction of the wait, if that is longer. So many
+memberships share the cost of a turn of the loop, with its system call.
 """
 
 _WRITE_WITHIN_S: Final = 2.0
@@ -51,11 +51,11 @@ S = TypeVar("S", bound=MachineState)
 
 
 class Driving(ABC, Generic[S]):
-    """One membership (:class:`~airflow_provider.group.membership.Membership`); each protocol adds what is its own.
+    """One membership (:class:`~airflow_provider.group.membership.Membership`); each protocol has a subclass.
 
-    :param patience_s: so long topics may be missing
-    :cvar about: what it has to hear of the topics
-    :cvar most_together_ms: the most milliseconds within which timers are due together
+    :param patience_s: how long topics may be missing, in seconds
+    :cvar about: what it has to be told of the topics
+    :cvar most_together_ms: the longest interval, in milliseconds, within which timers are due together
     """
 
     about: ClassVar[About]
@@ -65,7 +65,7 @@ class Driving(ABC, Generic[S]):
         self.state = state
         self._topics = topics
         self._listener = listener
-        self._inbox: list[Event] = []  # hardly ever one waits; a deque would take 700 bytes
+        self._inbox: list[Event] = []  # mostly empty; a deque would take 700 bytes
         self._draining = False
         self._driving = True
         self._failed = False
@@ -76,29 +76,29 @@ class Driving(ABC, Generic[S]):
         self._topics_watch = TopicsWatch(topics, patience_s=patience_s, gone=self._topics_gone)
         self._leaving_for: str | None = None
 
-    # ---- what each protocol has of its own
+    # ---- what each protocol adds
 
     @abstractmethod
     def _first_event(self, predecessor: Predecessor) -> Event:
-        """The one that goes with the state."""
+        """The first event, which depends on the state."""
 
     @abstractmethod
     def _step(self, event: Event) -> None:
-        """Have the machine take in an event, and carry out what comes of it."""
+        """Let the machine handle an event, and carry out its commands."""
 
     @abstractmethod
     def _save(self) -> Saved:
-        """The state, for another process."""
+        """The state as JSON, for another process."""
 
     def _explain(self, error: str) -> str:
-        """A machine's error, with what only the driver knows of it."""
+        """Complete a machine's error with what only the driver knows."""
         return error
 
     def story(self) -> str:
-        """What happened last; empty where nothing is kept of it."""
+        """What happened last, for the log; empty if nothing is kept of it."""
         return ""
 
-    # ---- what the worker says
+    # ---- what the worker reports
 
     def begin(self, predecessor: Predecessor) -> None:
         self._topics_watch.begin()
@@ -125,9 +125,9 @@ class Driving(ABC, Generic[S]):
         return saved
 
     def fail(self, bug: BaseException) -> None:
-        """End the membership for a fault of this program: a worker must not look alive when it is not.
+        """End the membership after a fault of this program: a worker must not look alive when it is not.
 
-        It stops its tasks and does not leave: the next process under its name goes on with them, within the session.
+        It stops its tasks and does not leave: the next process under its name gets them, within the session.
         """
         if self._failed:
             return
@@ -142,8 +142,8 @@ class Driving(ABC, Generic[S]):
         self._end(f"a fault of this program: {type(bug).__name__}: {bug}")
 
     async def aclose(self) -> None:
-        """Stop driving; the coordinator hears nothing of it. A record of the group that is being written is finished:
-        the process that goes on with this membership, or leads after it, needs it.
+        """Stop driving, without leaving. A group record that is being written is finished: the process that continues
+        this membership, or leads after it, needs it.
         """
         self._stop_driving()
         if self._writes:
@@ -156,8 +156,10 @@ class Driving(ABC, Generic[S]):
     # ---- events in, commands out
 
     def feed(self, event: Event) -> None:
-        """Take in an event, after those that are being handled. Nothing once this membership is not driven any more: an
-        answer that still comes must not set it going again, for it may have been handed over by then.
+        """Handle an event, after those that are being handled.
+
+        When the membership is not driven any more, events are dropped: a late answer must not restart it, as it may
+        have been handed over.
         """
         if not self._driving:
             return
@@ -168,7 +170,7 @@ class Driving(ABC, Generic[S]):
         try:
             while self._inbox and self._driving:
                 self._step(self._inbox.pop(0))
-        except Exception as bug:  # noqa: BLE001  the machine's or the listener's: the caller can't help it
+        except Exception as bug:  # noqa: BLE001  a fault of the machine or the listener, not of the caller
             self.fail(bug)
         finally:
             self._draining = False
@@ -206,14 +208,14 @@ class Driving(ABC, Generic[S]):
         self.feed(TimerFired(now_ms=now_ms()))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run what goes on beside; a fault in it ends the membership."""
+        """Run something in the background; a fault in it ends the membership."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
     def _write(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run what writes a record, which is finished also where the membership ends."""
+        """Run something that writes a record; it is finished even if the membership ends."""
         task = self._spawn(work)
         self._writes.add(task)
         return task
@@ -228,7 +230,7 @@ class Driving(ABC, Generic[S]):
     # ---- the topics
 
     def _on_topics(self) -> None:
-        """A topic has something new, is gone, or is read no more."""
+        """React to a topic that has something new, is gone, or can't be read any more."""
         fault = self._topics.fault
         if fault is not None:
             self.fail(fault)
@@ -238,7 +240,7 @@ class Driving(ABC, Generic[S]):
         if offset > self.state.config_offset:
             self.feed(ConfigAdvanced(now_ms=now_ms(), config_offset=offset))
 
-    # ---- endings that are not the machine's
+    # ---- ends that the machine does not decide
 
     def _topics_gone(self, topic: str) -> None:
         self._leaving_for = (
@@ -261,7 +263,7 @@ class Driving(ABC, Generic[S]):
         self._listener.ended(Ended(how=HowEnded.FAILED, error=error))
 
     def _give_up(self) -> None:
-        """What goes on beside is of no use any more, but for what is being written."""
+        """Cancel all background work, except for writes."""
         for task in self._tasks - self._writes:
             task.cancel()
 

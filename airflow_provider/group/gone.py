@@ -1,10 +1,10 @@
-"""Takes members out of the group that are known to be gone, while a join waits for them.
+"""Removes members that are known to have ended, while a join waits for them.
 
-The coordinator completes no round before every member has joined, or its session is over: also if all but one know that
-this one has ended. So a member that knows says so, with LeaveGroup in its name (KIP-345). With its member id, too: of
-somebody who has come back under that name the coordinator has another one, and refuses.
+The coordinator completes a round only when each member has joined or its session has ended, even if the others know
+that one of them has ended. So a member that knows it sends LeaveGroup for that one (KIP-345), with its member id: if a
+worker has returned under that name, its member id is another one, and the coordinator refuses.
 
-Only while a join waits anyway: a member that is back within its session, and finds the group as it was, costs nothing.
+This is done only while a join waits: a member that returns within its session to an unchanged group costs nothing.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from airflow_provider.topics.group_topics import GroupTopics
 log: Final = logging.getLogger(__name__)
 
 _LOOK_S: Final = 1.0
-"""Most joins take less."""
+"""Seconds between two looks. Most joins take less."""
 
 _DECIDED: Final = (KafkaErrorCode.NONE, KafkaErrorCode.UNKNOWN_MEMBER_ID, KafkaErrorCode.FENCED_INSTANCE_ID)
-"""Other answers are of a coordinator that could not look."""
+"""Answers that settle a removal. With any other, the coordinator could not look."""
 
 
 class GoneMembers:
-    """Looks for them on behalf of one member, by what they last said of themselves."""
+    """Finds such members for one member, by the records that they wrote last."""
 
     def __init__(
         self, settings: MemberSettings, transport: GroupTransport, topics: GroupTopics, is_gone: KnowsGone
@@ -44,7 +44,7 @@ class GoneMembers:
         self._removed: set[tuple[WorkerId, MemberId]] = set()
 
     async def remove_while(self, join: asyncio.Task[None], node: NodeId) -> None:
-        """Look from time to time until the join is over.
+        """Look from time to time until the join is answered.
 
         :param node: the coordinator
         """

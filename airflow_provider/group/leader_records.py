@@ -1,4 +1,4 @@
-"""What a leader writes to the topics: its rounds, records that a stale worker wrote over, and what nobody needs."""
+"""What a leader writes to the topics: group records, mended records, and deletions of those no longer needed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ log: Final = logging.getLogger(__name__)
 
 
 class LeaderRecords:
-    """Writes for one member, which does not wait for it. What can't be written is said: without it nothing breaks.
+    """Writes for one member, which does not wait for it. Failures are only logged, as nothing breaks without a record.
 
-    :param spawn: runs what goes on beside the member
+    :param spawn: runs something in the background
     :param leads: whether no round can have begun without the member
     """
 
@@ -34,18 +34,22 @@ class LeaderRecords:
         self._prepared: tuple[ClassicRecord, asyncio.Future[EncodedRound]] | None = None
 
     def prepare(self, record: ClassicRecord) -> None:
-        """Encode the record while its round is not over yet: when it is, everybody has a lot to do."""
+        """Encode the record before its round is complete, since then all members have a lot to do."""
         encoded: asyncio.Future[EncodedRound] = asyncio.get_running_loop().create_future()
         self._prepared = record, encoded
         self._spawn(self._encode(record, encoded))
 
     def publish(self, record: ClassicRecord) -> None:
-        """A round that is completed. Without it workers that come back join anew, and the next leader has no memory."""
+        """Write the record of a completed round.
+
+        Without it, returning workers have to join again, and the next leader has no memory.
+        """
         self._spawn(self._publish(record))
 
     def mend(self) -> None:
-        """Compaction keeps the last record of a key: that must not be one that a worker wrote too late, nor of a worker
-        or a job that is gone.
+        """Write overwritten records again, and delete those of workers and jobs that are gone.
+
+        Compaction keeps the last record of a key, which must not be one that a worker wrote too late.
         """
         if self._mending is None or self._mending.done():
             self._mending = self._spawn(self._mend())

@@ -1,4 +1,4 @@
-"""When a leader looks whether there is a reason to rebalance: once what changes has settled, and not all the time."""
+"""Decides when a leader looks for reasons to rebalance: when changes have settled, and not all the time."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.topics.group_topics import GroupTopics
 
 _BETWEEN_HELPS_S: Final = 0.4
-"""The least time between two rebalances for the sake of a worker that has a slot free: with the time in which changes
-settle, it is noticed within half a second.
+"""The least time between two rebalances that give work to a worker with a free slot. Together with the time in which
+changes settle, a free slot is noticed within half a second.
 """
 
 _TEND_S: Final = 60.0
-"""How often a leader looks for what nobody needs any more in the topics."""
+"""How often a leader looks for records in the topics that are no longer needed."""
 
 
 def _nothing() -> None:
-    """There is no subscription yet."""
+    """Stands for a subscription that there is not yet."""
 
 
 class LeaderWatch:
-    """Looks after a stable group while this member leads it: for reasons to rebalance, and for records to mend.
+    """Watches a stable group while this member leads it, for reasons to rebalance and for records to mend.
 
     :param limits: how long a task may be learned
-    :param record: the newest round that the member knows of: the topic may not have given it back yet
-    :param want: called with the reason
-    :param mend: is called when a stale record was written over one that wins, and from time to time
-    :param spawn: runs what goes on beside the member
+    :param record: the newest record that the member has, which may not be read back from the topic yet
+    :param want: called with a reason to rebalance
+    :param mend: called when a stale record has overwritten a valid one, and from time to time
+    :param spawn: runs something in the background
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class LeaderWatch:
         self._helped_at = float("-inf")
 
     def lead(self, leading: bool) -> None:
-        """Whether this member leads a stable group, from now on."""
+        """Set whether this member leads a stable group."""
         if leading is (self._watching is not None):
             return
         if self._watching is None:
@@ -83,7 +83,7 @@ class LeaderWatch:
             self._watching = self._changed = None
 
     def look(self) -> None:
-        """Something changed: look once it has settled."""
+        """Look when changes have settled, as something has changed."""
         if self._changed is not None:
             self._changed.set()
 
@@ -99,7 +99,7 @@ class LeaderWatch:
         self._tend_later()
 
     def _tend_later(self) -> None:
-        """A group may rebalance more often than that: the time counts over rounds."""
+        """Wait for the rest of the interval. It spans rounds, as a group may rebalance more often than that."""
         wait_s = max(0.0, self._tended_at + _TEND_S - time.monotonic())
         self._tending = asyncio.get_running_loop().call_later(wait_s, self._tend)
 
@@ -136,7 +136,7 @@ class LeaderWatch:
         return spare if spare is not None and self._may_help() else None
 
     def _is_learned_too_long(self) -> bool:
-        """Whether a learner has used up its time since the last round; looks again when the next one will have."""
+        """Whether a lesson has taken too long since the last round; if not, look again when the next one will have."""
         if self._overdue_timer is not None:
             self._overdue_timer.cancel()
             self._overdue_timer = None
@@ -152,7 +152,7 @@ class LeaderWatch:
         return now >= due
 
     def _may_help(self) -> bool:
-        """Not too often; what is too early now is looked at again when it is time."""
+        """Whether the last rebalance for a free slot was long enough ago; if not, look again when it will be."""
         loop = asyncio.get_running_loop()
         if self._help_timer is not None:
             self._help_timer.cancel()

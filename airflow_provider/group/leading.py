@@ -1,4 +1,4 @@
-"""What a leader makes of the topics: a round, and reasons for the next one."""
+"""What a leader computes from the topics: a round, and reasons for the next one."""
 
 from __future__ import annotations
 
@@ -47,12 +47,13 @@ def gather_call(
     at_ms: int,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Call:
-    """The round as the topics stand. Read them to their ends before, when all have joined: so nobody can have read more
-    of them than is in these snapshots.
+    """The input of a round, according to the topics.
+
+    When all members have joined, read the topics to their ends before: so no member can have read further.
     """
     wanted = configured(jobs, status.tasks)
     ended = frozenset(task for task, word in status.tasks.items() if word.state.final) - wanted
-    failed = [task for task in ended if status.tasks[task].state is TaskState.FAILED]  # few, where many finished
+    failed = [task for task in ended if status.tasks[task].state is TaskState.FAILED]  # few, even if many finished
     last = newer(command.last_record, last_round(status))
     return Call(
         generation=command.generation,
@@ -89,10 +90,10 @@ def gather_call(
 def absences(
     members: Iterable[JoinedMember], last: ClassicRecord, workers: Mapping[WorkerId, WorkerStatus]
 ) -> dict[WorkerId, Absence]:
-    """What those who were in the last round, and are in this one no more, have said of their absence.
+    """What workers of the last round that are not in this one have said about their absence.
 
-    Only the words of the process that was the member count, and it may be one under a name that another had before: it
-    has said so in that round's epoch, or, before it had its assignment, under the member id by which it was in it.
+    Only statements of the process that was the member count, as another process may have had the name before. They were
+    made in that round's epoch, or, before it had its assignment, under the member id that it had in the round.
     """
     here = {member.instance_id for member in members}
     said = {worker: workers[worker] for worker in last.members if worker not in here and worker in workers}
@@ -104,7 +105,7 @@ def absences(
 
 
 def said_ready(members: Iterable[JoinedMember], workers: Mapping[WorkerId, WorkerStatus]) -> dict[WorkerId, Tasks]:
-    """By member what it says that it is ready for. What another process has said under the same name does not count."""
+    """For which tasks each member says that it is ready. Records of another process under the same name don't count."""
     return {
         said.worker: frozenset(lesson.task for lesson in said.learning if lesson.ready)
         for member in members
@@ -117,14 +118,14 @@ def said_ready(members: Iterable[JoinedMember], workers: Mapping[WorkerId, Worke
 
 
 def last_round(status: StatusSnapshot) -> ClassicRecord | None:
-    """The group's record, if a group of this protocol has written it."""
+    """The group's record, if it is one of this protocol."""
     return status.group if isinstance(status.group, ClassicRecord) else None
 
 
 async def assign(
     command: PerformAssignment, topics: GroupTopics, *, policy: Policy, settings: MemberSettings
 ) -> AssignmentComputed:
-    """Compute a round from what has been read of the topics: read them to their ends before.
+    """Compute a round from what was read of the topics. Read them to their ends before.
 
     :param settings: the leader's
     """
@@ -149,27 +150,28 @@ async def assign(
 
 
 async def _hold_back(record: ClassicRecord, group: str, session_timeout_ms: int) -> None:
-    """Hold the assignment back if the group has gone round for nothing for a while."""
+    """Delay the assignment if many rounds in succession have changed nothing."""
     wait_s = hold_back_ms(record.unchanged, session_timeout_ms) / 1000
     if wait_s:
-        deaf = f"; told again to stop what it has: {names_in_short(sorted(record.revoked))}" if record.revoked else ""
+        again = f"; told again to stop tasks: {names_in_short(sorted(record.revoked))}" if record.revoked else ""
         log.warning(
-            "group %s: %d rebalances in a row changed nothing (why the last one: %s%s); its assignment is held back for"
-            " %.1f s",
+            "group %s: %d rebalances in a row changed nothing (cause of the last one: %s%s); its assignment is held"
+            " back for %.1f s",
             group,
             record.unchanged,
             record.because,
-            deaf,
+            again,
             wait_s,
         )
         await asyncio.sleep(wait_s)
 
 
 def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
-    """Why the last round no longer covers what is configured; None if it does.
+    """Why the last round no longer covers what is configured; None: it does.
 
-    Not counted: what was revoked (who stops it joins again) and what waits out a scheduled delay. What is no longer
-    configured needs no rebalance either: its worker drops it. Where nobody stays, it waits for others to come.
+    Not counted are revoked tasks (their worker joins again when it has stopped them), and tasks that wait for a
+    scheduled delay. Nor does a task that is no longer configured need a rebalance: its worker drops it. If all workers
+    leave, new work waits for others to join.
     """
     record = last_round(status)
     if record is None or nobody_stays(record, status.workers):
@@ -182,7 +184,7 @@ def unassigned_work(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
 
 
 def rebalance_asked_for(jobs: JobsSnapshot, last: GroupRecord | None) -> str | None:
-    """Who has asked for a round since the last one; None if nobody has."""
+    """Who has asked for a rebalance since the last one; None: nobody has."""
     wanted = jobs.rebalance
     if wanted is None or last is None or wanted.offset < last.config_offset:
         return None
@@ -190,8 +192,10 @@ def rebalance_asked_for(jobs: JobsSnapshot, last: GroupRecord | None) -> str | N
 
 
 def learned_for_nothing(jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
-    """Why what is learned is not all that could be: a job was removed, or has a shorter plan by now. Nobody becomes
-    ready for its tasks any more, and others wait for their places. None if each may still move.
+    """Why some lessons have become useless; None: none has.
+
+    If their job was removed, or has a shorter plan by now, nobody becomes ready for these tasks any more, and others
+    wait for their places.
     """
     record = last_round(status)
     if record is None or all(jobs.work_of(task) for tasks in record.learning.values() for task in tasks):
@@ -200,16 +204,16 @@ def learned_for_nothing(jobs: JobsSnapshot, status: StatusSnapshot) -> str | Non
 
 
 def later_epoch(status: StatusSnapshot) -> str | None:
-    """Why what the workers say would not be believed; None if it is. Only a round of a higher epoch helps."""
+    """Why the workers' records would be rejected as stale; None: they are not. A round of a higher epoch mends it."""
     if status.group is None or spoken_epoch(status) <= status.group.epoch:
         return None
     return "a record is of a later epoch than the last round"
 
 
 def covered(record: ClassicRecord, released: AbstractSet[TaskId]) -> set[TaskId]:
-    """What some worker has or will be given without another reason to rebalance.
+    """The tasks that some worker has, or will get without another reason to rebalance.
 
-    :param released: what workers have been given and do not have any more
+    :param released: tasks that their workers have released since
     """
     tasks = set[TaskId]().union(*record.assignment.values()) - released
     tasks.update(*record.revoked.values())
@@ -219,12 +223,12 @@ def covered(record: ClassicRecord, released: AbstractSet[TaskId]) -> set[TaskId]
 
 
 def released_since(record: GroupRecord, status: StatusSnapshot) -> set[TaskId]:
-    """What its worker has released since this round, or before it had the round's assignment.
+    """The tasks that their worker has released since this round, or before it had the round's assignment.
 
-    A worker's own record says what it has left; a task's record, that it ended, or had failed and shall be tried again:
-    unless its worker keeps what fails, and has said so.
-    That a task was stopped says nothing: who was told to stop it joins again, or is not in the group any more, or
-    was fenced by another process under the same name, which speaks for the task.
+    A worker's own record says what it has left. A task's record says that it has ended, or has failed and is to be
+    tried again, unless the worker keeps failed tasks and has said so. A record of a stop says nothing: a worker that
+    was told to stop joins again, is not in the group any more, or was fenced by another process under the same name,
+    which now answers for the task.
     """
     ended = {
         task
@@ -244,9 +248,10 @@ def _submitted_since(record: GroupRecord, jobs: JobsSnapshot) -> frozenset[str]:
 
 
 def _of_a_removed_job(record: GroupRecord, jobs: JobsSnapshot, status: StatusSnapshot) -> set[TaskId]:
-    """What the round gave out of a job that has been removed and submitted again since: its workers have released it,
-    and their records of it are deleted. A task that only waits has no record either, so it is counted too; the next
-    round, in which its worker reports it, tells the two apart.
+    """Tasks that the round assigned, of a job that was removed and submitted again since.
+
+    Their workers have released them, and the records are deleted. A task that waits for a slot has no record either, so
+    it is included; in the next round its worker reports it, which tells the two cases apart.
     """
     submitted_since = _submitted_since(record, jobs)
     if not submitted_since:

@@ -1,5 +1,6 @@
-"""Drives one membership in a classic group: carries out the commands of :mod:`airflow_provider.membership.member` that
-are of this protocol, and feeds it what comes of them.
+"""Drives one membership in a classic group.
+
+It carries out the commands that only :mod:`airflow_provider.membership.member` has, and feeds the results back.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class GroupMember(Driving[MemberState]):
 
     :param state: a new :class:`MemberState`, or a resumed one
     :param policy: how an imbalance is resolved while this member leads
-    :param is_gone: which others need not be waited for in a round; None: from here nothing is seen of them
-    :param opening: the first event, which goes with the state
+    :param is_gone: which workers have ended, so that a round need not wait for them; None: this process can't tell
+    :param opening: the type of the first event, which depends on the state
     """
 
     about = About.JOBS | About.ROUNDS
@@ -105,7 +106,7 @@ class GroupMember(Driving[MemberState]):
         self._ready_learners = ReadyLearners()
         self._recent = RecentEvents()
 
-    # ---- what the worker says
+    # ---- what the worker reports
 
     def _first_event(self, predecessor: Predecessor) -> Event:
         return self._opening(
@@ -136,7 +137,7 @@ class GroupMember(Driving[MemberState]):
         )
 
     def story(self) -> str:
-        """The last events and commands, to find out what happened."""
+        """The last events and commands, for the log."""
         return str(self._recent)
 
     def _save(self) -> Saved:
@@ -160,7 +161,7 @@ class GroupMember(Driving[MemberState]):
             self._phase_changed()
 
     def _hear_of_learners(self) -> None:
-        """Before anything that may make it join: what others are ready for, it may stop first."""
+        """Note for which tasks others are ready, before any event that may make this member join and stop these."""
         lessons = self.state.lessons
         ready = self._ready_learners.of(lessons.learned, self._topics.status)
         if ready != lessons.known_ready:
@@ -174,7 +175,7 @@ class GroupMember(Driving[MemberState]):
             self._has_left()
 
     def _leads(self) -> bool:
-        """Whether no round can have begun without this member. One that has just woken does not know that it was
+        """Whether no round can have begun without this member. After a suspension it may not know yet that it was
         expelled; its lease tells.
         """
         until = self.lease_until_ms
@@ -219,8 +220,10 @@ class GroupMember(Driving[MemberState]):
                 self._spawn(self._gone.remove_while(asking, NodeId(question.node)))
 
     def _give_up_join(self) -> None:
-        """A JoinGroup that still waits for a connection must not be sent after the next one: it would look like another
-        process under this worker's name. Nor after LeaveGroup: the group would have a member that nobody drives.
+        """Cancel a JoinGroup that still waits for a connection.
+
+        Sent after the next JoinGroup, it would look like another process under this worker's name. Sent after
+        LeaveGroup, it would add a member that nobody drives.
         """
         if self._joining is not None and self._joining is not asyncio.current_task():
             self._joining.cancel()
@@ -254,7 +257,7 @@ class GroupMember(Driving[MemberState]):
         self._on_topics()
         return await assign(command, self._topics, policy=self._policy, settings=self.state.settings)
 
-    # ---- endings that are not the machine's
+    # ---- ends that the machine does not decide
 
     def _stop_driving(self) -> None:
         super()._stop_driving()
@@ -271,7 +274,7 @@ class GroupMember(Driving[MemberState]):
             self.feed(RecordRead(now_ms=now_ms(), record=record, age_ms=max(0, wall_ms() - record.at_ms)))
 
     def _record_seen(self, record: ClassicRecord) -> None:
-        """A newer round than before, of which the machine hears next."""
+        """Called with a newer record before the machine handles it; for subclasses."""
 
     def _want_rebalance(self, reason: str) -> None:
         self.feed(RebalanceWanted(now_ms=now_ms(), reason=reason))

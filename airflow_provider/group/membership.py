@@ -1,7 +1,7 @@
-"""What a worker sees of its membership: the port behind which each group protocol stands.
+"""The port between a worker and its membership, which each group protocol implements.
 
-A protocol is one :class:`Memberships`: it makes a membership for each process that holds it, and knows what another
-process has saved of it. A worker asks nothing else, so it is the same in all protocols.
+A protocol is one :class:`Memberships`: it makes a membership for each process that holds it, and can read what another
+process has saved. A worker needs nothing else, so it is the same in all protocols.
 """
 
 from __future__ import annotations
@@ -21,16 +21,14 @@ if TYPE_CHECKING:
     from airflow_provider.topics.group_topics import GroupTopics
 
 KnowsGone = Callable[[WorkerStatus], bool]
-"""Whether the worker that said that surely has ended, and runs nothing any more."""
+"""Whether the worker that wrote this record has certainly ended, and runs nothing any more."""
 
 Saved = Mapping[str, Any]
-"""A membership as JSON, for another process. Only the protocol that has saved it knows what is in it."""
+"""A membership as JSON, for another process. Only the protocol that has saved it can read it."""
 
 
 class MembershipSettings(Protocol):
-    """What a worker has to know of its membership's settings; each protocol has more of its own. Times are in
-    milliseconds.
-    """
+    """The settings of a membership that its worker needs; each protocol has more. Times are in milliseconds."""
 
     @property
     def group_id(self) -> str: ...
@@ -45,27 +43,27 @@ class MembershipSettings(Protocol):
 
     @property
     def session_timeout_ms(self) -> int:
-        """The coordinator removes a member that is silent for so long."""
+        """After this time without a heartbeat the coordinator removes the member."""
 
     @property
     def ready_from(self) -> float:
-        """From this progress on (above 0, at most 1) what is learned here may move here."""
+        """From this progress on (above 0, at most 1) a task that is learned here may move here."""
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """So long the group waits for a member to stop what it has to stop."""
+        """How long the group waits for a member to stop revoked tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipView:
-    """How a membership is now.
+    """The present state of a membership.
 
-    :param epoch: the last one whose assignment it has applied; 0 before the first
-    :param member_id: what the coordinator calls it
-    :param owned: what this worker has: running, held back, or stopping
+    :param epoch: of the last assignment that it has applied; 0 before the first
+    :param member_id: the coordinator's name for it
+    :param owned: what this worker has: running, held, or stopping
     :param stopping: the part of ``owned`` that was told to stop and has not been released yet
     :param learns: whether tasks are learned in this group before they move
-    :param settled: in the group, and nothing is stopping or waits to start: it can be handed over as it is
+    :param settled: in the group, and nothing is stopping or waits to start, so it can be handed over as it is
     :param leaving: it stops everything and leaves, whether or not its worker has asked for it
     """
 
@@ -79,21 +77,21 @@ class MembershipView:
 
 
 class HowEnded(str, Enum):
-    """How a membership is over."""
+    """How a membership has ended."""
 
     LEFT = "left"
     """Out of the group, as its worker asked."""
     FENCED = "fenced"
     """Another process has taken the worker's name."""
     FAILED = "failed"
-    """It cannot go on, and trying again does not mend that."""
+    """It can't continue, and retrying does not mend that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A membership is over.
+    """The end of a membership.
 
-    :param error: what is wrong and what to do; None if it has left as it was asked to
+    :param error: what is wrong and what to do; None if it has left as requested
     """
 
     how: HowEnded
@@ -101,113 +99,120 @@ class Ended:
 
 
 class MembershipListener(Protocol):
-    """The worker of a membership. Called on the event loop; must not block or raise."""
+    """The worker, as its membership calls it. Calls come on the event loop and must not block or raise."""
 
     def start_tasks(self, tasks: Tasks, epoch: Epoch) -> None:
-        """These are this worker's from ``epoch`` on."""
+        """Run these tasks; they are this worker's from ``epoch`` on."""
 
     def stop_tasks(self, tasks: Tasks, reason: StopReason) -> None:
-        """Stop these, started or not, and say so by :meth:`Membership.tasks_stopped`."""
+        """Stop these tasks, started or not, and report each by :meth:`Membership.tasks_stopped`."""
 
     def start_learning(self, tasks: Tasks) -> None:
-        """Make these ready to run here, while another worker has them, and say how far each is by
-        :meth:`Membership.learning_progressed`. One that moves here comes by :meth:`start_tasks`: what was made ready is
-        for that run. If it is to stop before, it comes by :meth:`stop_tasks`.
+        """Warm up these tasks, while another worker has them, and report the progress by
+        :meth:`Membership.learning_progressed`.
+
+        If one moves here, :meth:`start_tasks` is called for it, and what was warmed up is for that run; if it has to
+        stop before, :meth:`stop_tasks` is.
         """
 
     def stop_learning(self, tasks: Tasks) -> None:
-        """Let go of what was made ready for these. Nothing waits for that."""
+        """Discard what was warmed up for these tasks. Nothing waits for that."""
 
     def may_leave(self) -> None:
-        """It has asked to leave soon, and has nothing left."""
+        """The worker has asked to leave soon, and has nothing left."""
 
     def assigned(self, epoch: Epoch) -> None:
-        """The membership is in that epoch; its view says what this worker has by now."""
+        """The membership has reached this epoch; its view says what this worker has now."""
 
     async def farewell(self) -> None:
-        """The membership leaves when this returns: what the others have to know by then. Bounded; must not raise."""
+        """Write what others have to know before the membership leaves, which it does when this returns.
+
+        It must take limited time, and must not raise.
+        """
 
     def ended(self, ended: Ended) -> None:
-        """Nothing comes after this."""
+        """The membership has ended; no call follows."""
 
 
 class Membership(Protocol):
-    """One membership, driven in this process. Everything on one event loop; nothing blocks."""
+    """One membership, driven in this process, on one event loop. No method blocks."""
 
     @property
     def view(self) -> MembershipView: ...
 
     @property
     def lease_until_ms(self) -> int | None:
-        """No other worker is given this one's tasks before then, by :func:`~airflow_provider.kafka.clock.now_ms`. None
-        before the first lease, and when the membership is not driven here any more.
+        """No other worker gets this one's tasks before this time, by :func:`~airflow_provider.kafka.clock.now_ms`.
+
+        None before the first lease, and when the membership is not driven here any more.
         """
 
     def begin(self, predecessor: Predecessor) -> None:
-        """Join, or go on with what was saved. The group's topics have been read to their ends.
+        """Join, or continue a saved membership. The group's topics have been read to their ends.
 
         :param predecessor: what is known of the process that had the worker's name before
         """
 
     def tasks_stopped(self, tasks: Tasks) -> None:
-        """These do not run here any more, and are to run elsewhere: released, whether that was asked for or not."""
+        """Release tasks that have stopped here, whether asked to or not, and have to run elsewhere."""
 
     def tasks_finished(self, tasks: Tasks) -> None:
-        """These have come to their end, and the topics say so: released, and not to run again."""
+        """Release tasks that have come to their end, which is in the topics, and must not run again."""
 
     def learning_progressed(self, progress: Mapping[TaskId, float], failed: Tasks) -> None:
-        """How far tasks are that it learns, from 0 to 1; what it does not learn any more is ignored.
+        """Report the progress of tasks that are learned here, from 0 to 1. Tasks not learned any more are ignored.
 
         :param failed: those that could not be made ready here
         """
 
     def leave_soon(self, reason: str) -> None:
-        """Have others learn and take what this worker has, and be given nothing new; then
-        :meth:`MembershipListener.may_leave`. Only where :attr:`MembershipView.learns`.
+        """Get nothing new, and let others learn and take over this worker's tasks; then
+        :meth:`MembershipListener.may_leave` is called. Only if :attr:`MembershipView.learns`.
 
         :param reason: for the coordinator's log
         """
 
     def leave(self, reason: str) -> None:
-        """Have everything stopped, then leave the group for good.
+        """Stop everything, then leave the group for good.
 
         :param reason: for the coordinator's log
         """
 
     def fail(self, bug: BaseException) -> None:
-        """End for a fault of this program, without leaving: the next process under this name goes on with the tasks."""
+        """End after a fault of this program, without leaving: the next process under this name gets the tasks."""
 
     async def hand_over(self) -> Saved:
-        """Drive it here no more, without leaving; give what another process needs to go on with it."""
+        """Stop driving it here, without leaving; return what another process needs to continue it."""
 
     async def aclose(self) -> None:
-        """Drive it here no more; the coordinator hears nothing of it."""
+        """Stop driving it here, without leaving."""
 
 
 class Memberships(Protocol):
     """Makes the memberships of one worker, in one group protocol."""
 
     def make(self, listener: MembershipListener, saved: Saved | None) -> Membership:
-        """One that joins anew, or goes on as the same member.
+        """Make a membership that joins, or continues as the same member.
 
-        :param saved: by :meth:`Membership.hand_over` in another process; None to join anew
+        :param saved: by :meth:`Membership.hand_over` in another process; None: to join
         :raises ValueError: if another protocol has saved it, or a release that this one can't read
         """
 
     def taken_over(self, saved: Saved) -> Saved:
-        """The membership for a process that can't know whether the one before it holds it still: it joins under the
-        same name as a new member, which fences the process before and moves no task.
+        """The membership for a process that can't know whether the one before still holds it.
+
+        It joins under the same name as a new member, which fences the process before and moves no task.
         """
 
 
 class GroupProtocol(Protocol):
-    """A group protocol with what a worker has chosen of it."""
+    """A group protocol, as a worker has configured it."""
 
     def memberships(
         self, kafka: KafkaSettings, topics: GroupTopics, is_gone: KnowsGone | None
     ) -> AbstractAsyncContextManager[Memberships]:
-        """What makes memberships over connections that are open as long as the block runs.
+        """Open what makes memberships; its connections stay open until the block ends.
 
-        :param topics: of the group, read to their ends
-        :param is_gone: which others need not be waited for; None: from here nothing is seen of them
+        :param topics: the group's, read to their ends
+        :param is_gone: which workers have ended, so that nobody has to wait for them; None: this process can't tell
         """

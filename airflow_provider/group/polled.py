@@ -1,4 +1,4 @@
-"""A value that is polled in the background, while others read the last answer."""
+"""Polls a value in the background; readers get the last answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EVERY_S: Final = 5.0
 
 
 class Polled:
-    """A yes-or-no question that is asked every few seconds.
+    """A yes-or-no question that is asked every 5 seconds.
 
     :param ask: raises :class:`TransportError` if there is no answer
     :ivar answer: the last answer; False while there is none
@@ -25,6 +25,7 @@ class Polled:
 
     @contextmanager
     def polling(self) -> Iterator[None]:
+        """Poll while the block runs."""
         polling = asyncio.ensure_future(self._poll())
         try:
             yield

@@ -1,4 +1,4 @@
-"""What others say that they are ready for, of what one member has."""
+"""Finds out for which of one member's tasks other workers are ready."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from airflow_provider.records import WorkerStatus
 
 
 class ReadyLearners:
-    """Works it out again only when one who learns a task of this member has said something: an owner asks at each
-    event, and a group may have a thousand workers.
+    """Computes it again only when a learner of this member's tasks has written a record: an owner asks at each event,
+    and a group may have a thousand workers.
     """
 
     def __init__(self) -> None:
@@ -23,9 +23,10 @@ class ReadyLearners:
         self._ready = NO_TASKS
 
     def of(self, learned: Tasks, status: StatusSnapshot) -> Tasks:
-        """What of these some worker says that it is ready for. Whether the leader has it move there, is the leader's.
+        """Those of the learned tasks for which some worker says that it is ready. Whether they move, the leader
+        decides.
 
-        The last word of a worker that was lost stays for a day: it counts as long as the worker is in the group.
+        The last record of a lost worker stays for a day; it counts while the worker is in the group.
         """
         if learned is not self._learned or status.group is not self._record:
             self._learned, self._record = learned, status.group
@@ -43,7 +44,7 @@ class ReadyLearners:
 
 
 def _learners_of(learned: Tasks, record: GroupRecord | None) -> Collection[WorkerId] | None:
-    """Who learns these since the last round, all its members if it does not say of each; None while it is not known."""
+    """The learners of these tasks since the last round; all members if it does not name each; None: not known."""
     if record is None:
         return None
     learners = {worker: tasks & learned for worker, tasks in record.learning.items() if tasks & learned}

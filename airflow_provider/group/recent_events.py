@@ -1,4 +1,4 @@
-"""The last things that happened to a membership, to find out why it is where it is."""
+"""The last events of a membership, to find out how it got to where it is."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from airflow_provider.protocol.member_events import ArmTimer, Command, Event, Ti
 from airflow_provider.protocol.model import TaskId
 
 _KEPT: Final = 30
-"""Lines: some rounds. A triggerer keeps them for each of thousands of memberships."""
+"""Lines, enough for a few rounds. A triggerer keeps them for each of thousands of memberships."""
 _TEXT: Final = 120
 _TASKS: Final = 6
 
 
 class RecentEvents:
-    """Keeps the last events and what came of them, a line each; what happens all the time is left out."""
+    """Keeps the last events and the resulting commands, a line each, without routine ones."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
 
     def add(self, event: Event, before: Phase, after: Phase, commands: Iterable[Command]) -> None:
+        """Keep an event, the member's phases around it, and the resulting commands."""
         commands = tuple(commands)
-        if before is after and _is_humdrum(event, commands):
+        if before is after and _is_routine(event, commands):
             return
         phases = before.value if before is after else f"{before.value} -> {after.value}"
         self._lines.append(f"{event.now_ms} ms, {phases}: {_line(event)}")
@@ -39,7 +40,7 @@ class RecentEvents:
         return "\n".join(self._lines)
 
 
-def _is_humdrum(event: Event, commands: Iterable[Command]) -> bool:
+def _is_routine(event: Event, commands: Iterable[Command]) -> bool:
     if isinstance(event, HeartbeatAnswered) and event.error is not KafkaErrorCode.NONE:
         return False
     return isinstance(event, (HeartbeatAnswered, TimerFired)) and all(
@@ -53,7 +54,7 @@ def _line(thing: Event | Command) -> str:
 
 
 def _value(value: object) -> str:
-    """Short, and without what may be large: metadata, assignments, records."""
+    """A short text, without what may be large: metadata, assignments, records."""
     match value:
         case Enum():
             return value.name

@@ -1,4 +1,4 @@
-"""One transport per cluster, one set of topic views per group, for everything that one event loop does.
+"""Shares one transport per cluster, and one set of topic views per group, among all users on one event loop.
 
 A triggerer holds a thousand memberships and sensors in one process: they share connections, consumers and views.
 """
@@ -37,21 +37,21 @@ async def _as_it_is(_thing: object) -> None: ...
 
 @dataclass(slots=True)
 class _Held(Generic[T]):
-    """Something that is open, or being opened, and how many use it."""
+    """Something that is open, or being opened, and the number of its users."""
 
     opening: asyncio.Future[T]
     users: int = 0
 
 
 class _Pool(Generic[T]):
-    """Opens a thing for its first user and closes it after its last one."""
+    """Opens a resource for its first user, and closes it after its last one."""
 
     def __init__(self, close: Callable[[T], Awaitable[None]]) -> None:
         self._close = close
         self._held: dict[object, _Held[T]] = {}
 
     def use(self, key: object, make: Make[T], get_ready: Callable[[T], Awaitable[None]] = _as_it_is) -> _Use[T]:
-        """:param get_ready: what this user needs done before the block begins"""
+        """:param get_ready: what this user needs to be done before the block begins"""
         return _Use(self, key, make, get_ready)
 
     def take(self, key: object, make: Make[T]) -> _Held[T]:
@@ -76,7 +76,7 @@ class _Pool(Generic[T]):
 
 
 class _Use(Generic[T]):
-    """A thing of a pool for one more user, as long as the block runs. A generator would do, but of 900 bytes, for each
+    """One more use of a pool's resource, while the block runs. A class, since a generator would take 900 bytes for each
     of thousands.
     """
 
@@ -91,7 +91,7 @@ class _Use(Generic[T]):
     async def __aenter__(self) -> T:
         self._held = self._pool.take(self._key, self._make)
         try:
-            # Shielded: one user that gives up while it waits must not end the opening for the others.
+            # Shielded, so that a user that gives up does not end the opening for the others.
             thing = await asyncio.shield(self._held.opening)
             await self._get_ready(thing)
         except BaseException:
@@ -112,7 +112,7 @@ class _Pools:
         self.channels: _Pool[KafkaChannel] = _Pool(lambda channel: channel.aclose())
 
 
-# A loop belongs to one process: after a fork there is another loop, and so nothing is shared with the parent.
+# A loop belongs to one process. A forked one has another loop, so nothing is shared with the parent.
 _POOLS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pools] = WeakKeyDictionary()
 
 
@@ -121,7 +121,7 @@ def _pools() -> _Pools:
 
 
 def shared_transport(settings: KafkaSettings) -> AbstractAsyncContextManager[GroupTransport]:
-    """The transport to a cluster, as long as somebody on this loop uses it."""
+    """The transport to a cluster, open while anybody on this loop uses it."""
 
     async def make() -> GroupTransport:
         return GroupTransport(settings)
@@ -130,7 +130,7 @@ def shared_transport(settings: KafkaSettings) -> AbstractAsyncContextManager[Gro
 
 
 def shared_channel(settings: KafkaSettings) -> AbstractAsyncContextManager[KafkaChannel]:
-    """The channel to the coordinators of a cluster's declarative groups, as long as somebody on this loop uses it.
+    """The channel to the coordinators of a cluster's declarative groups, open while anybody on this loop uses it.
 
     :raises TopicError: see :meth:`KafkaChannel.open`
     """
@@ -150,7 +150,7 @@ def shared_channel(settings: KafkaSettings) -> AbstractAsyncContextManager[Kafka
 def shared_topics(settings: KafkaSettings, group_id: str, needs: Needs) -> AbstractAsyncContextManager[GroupTopics]:
     """The topics of a group, read to their present ends.
 
-    :param needs: what the user must be allowed to do
+    :param needs: the rights that the user needs
     :raises TopicError: see :meth:`GroupTopics.start`
     """
 
@@ -164,13 +164,13 @@ def shared_topics(settings: KafkaSettings, group_id: str, needs: Needs) -> Abstr
 def watched_topics(
     settings: KafkaSettings, group_id: str, needs: Needs = WATCHER, *, timeout_s: float | None = None
 ) -> AbstractAsyncContextManager[GroupTopics]:
-    """As :func:`shared_topics`, for those who wait for something: also for the topics, which others make.
+    """As :func:`shared_topics`, but wait until others have created the topics.
 
-    As long as nobody has made them, the log says so every 10 minutes: the group's name may be mistyped.
+    While they don't exist, the log says so every 10 minutes, as the group's name may be mistyped.
 
-    :param needs: what the user must be allowed to do
-    :param timeout_s: how long to wait for them, in seconds; without end if None
-    :raises TopicTimeoutError: if nobody has made them in time
+    :param needs: the rights that the user needs
+    :param timeout_s: how long to wait for them, in seconds; None: without limit
+    :raises TopicTimeoutError: if nobody has created them in time
     :raises TopicError: see :meth:`GroupTopics.start`
     """
     until = math.inf if timeout_s is None else time.monotonic() + timeout_s
@@ -203,9 +203,10 @@ def _topics_of(
 
 
 async def reach(settings: KafkaSettings) -> None:
-    """Ask any broker something. Kafka's other client would go on trying for long before it says that none is there.
+    """Check that a broker answers. Kafka's other client (librdkafka) would retry for long before it says that none
+    does.
 
-    :raises TransportError: none answers, or it refuses our credentials
+    :raises TransportError: if none answers, or it refuses our credentials
     """
     async with shared_transport(settings) as transport:
         await transport.find_coordinator("cospark")

@@ -1,4 +1,4 @@
-"""Says in the log that a member gets no answers: once when that begins, and once when it is back in its group."""
+"""Logs that a member gets no answers: once when that begins, and once when it is back in its group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class Silence:
-    """What one member hears of its coordinator."""
+    """Whether one member gets answers from its coordinator."""
 
     def __init__(self, group_id: str, worker: WorkerId) -> None:
         self._group_id = group_id
@@ -21,7 +21,7 @@ class Silence:
         self._since: float | None = None
 
     def unanswered(self, request: Enum, cause: str) -> None:
-        """One of many, perhaps."""
+        """Note a request without an answer; only the first one is logged."""
         if self._since is None:
             self._since = time.monotonic()
             log.warning(
@@ -33,7 +33,7 @@ class Silence:
             )
 
     def over(self) -> None:
-        """The member is in its group, surely."""
+        """Note that the member is certainly in its group."""
         if self._since is not None:
             seconds = time.monotonic() - self._since
             self._since = None

@@ -1,7 +1,7 @@
-"""Timers by the clock that leases are measured by, on event loops, whose own stands still while the host is suspended.
+"""Timers on event loops, by the clock that measures leases; a loop's own clock stops while the host is suspended.
 
-A host that wakes up finds the tasks of a lease that is over still running: they must be stopped now, and not after what
-is left on the loop's clock.
+After a suspension, tasks whose lease has ended are still running. They have to be stopped immediately, and not after
+the rest of the time on the loop's clock.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from weakref import WeakKeyDictionary
 from airflow_provider.kafka.clock import MEASURE
 
 _LOOK_S: Final = 0.25
-"""How often the clocks are compared, and so how soon after it woke up a host's suspension is noticed. All timers of a
-loop share one look.
+"""How often the clocks are compared, in seconds, so how soon a suspension is noticed after it. All timers of a loop
+share one comparison.
 """
 
 _SUSPENDED_S: Final = 0.01
-"""The two clocks are not read at exactly the same moment. If their difference grows by more than this, the host was
-suspended.
+"""In seconds. The two clocks are not read at exactly the same moment; if their difference grows by more than this, the
+host was suspended.
 """
 
 _LOOKS: Final = 3
 
 
 class Timer:
-    """Calls once, at a time of :func:`~airflow_provider.kafka.clock.now_ms` or soon after, never before."""
+    """Calls once, at a time of :func:`~airflow_provider.kafka.clock.now_ms` or soon after it, never before."""
 
     __slots__ = ("_at_s", "_callback", "_context", "_handle", "_timers")
 
@@ -41,12 +41,12 @@ class Timer:
         self._handle = self._armed()
 
     def _armed(self) -> asyncio.TimerHandle:
-        # By a difference of the clocks that stays the same: what is due at the same time is called in the same turn.
+        # By a constant difference of the clocks, so that what is due at the same time is called in the same turn.
         due_s = self._at_s - self._timers.ahead_s
         return asyncio.get_running_loop().call_at(due_s, self._due, context=self._context)
 
     def rearm(self) -> None:
-        """The clocks differ by more than before."""
+        """Arm again, as the difference of the clocks has grown."""
         self._handle.cancel()
         self._handle = self._armed()
 
@@ -64,9 +64,9 @@ class Timer:
 
 
 class _Timers:
-    """Those of one loop.
+    """The timers of one loop.
 
-    :ivar ahead_s: by so much the clock is ahead of the loop's
+    :ivar ahead_s: by how many seconds the clock is ahead of the loop's
     """
 
     def __init__(self) -> None:
@@ -80,10 +80,10 @@ class _Timers:
             self._look()
 
     def _look(self) -> None:
-        """Arm all anew if the host was suspended."""
+        """Compare the clocks, and arm all timers again if the host was suspended."""
         ahead_s = _ahead_s()
         suspended = ahead_s > self.ahead_s + _SUSPENDED_S
-        if suspended or ahead_s < self.ahead_s:  # the smaller it is, the closer together the clocks were read
+        if suspended or ahead_s < self.ahead_s:  # a smaller difference was measured more precisely
             self.ahead_s = ahead_s
         if suspended:
             for timer in self.armed:
@@ -97,7 +97,7 @@ _TIMERS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Timers] = WeakKeyDictiona
 
 
 def call_at(at_ms: int, callback: Callable[[], object]) -> Timer:
-    """Have the running loop call ``callback`` when :func:`~airflow_provider.kafka.clock.now_ms` is ``at_ms``."""
+    """Call ``callback`` on the running loop when :func:`~airflow_provider.kafka.clock.now_ms` is ``at_ms``."""
     loop = asyncio.get_running_loop()
     timers = _TIMERS.get(loop)
     if timers is None:
@@ -112,12 +112,13 @@ def _now_s() -> float:
 
 
 def _ahead_s() -> float:
-    """How far the clock is ahead of the loop's. A process that is held up between both looks sees too much: so it is
-    measured a few times, and the smallest difference is the best one.
+    """By how many seconds the clock is ahead of the loop's.
+
+    If the process is held up between the two readings, the difference is too large. So this is the smallest of a few.
     """
     loop = asyncio.get_running_loop()
     seen = []
     for _ in range(_LOOKS):
-        loop_s = loop.time()  # first: read late, it would have timers called late
+        loop_s = loop.time()  # first: read too late, it would make timers late
         seen.append(_now_s() - loop_s)
     return min(seen)

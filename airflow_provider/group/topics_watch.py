@@ -1,4 +1,4 @@
-"""Notices that a group's topics are gone: without them there is nothing to assign, and waiting brings nothing back."""
+"""Notices that a group's topics are gone. Then there is nothing to assign, and waiting does not bring them back."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from airflow_provider.topics.group_topics import GroupTopics
 
 
 class TopicsWatch:
-    """Watches over the topics for one membership. Each member does so by itself: a group in which only its leader
-    noticed would lose its members one after the other.
+    """Watches the topics for one membership. Each member does so itself: if only the leader noticed, the group would
+    lose its members one after another.
 
-    :param patience_s: a broker that has just started may not know its topics for so long; one that came back without
-        its data never will
+    :param patience_s: how long topics may be missing, in seconds: a broker that has just started may not know them yet,
+        one that was restarted without its data never will
     :param gone: called, once, with the topic that is gone
     """
 
@@ -26,11 +26,11 @@ class TopicsWatch:
         self._reported = False
 
     def begin(self) -> None:
-        """What happened to the topics before does not matter."""
+        """Begin; what happened to the topics before does not matter."""
         self._renewals = self._topics.renewals
 
     def look(self) -> None:
-        """Called when something is new in the topics or about them. While one is missing, that is once a second."""
+        """Check the topics. Called at any news in them or about them, and every second while one is missing."""
         renewed = [topic for topic, times in self._topics.renewals.items() if times > self._renewals.get(topic, 0)]
         missing = self._topics.missing
         if renewed:
@@ -41,7 +41,7 @@ class TopicsWatch:
             self._missed_since = None
 
     def missed(self, topic: str) -> None:
-        """Somebody looked for it in vain."""
+        """Note that a topic was looked for and not found."""
         now = time.monotonic()
         self._missed_since = self._missed_since or now
         if now - self._missed_since >= self._patience_s:

@@ -1,4 +1,4 @@
-"""The assignors of one member of a declarative group: what they say of its worker, and what they compute."""
+"""The assignors of one member of a declarative group: what they tell about its worker, and what they compute."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from airflow_provider.topics.group_topics import GroupTopics
 log: Final = logging.getLogger(__name__)
 
 _FAILED: Final = 1
-"""The error that is installed when an assignor raises: all keep what they have."""
+"""The error to install when an assignor raises: all members keep what they have."""
 
 
 class WorkerAssignors:
-    """Of one worker.
+    """The assignors of one worker.
 
-    :param assignors: the preferred one first; none where the coordinator computes by itself
-    :param slots: how many tasks the worker runs together
-    :ivar returns_ms: in what time at most it is back if its process ends; None: not known
+    :param assignors: the preferred one first; none if the coordinator computes by itself
+    :param slots: how many tasks the worker runs at the same time
+    :ivar returns_ms: in how many milliseconds at most it returns if its process ends; None: not known
     """
 
     def __init__(
@@ -56,11 +56,13 @@ class WorkerAssignors:
         self.returns_ms: Final = returns_ms
 
     def said(self, delay_over_ms: int) -> tuple[Assignor, ...]:
-        """What they say now, by the worker's own record, if this membership has written it. Until then by what the
-        record will say: another word makes another assignment. So in what time it is back the worker says by the record
-        only as it leaves: in a triggerer, which does not know it, it goes on saying what it said before.
+        """What the assignors tell the coordinator now.
 
-        :param delay_over_ms: when the last delay was over that this member has asked after; 0: none was
+        It is taken from the worker's own record, once this membership has written it, and before that from what the
+        record will say: any change causes another assignment. The time to return is taken from the record only when the
+        worker leaves: a triggerer, which does not know it, repeats what was said before.
+
+        :param delay_over_ms: when the last delay ended after which an assignor wanted another assignment; 0: none has
         """
         said = self._topics.status.workers.get(self._worker)
         mine = said if said is not None and said.member_id == self._member_id else None
@@ -74,7 +76,7 @@ class WorkerAssignors:
         return described(self._assignors, facts)
 
     def on_assignment(self, assignment: HeartbeatAssignment) -> DelaySet:
-        """Tell the one that the group uses. Which that is, no answer says: another one's bytes mean nothing to it."""
+        """Tell all assignors, as no answer says which one the group uses; the others can't read its bytes."""
         target = target_of(assignment)
         over_ms = self._asks_at_ms(target)
         if not over_ms:
@@ -82,7 +84,7 @@ class WorkerAssignors:
         return DelaySet(now_ms=now_ms(), over_at_ms=now_ms() + max(0, over_ms - wall_ms()), over_ms=over_ms)
 
     async def compute(self, command: ComputeAssignment) -> AssignmentComputed:
-        """Run the selected one, in a thread if there is much to assign. An assignor that fails is told as its error."""
+        """Run the selected assignor, in a thread if there is much to assign. If it fails, return an error."""
         prepared, assignors = command.prepared, self._assignors
         jobs, status = self._topics.jobs, self._topics.status
         at_ms = wall_ms()
@@ -112,7 +114,7 @@ class WorkerAssignors:
             return AssignmentComputed(now_ms=now_ms(), seq=command.seq, group_epoch=prepared.group_epoch, error=_FAILED)
 
     def _asks_at_ms(self, target: MemberTarget) -> int:
-        """When this member is to ask for another assignment; 0: it need not."""
+        """When this member has to ask for another assignment (wall clock); 0: it need not."""
         return min((at_ms for one in self._assignors if (at_ms := one.on_assignment(target)) is not None), default=0)
 
     def _record(

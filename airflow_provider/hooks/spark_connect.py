@@ -1,4 +1,4 @@
-"""Airflow's connection to a Spark Connect server, with the fields that its provider for Apache Spark gives it."""
+"""Airflow's connection to a Spark Connect server, with the fields that Airflow's provider for Apache Spark defines."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _USE_SSL: Final = "use_ssl"
 
 
 class SparkConnectionError(ValueError):
-    """A connection names no Spark Connect server that can be used. The message has nothing secret in it."""
+    """A connection does not lead to a usable Spark Connect server. The message contains nothing secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkAddress:
-    """Where a worker's Spark is.
+    """The address of a worker's Spark.
 
     :param master: Spark's master URL, or that of a server, without secrets
     :param token: for the server; empty: none
@@ -42,11 +42,11 @@ class SparkAddress:
 
 
 class SparkConnectHook(BaseHook):
-    """Tells where a Spark Connect server is. What it gives has a token in it.
+    """Reads the address of a Spark Connect server. Its results contain a token.
 
-    :param spark_conn_id: a connection of type ``spark_connect``: host, port, login (the user whose the sessions are),
-        password (the token) and, in the extra, ``use_ssl`` and, of a
-        Databricks workspace, ``x-databricks-cluster-id``
+    :param spark_conn_id: a connection of type ``spark_connect``: host, port, login (the user to whom the sessions
+        belong), password (the token) and, in the extra, ``use_ssl`` and, for a Databricks workspace,
+        ``x-databricks-cluster-id``
     """
 
     conn_name_attr: ClassVar[str] = "spark_conn_id"
@@ -59,14 +59,14 @@ class SparkConnectHook(BaseHook):
         self.spark_conn_id = spark_conn_id
 
     def get_address(self) -> SparkAddress:
-        """The connection's server.
+        """The address of the connection's server.
 
-        :raises SparkConnectionError: if it names none
+        :raises SparkConnectionError: if the connection is not usable
         """
         return address_of(self.get_connection(self.spark_conn_id), self.spark_conn_id)
 
     async def aget_address(self) -> SparkAddress:
-        """The same in a triggerer."""
+        """As :meth:`get_address`, in a triggerer."""
         return address_of(await self.aget_connection(self.spark_conn_id), self.spark_conn_id)
 
     def test_connection(self) -> tuple[bool, str]:
@@ -112,7 +112,10 @@ def token_for(handle: QueryHandle, address: SparkAddress) -> str:
 
 
 def address_of(connection: Connection, conn_id: str) -> SparkAddress:
-    """:raises SparkConnectionError: naming the connection, and what is wrong with it"""
+    """Read the address from a connection.
+
+    :raises SparkConnectionError: naming the connection, and what is wrong with it
+    """
     if connection.conn_type != SparkConnectHook.conn_type:
         raise SparkConnectionError(
             f"connection {conn_id!r} is of type {connection.conn_type!r}, and must be of type"

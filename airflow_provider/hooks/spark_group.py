@@ -1,4 +1,4 @@
-"""How DAG authors reach a group: its jobs, its workers, its epochs."""
+"""The hook by which DAG authors use a group: its jobs, its workers, its epochs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SparkGroupHook(BaseHook):
     For tasks and their threads; each call opens the group's topics, acts, and closes them.
 
     :param kafka_conn_id: a connection of type ``kafka``: librdkafka's configuration in its extra, as for Airflow's own
-        Kafka provider. ``docs/security.md`` has the rights that its user needs
+        Kafka provider. ``docs/security.md`` lists the rights that its user needs
     """
 
     conn_name_attr: ClassVar[str] = "kafka_conn_id"
@@ -76,7 +76,7 @@ class SparkGroupHook(BaseHook):
         """
         try:
             connection = self.get_connection(self.kafka_conn_id)
-        except ImportError as nowhere:  # the first releases of Airflow 3.1 have nobody else to ask, outside of tasks
+        except ImportError as nowhere:  # outside of tasks, the first releases of Airflow 3.1 have no other source
             raise SettingsError(self.kafka_conn_id, "", "is not defined") from nowhere
         return _settings_of(connection, self.kafka_conn_id)
 
@@ -94,12 +94,12 @@ class SparkGroupHook(BaseHook):
     # ---- jobs
 
     def submit_job(self, group: str, definition: JobDefinition) -> Submission:
-        """Ask the group to run a job; creates missing topics.
+        """Submit a job to the group; creates missing topics.
 
-        The same definition under the same run key only tries tasks again that have failed for good: see
+        Submitting the same definition with the same run key only tries tasks again that have failed for good: see
         :meth:`retry_failed`. Without ``submitted_at_ms`` it is submitted now.
 
-        :raises TopicError: if the topics can't be made, read or written; says what is missing
+        :raises TopicError: if the topics can't be created, read or written; says what is missing
         """
         from airflow_provider.common import one_shot
 
@@ -124,11 +124,11 @@ class SparkGroupHook(BaseHook):
     def retry_failed(
         self, group: str, job: str, tasks: Iterable[int] | None = None, *, by: str | None = None
     ) -> list[str]:
-        """Try the tasks of the job's present run again that have failed for good.
+        """Try tasks of the job's present run again that have failed for good.
 
-        :param tasks: the indexes of some of them, -1 for the planner; by default all
+        :param tasks: the indexes of some tasks, -1 for the planner; by default all
         :param by: as in :meth:`pause_job`
-        :returns: which are tried again: of those that were named, the ones that had failed
+        :returns: the tasks that are tried again: those of the given ones that had failed
         :raises OperationError: if there is no such task
         :raises TopicError: as :meth:`submit_job`
         """
@@ -175,9 +175,9 @@ class SparkGroupHook(BaseHook):
         only_failed: bool = False,
         by: str | None = None,
     ) -> Outcome:
-        """Restart the running tasks of a job where they are, try failed ones again, and run tasks again that were
-        stopped singly. Finished tasks stay finished. Restarting running tasks needs no rebalance; nor does a failed
-        task of a classic group, if the worker where it failed still has it.
+        """Restart the running tasks of a job where they are, try failed ones again, and resume tasks that were stopped
+        individually. Finished tasks stay finished. Restarting running tasks needs no rebalance; nor does a failed task
+        of a classic group, if the worker where it failed still has it.
 
         :param tasks: the indexes of some tasks, -1 for the planner; by default all, and the planner
         :param only_failed: only try failed tasks again; leave running tasks alone
@@ -202,14 +202,14 @@ class SparkGroupHook(BaseHook):
         """Change the definition of a running job: only tasks whose own configs change are restarted.
 
         :param config: changes of its config, by key; None removes a key
-        :param session_conf: changes of its settings of Spark, likewise; each task has them from its next start on
-        :param if_version: only if this is still its version, which :meth:`describe_job` tells: who has altered it
-            meanwhile is not overruled
+        :param session_conf: changes of its Spark settings, likewise; each task has them from its next start on
+        :param if_version: only if this is still its version, as :meth:`describe_job` tells it, so that a change made
+            meanwhile is not overwritten
         :param by: as in :meth:`pause_job`
         :param settings: ``max_tasks``, ``retries``, ``retry_delay_ms``, ``timeout_ms`` or ``replan_interval_ms``
         :raises OperationError: if there is no such job, if its version is another, or for another setting
-        :raises LostUpdateError: if somebody else has altered it in the same moment, whose change is undone
-        :raises JobError: for values that can't be accepted
+        :raises LostUpdateError: if somebody else has altered it at the same moment, whose change is undone
+        :raises JobError: for values that are not acceptable
         :raises TopicError: as :meth:`submit_job`
         """
         alter = AlterJob(
@@ -241,7 +241,7 @@ class SparkGroupHook(BaseHook):
 
     def rebalance(self, group: str, *, by: str | None = None) -> Outcome:
         """Rebalance a group in the classic protocol now: lost tasks no longer wait for their worker, and delayed moves
-        happen at once.
+        happen now.
 
         :param by: as in :meth:`pause_job`
         :raises OperationError: if the group has no workers, or is a declarative group, which has no rounds
@@ -256,7 +256,7 @@ class SparkGroupHook(BaseHook):
         return outcome
 
     def log_levels(self, group: str) -> dict[str, dict[str, str]]:
-        """The levels that are set, by worker (``*``: all) and by logger."""
+        """The log levels that are set, by worker (``*``: all) and by logger."""
         set_levels = self.look(group, lambda jobs, _status: jobs.levels) or {}
         return {
             worker: {logger: level.value for logger, level in record.levels.items()}
@@ -267,7 +267,7 @@ class SparkGroupHook(BaseHook):
         """Carry out an operation on a job.
 
         :param by: as in :meth:`pause_job`
-        :raises OperationError: if it can't be done: nothing was written
+        :raises OperationError: if it can't be done; nothing was written then
         :raises TopicError: as :meth:`submit_job`
         """
         outcome = self._act(group, STEERER, lambda topics: topics.carry_out(operation, by=_who(by)))
@@ -284,7 +284,7 @@ class SparkGroupHook(BaseHook):
 
         :param workers: their names, or the name of one; by default all that are in the group
         :param by: as in :meth:`pause_job`
-        :returns: which
+        :returns: the workers that were asked
         :raises TopicError: as :meth:`submit_job`
         """
 
@@ -338,11 +338,11 @@ class SparkGroupHook(BaseHook):
     def configure_group(
         self, group: str, changes: Mapping[str, int] | None = None, *, reset: Iterable[str] = ()
     ) -> Mapping[str, GroupSetting]:
-        """Set how a declarative group is coordinated: all changes, or none. Without changes it only reads the settings.
+        """Change the settings of a declarative group: all changes, or none. Without changes it only reads the settings.
 
         :param changes: milliseconds by name: ``session_timeout_ms``, ``heartbeat_interval_ms``, ``max_delay_ms``
-        :param reset: the names of settings that get the coordinators' default again
-        :returns: what holds now, by name
+        :param reset: the names of settings to reset to the coordinators' defaults
+        :returns: the settings after that, by name
         :raises GroupConfigError: if a value is refused; says what is wrong and what to do
         :raises TopicError: if no coordinator can be asked, or none has answered
         """
@@ -350,16 +350,17 @@ class SparkGroupHook(BaseHook):
 
         return self._run(lambda settings: configure_group(settings, group, changes or {}, frozenset(reset)))
 
-    # ---- what becomes of them
+    # ---- progress
 
     def job_progress(self, group: str, job: str) -> JobReport | None:
-        """How far the present run of a job is; None if the group has no such job."""
+        """The progress of a job's present run; None if the group has no such job."""
         return self.look(group, lambda jobs, status: JobReport.of(job, jobs, status))
 
     def orphans(self, group: str) -> list[Orphan]:
-        """The streams on Spark Connect servers that no worker of the group watches, according to the group's topics: a
-        worker that was killed counts until the group has noticed its loss. ``cospark jobs orphans`` asks the
-        coordinator, too.
+        """The streams on Spark Connect servers that no worker of the group watches, according to the group's topics.
+
+        The streams of a killed worker only count when the group has noticed its loss. ``cospark jobs orphans`` also
+        asks the coordinator.
 
         :raises TopicError: as :meth:`look`
         """
@@ -368,11 +369,11 @@ class SparkGroupHook(BaseHook):
         return self.look(group, lambda jobs, status: list(orphans(jobs, status, deserted=False))) or []
 
     def end_orphans(self, group: str) -> dict[str, str]:
-        """Have their servers end the streams that :meth:`orphans` lists. The tokens come from the connections in their
+        """Let their servers end the streams that :meth:`orphans` lists. The tokens come from the connections in their
         handles.
 
-        :returns: by task, why the stream has perhaps not ended; empty: it has ended
-        :raises TopicError: if it can't be written
+        :returns: by task, why the stream may not have ended; empty: it has ended
+        :raises TopicError: if that can't be written
         """
         from airflow_provider.hands import orphans as ending
         from airflow_provider.hooks.spark_connect import token_of_handle
@@ -386,11 +387,11 @@ class SparkGroupHook(BaseHook):
         return self._act(group, RETRIER, end_all) or {}
 
     def describe_job(self, group: str, job: str) -> JobDescription | None:
-        """A job as it was defined, and what has become of it; None if the group has no such job."""
+        """A job's definition and its state; None if the group has no such job."""
         return self.look(group, lambda jobs, status: JobDescription.of(job, jobs, status))
 
     def describe_jobs(self, group: str) -> list[JobDescription]:
-        """Each job of a group likewise, by name; none if there is no such group."""
+        """All jobs of a group likewise, by name; none if there is no such group."""
 
         def described(jobs: JobsSnapshot, status: StatusSnapshot) -> list[JobDescription]:
             found = (JobDescription.of(job, jobs, status) for job in sorted(jobs.jobs))
@@ -399,7 +400,7 @@ class SparkGroupHook(BaseHook):
         return self.look(group, described) or []
 
     def group_state(self, group: str) -> GroupReport | None:
-        """The group's present epoch: members, who has what, what moved; None before its first rebalance."""
+        """The group's present epoch: its members, their tasks, what has moved; None before its first rebalance."""
         return self.look(group, GroupReport.of)
 
     def groups(self, *, timeout_s: float = 30.0) -> list[str]:
@@ -412,7 +413,7 @@ class SparkGroupHook(BaseHook):
         return one_shot.list_groups(self.get_settings(), timeout_s=timeout_s)
 
     def look(self, group: str, read: Read[T]) -> T | None:
-        """What ``read`` makes of the group's topics as they are now; None if they do not exist.
+        """Call ``read`` with the group's topics as they are now; None if they do not exist.
 
         :raises TopicError: if they can't be read
         """
@@ -425,10 +426,11 @@ class SparkGroupHook(BaseHook):
         return read(seen.jobs, seen.status)
 
     def wait_for(self, group: str, read: Read[T], *, timeout_s: float | None = None) -> T:
-        """What ``read`` makes of the group's topics, as soon as it makes something of them; waits for them, too.
+        """Wait until ``read``, called with the group's topics, returns something, and return that. Also waits until the
+        topics exist.
 
-        :param timeout_s: how long to wait, in seconds; without end if None
-        :raises TopicTimeoutError: if it made nothing of them in time
+        :param timeout_s: how long to wait, in seconds; None: without limit
+        :raises TopicTimeoutError: if it has not returned anything in time
         :raises TopicError: if they can't be read
         """
         made: list[T] = []
@@ -450,7 +452,7 @@ class SparkGroupHook(BaseHook):
         return self._run(wait)
 
     def _act(self, group: str, needs: Needs, act: Callable[[GroupTopics], Awaitable[T]]) -> T | None:
-        """What ``act`` gives, with the group's topics read to their ends; None if they do not exist."""
+        """Call ``act`` with the group's topics, read to their ends; None if they do not exist."""
 
         async def run(settings: KafkaSettings) -> T | None:
             from airflow_provider.topics.group_topics import GroupTopics
@@ -467,7 +469,7 @@ class SparkGroupHook(BaseHook):
     def _run(self, ask: Callable[[KafkaSettings], Coroutine[Any, Any, T]]) -> T:
         from airflow_provider.common import one_shot
 
-        settings = self.get_settings()  # before the loop runs: only the task's own thread asks Airflow
+        settings = self.get_settings()  # before the loop runs, because only the task's own thread may ask Airflow
         return one_shot.run(lambda: ask(settings))
 
 
@@ -476,11 +478,11 @@ def _who(by: str | None) -> str:
 
 
 def _settings_of(connection: Any, conn_id: str) -> KafkaSettings:
-    """Airflow's form stores a null for each field in which nobody wrote anything."""
+    """The settings in a connection. Airflow's form stores null for each empty field, which is left out here."""
     try:
         extra = json.loads(connection.extra or "{}")
     except ValueError:
-        extra = connection.extra  # what is wrong with it, the settings say
+        extra = connection.extra  # reported by the settings
     if isinstance(extra, dict):
         extra = {key: value for key, value in extra.items() if value is not None}
     return KafkaSettings.from_extra(extra, conn_id=conn_id)

@@ -1,42 +1,41 @@
-"""The assignment with learner tasks: a task that has state is made ready on its new worker before it moves.
+"""The assignment with learner tasks: a task that has state is warmed up on its new worker before it moves.
 
-Source: the proposal of learner tasks for Kafka Streams, of which came KIP-441 (warm-up replicas) and KIP-1071 (warm-up
-tasks). This extends KIP-415: what has no state moves as module ``cooperative`` says, and without a stateful job every
-round comes out as there. How a round goes beyond that:
+Source: the proposal of learner tasks for Kafka Streams, from which came KIP-441 (warm-up replicas) and KIP-1071
+(warm-up tasks). This extends KIP-415: stateless tasks move as in module ``cooperative``, and without a stateful job
+every round has the same result as there. The differences:
 
-1. **Stateful tasks are a kind of their own.** They are spread evenly over the workers that stay; the stateless ones are
-   then spread so that the tasks of both kinds together are even. What has not started has nothing to lose: it moves as
-   a stateless one.
-2. **A move begins with a lesson.** What is above a worker's share is not stopped. The worker that it is for learns it,
-   while its owner runs it on (module ``lessons``). Shares count each lesson as if the move was done, so one
-   that is under way is no reason to begin another.
-3. **A learner that is ready has its task as soon as nobody has it** (module ``under_way``): the owner has
-   stopped it before it joined, or is gone. If the owner still has it, it stops it now, and the learner has it in the
-   next round, as in KIP-415. When owners stop what is learned is a rule of theirs (``LearnedRule``): both come out
-   right here, since a leader only looks at what is owned and who is ready.
+1. **Stateful tasks are a kind of their own.** They are spread evenly over the workers that stay. The stateless ones are
+   then spread so that both kinds together are even. A task that has not started has nothing to lose, so it moves as a
+   stateless one.
+2. **A move begins with a lesson.** What is above a worker's share is not stopped. Its future worker learns it, while
+   its owner keeps it running (module ``lessons``). Shares count each lesson as if the move was done, so one that is
+   under way is no reason to begin another.
+3. **A learner that is ready gets its task as soon as nobody has it** (module ``under_way``): the owner has stopped it
+   before it joined, or is gone. An owner that still has it stops it now, and the learner gets it in the next round, as
+   in KIP-415. Owners have a rule for when they stop what others learn (``LearnedRule``). Any rule has a correct result
+   here, since a leader only looks at what is owned and who is ready.
 4. **Ownership and learning are never mixed.** A learner owns nothing, so nothing that happens to it stops anything.
 
-What holds beyond ``cooperative``, by name:
+The rules beyond ``cooperative``, by name:
 
 ``warm-replaces-lost``
     A lost owner whose learner is ready is replaced in the round that misses it, without the delay.
 ``half-warm-first``
-    When lost work has waited long enough, it goes to the worker that learns it, ready or not.
+    Lost work that has waited long enough goes to the worker that learns it, ready or not.
 ``a-learner-costs-nothing``
-    When a learner dies or its worker leaves, nothing stops and nothing waits; what its owner had stopped for it, the
-    owner has again.
+    When a learner dies or its worker leaves, nothing stops and nothing waits. If the owner has stopped the task for the
+    learner, it gets it back.
 ``nobody-starts-over``
-    What is learned is learned on when one more worker joins. A lesson ends without a move only if the owner has room
-    for the task and the learner has not, if it fails or takes too long (``Limits.longest_ms``), or if there is nothing
-    to learn.
+    When one more worker joins, lessons continue. A lesson ends without a move only if the owner has room for the task
+    and the learner has not, if it fails or takes too long (``Limits.longest_ms``), or if there is nothing to learn.
 ``who-fails-gives-up-its-place``
-    What a learner could not make ready stays where it is and runs, or, if its worker leaves, moves cold. It is tried
-    nowhere until a worker comes or goes, or its job is submitted anew; and where so many tasks of a job have failed
-    (``MOST_GIVEN_UP``), no other one of it is tried.
+    A task that a learner could not make ready stays where it is and runs; if its worker leaves, it moves without a
+    warm-up. No worker tries it again until a worker joins or leaves, or its job is submitted again. If
+    ``MOST_GIVEN_UP`` tasks of a job have failed, none of its tasks are tried.
 ``who-leaves-gets-nothing``
-    A leaving worker is given nothing that it did not have. Its stateful tasks are learned by those who stay, the others
-    move as in KIP-415. It is done when it has nothing. If all leave, nobody stays to learn, so each keeps what it has,
-    and what is new waits for others to come.
+    A worker that leaves soon gets no tasks that it did not have. Its stateful tasks are learned by the workers that
+    stay, the others move as in KIP-415, and when it has nothing it may leave. If all workers leave soon, nobody can
+    learn: each keeps what it has, and new work waits for others to join.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
 
 
 def assign(
-    round: LearnerRound,  # noqa: A002  # it is KIP-415's word
+    round: LearnerRound,  # noqa: A002  # KIP-415's term
     memory: LearnerMemory,
     *,
     policy: Policy,
@@ -82,16 +81,16 @@ def assign(
         raise ValueError("a round of assignment needs at least one member")
     settled = settle(round, memory, policy, limits)
     stateful = spread(round, memory, limits, settled)
-    evened = _even_out(round, memory, policy, limits, settled, stateful)
-    begun = begin_lessons(round, limits, stateful, evened.stops)
+    balanced = _balance(round, memory, policy, limits, settled, stateful)
+    begun = begin_lessons(round, limits, stateful, balanced.stops)
     outcome = write_down(
-        round, memory.cooperative, settled.difference, settled.lost_work, evened.decided, evened.shuffle
+        round, memory.cooperative, settled.difference, settled.lost_work, balanced.decided, balanced.shuffle
     )
     return _with_learners(round, memory, outcome, settled, stateful, begun)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Evened:
+class _Balanced:
     """What starts and stops, and how many running tasks of each worker are to be learned for balance."""
 
     decided: Pace
@@ -99,22 +98,22 @@ class _Evened:
     stops: Mapping[WorkerId, int]
 
 
-def _even_out(
+def _balance(
     round: LearnerRound,  # noqa: A002
     memory: LearnerMemory,
     policy: Policy,
     limits: Limits,
     settled: Settled,
     stateful: Stateful,
-) -> _Evened:
-    """Even out what has no state, around what has; under a policy of steps a lesson counts as a move."""
+) -> _Balanced:
+    """Balance the stateless tasks around the stateful ones. Under a policy of steps, a lesson counts as a move."""
     kinds = Kinds.by_number(round) if stateful.tasks else Kinds.of(round)
     stays = minus(kinds.stays(round), stateful.tasks)
     apart = plus(stateful.tasks, stays)
     stateless = {worker: minus(tasks, apart) for worker, tasks in of_staying(settled.kept, round).items()}
     if not stateless:
         decided = pace(policy, settled.lost_work, memory.cooperative, wants_to_revoke=False, now_ms=round.now_ms)
-        return _Evened(decided=decided, shuffle=Shuffle(kept=settled.kept, taken={}, given=settled.at_once), stops={})
+        return _Balanced(decided=decided, shuffle=Shuffle(kept=settled.kept, taken={}, given=settled.at_once), stops={})
     own = {worker: minus(tasks, stateful.tasks) for worker, tasks in settled.own.items()}
     fixed = stateful.excess.even(stateful.stops) if stateful.tasks else {}
     if stays:
@@ -133,7 +132,7 @@ def _even_out(
         (*relieved, drains.waits, idle, stateful.further.released, _stopped_by_leaving(round, settled, stateful))
     )
     given = merged((settled.at_once, stateful.given, *pools.returned, *pools.place(free)))
-    return _Evened(
+    return _Balanced(
         decided=decided,
         shuffle=Shuffle(kept=settled.kept, taken=taken, given=given, over=pools.over(drains)),
         stops=limited(stops, left - sum(map(len, idle.values()))) if in_steps else stops,
@@ -141,7 +140,7 @@ def _even_out(
 
 
 def _stopped_by_leaving(round: LearnerRound, settled: Settled, stateful: Stateful) -> Shares:  # noqa: A002
-    """What those who leave stop now: what has no state, or has not started. The rest is learned before it goes."""
+    """What workers that leave soon stop now: stateless tasks, and those not started. The rest is learned first."""
     learned = minus(frozenset(stateful.further.holders), round.pending)
     return {
         worker: minus(settled.kept[worker], plus(stateful.running[worker], learned))
@@ -157,11 +156,12 @@ def _with_learners(
     stateful: Stateful,
     begun: tuple[Move, ...],
 ) -> LearnerAssignment:
-    """What the round decides of starts and stops, and of learners beside it."""
-    on, released = stateful.further, stateful.further.released
+    """Add to a round's starts and stops what it decided about learners."""
+    continued, released = stateful.further, stateful.further.released
     stopped = NO_TASKS.union(*released.values())
-    learners = {task: lesson.worker for task, lesson in on.lessons.items()}
-    owners = {task: owner for task, owner in on.holders.items() if task not in stopped}
+    lessons = continued.lessons
+    learners = {task: lesson.worker for task, lesson in lessons.items()}
+    owners = {task: owner for task, owner in continued.holders.items() if task not in stopped}
     for move in begun:
         assert move.source is not None
         assert move.target is not None
@@ -173,7 +173,7 @@ def _with_learners(
     cooperative = outcome.memory
     if whys:
         cooperative = replace(cooperative, released=tuple(explained(cooperative.released, whys)))
-    # What nobody has started goes to its learner: its owner need not have it again.
+    # Tasks that have not started are left out: they go to their learner, so the owner need not get them back.
     handing = {worker: minus(tasks, round.pending) for worker, tasks in released.items()}
     return LearnerAssignment(
         assigned=outcome.assigned,
@@ -190,10 +190,10 @@ def _with_learners(
             learned=merged((learned, handing)),
             learned_before=memory.may_have_stopped(round),
             since_ms={
-                worker: {task: on.lessons[task].since_ms if task in on.lessons else round.now_ms for task in tasks}
+                worker: {task: lessons[task].since_ms if task in lessons else round.now_ms for task in tasks}
                 for worker, tasks in learning.items()
             },
-            given_up=given_up(round, memory, on),
+            given_up=given_up(round, memory, continued),
         ),
         moves=tuple(explained(outcome.moves, whys)) if whys else outcome.moves,
         lessons=begun,
@@ -205,7 +205,7 @@ def _is_done(worker: WorkerId, round: LearnerRound, outcome: GroupAssignment) ->
 
 
 def _whys(round: LearnerRound, settled: Settled, stateful: Stateful, outcome: GroupAssignment) -> dict[TaskId, Why]:  # noqa: A002
-    """The reasons that KIP-415 does not have."""
+    """Those reasons for moves that KIP-415 does not have."""
     handing, excess = settled.hand_over, stateful.excess
     leaving = {
         worker: outcome.revoked[worker] & settled.kept[worker] for worker in round.leaving_soon & outcome.revoked.keys()

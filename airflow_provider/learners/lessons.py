@@ -1,8 +1,8 @@
-"""Which stateful tasks are to move that are not learned yet, and where they are learned.
+"""Chooses which stateful tasks are learned from now on, and by whom.
 
-Who leaves has all its tasks learned by those who stay. Then, for balance, each worker above its share has as many
-learned as are above it. Nothing stops for that. The limits bound how much is learned together; the rest runs on where
-it is until there is room.
+All tasks of a worker that leaves soon are learned by those that stay. Then, for balance, as many tasks of each worker
+are learned as it has above its share. Nothing stops for that. Limits say how much is learned at the same time; the rest
+keeps running where it is until there is room.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """How many stateful tasks are above the shares of the workers that stay.
+    """How many stateful tasks the workers that stay have above their shares.
 
-    :param share: how many each has at least, once all is even
+    :param share: how many each has at least when all is even
     :param extras: how many workers may have one more
-    :param loads: how many each has, with what it learns and without what others learn of its tasks
+    :param loads: how many each has, including what it learns and without what others learn of its tasks
     """
 
     share: int
@@ -37,23 +37,23 @@ class Excess:
 
     @property
     def above(self) -> dict[WorkerId, int]:
-        """Who has more than the share, and how many."""
+        """The workers above the share, and by how many."""
         return {worker: load - self.share for worker, load in self.loads.items() if load > self.share}
 
     @property
     def spare_extras(self) -> int:
-        """How many of those that have no more than the share may have one more."""
+        """How many of the workers that are not above the share may have one more than that."""
         return max(0, self.extras - len(self.above))
 
     def stops(self) -> Mapping[WorkerId, int]:
-        """How many each has to give up, as few as possible; who has the most begins, and then the first by name."""
+        """How many each has to give up, as few as possible. Those with the most come first, ties go by name."""
         above = self.above
         return limited(above, sum(above.values()) - min(self.extras, len(above)))
 
     def even(self, stops: Mapping[WorkerId, int]) -> dict[WorkerId, int]:
-        """How many each worker that stays has once all is even: those keep one more that have the most left to them.
+        """How many each worker that stays has when all is even. Those that keep the most have one more.
 
-        :param stops: how many running ones each has to give up
+        :param stops: how many running tasks each has to give up
         """
         left = {worker: load - stops.get(worker, 0) for worker, load in self.loads.items()}
         order = sorted(left, key=lambda worker: (-left[worker], worker))
@@ -61,7 +61,7 @@ class Excess:
 
 
 def at_most(shares: Shares, number: int) -> Shares:
-    """No more than so many of the tasks, in the order of their workers' names."""
+    """At most ``number`` of the tasks, in the order of their workers' names."""
     tasks = ((task, worker) for worker, share in sorted(shares.items()) for task in sorted(share))
     return by_worker(islice(tasks, number)) if number < sum(map(len, shares.values())) else shares
 
@@ -76,13 +76,13 @@ def begin(
     candidates: Shares,
     stops: Mapping[WorkerId, int],
 ) -> tuple[Move, ...]:
-    """What is learned from now on, and by whom.
+    """Choose the lessons that begin, as moves to come.
 
-    :param shares: what each worker that stays will have, when all that is learned by now has been handed over
-    :param busy: how many tasks each learns by now
-    :param deserted: what workers that leave have, and nobody learns yet
-    :param candidates: what of its own each worker that stays could have learned by another
-    :param stops: how many of these each is to give up
+    :param shares: what each worker that stays will have when all present lessons have ended in a move
+    :param busy: how many tasks each learns already
+    :param deserted: what workers that leave soon have, and nobody learns yet
+    :param candidates: the tasks of each worker that stays that others could learn
+    :param stops: how many of these each has to give up
     """
     room = max(0, limits.per_group - sum(busy.values()))
     of_leaving = {task: worker for worker, tasks in deserted.items() for task in tasks}
@@ -101,7 +101,7 @@ def begin(
 
 
 class _Places:
-    """Who can learn one more task: who has the least, of these who learns the least, then the first by name."""
+    """The workers that can learn one more task: those that have the least, then learn the least, then by name."""
 
     def __init__(
         self, limits: Limits, excess: Excess, stops: Mapping[WorkerId, int], busy: Mapping[WorkerId, int]
@@ -116,7 +116,10 @@ class _Places:
         heapify(self._queue)
 
     def of_leaving(self, number: int) -> dict[WorkerId, int]:
-        """How many each is to learn, at most so many in all: wherever there is room, for they have to go."""
+        """Choose learners for at most ``number`` tasks of leaving workers, wherever there is room, as these must go.
+
+        :return: how many tasks each is to learn
+        """
         quotas: dict[WorkerId, int] = {}
         for _ in range(number):
             if not self._queue:
@@ -125,7 +128,7 @@ class _Places:
         return quotas
 
     def for_balance(self, stops: Mapping[WorkerId, int], quotas: dict[WorkerId, int]) -> Mapping[WorkerId, int]:
-        """Add to the quotas as many of the stops as balance has a place for; how many those are, by their owner."""
+        """Add to ``quotas`` as many of the stops as balance has a place for; return the number of those by owner."""
         number = 0
         while number < sum(stops.values()) and self._queue and self._has_a_place(self._queue[0][0]):
             self._take(quotas)
@@ -148,7 +151,7 @@ class _Places:
 
 
 def _choose(tasks: Iterable[TaskId], number: int) -> list[TaskId]:
-    """One after the other from the job that has the most tasks there; ties go to the first, as the proposal has it."""
+    """Choose one at a time from the job that has the most tasks there; ties go to the first, as in the proposal."""
     tasks = sorted(tasks)
     left = Counter(task.job for task in tasks)
     order: list[tuple[int, TaskId]] = []
@@ -159,7 +162,7 @@ def _choose(tasks: Iterable[TaskId], number: int) -> list[TaskId]:
 
 
 def _in_order(hands: Mapping[WorkerId, Iterable[TaskId]]) -> dict[WorkerId, list[TaskId]]:
-    """The same numbers of each job for each worker; of a job's tasks the first go to the first worker by name."""
+    """Rearrange tasks within each job: each worker keeps its number, and the first tasks go to the first name."""
     jobs: defaultdict[str, list[TaskId]] = defaultdict(list)
     numbers: defaultdict[str, Counter[WorkerId]] = defaultdict(Counter)
     for worker, tasks in hands.items():
@@ -180,7 +183,7 @@ def _moves(
     for learner, tasks in sorted(given.items()):
         of_owner: defaultdict[WorkerId, list[TaskId]] = defaultdict(list)
         for task in tasks:
-            if owners[task] != learner:  # where limits leave no other room, it is not learned yet
+            if owners[task] != learner:  # if the limits leave room nowhere else, the lesson waits
                 of_owner[owners[task]].append(task)
         for owner, group in sorted(of_owner.items()):
             leaves = owner in deserted

@@ -1,4 +1,4 @@
-"""What a round with learner tasks knows beyond one of KIP-415, what it decides beyond it, and what it remembers."""
+"""What a round with learner tasks has beyond one of KIP-415: its input, its result, and the leader's memory."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from airflow_provider.protocol.model import (
 )
 
 READY: Final = 1.0
-"""The progress of a learner that has nothing left to learn."""
+"""The progress of a learner that has finished its warm-up."""
 
 
 class LearnedRule(str, Enum):
-    """When an owner stops what is being learned. It is the owners' rule: a leader sees it in what they still own."""
+    """When an owner stops tasks that others learn. It is the owners' rule; a leader sees it in what they still own."""
 
     AT_REBALANCE = "at-rebalance"
-    """At the start of every rebalance, all of it, as the proposal has it. What nobody is ready for, it has again."""
+    """All at the start of every rebalance, as in the proposal. If no learner is ready, the owner gets them back."""
     WHEN_READY = "when-ready"
-    """Only what it knows a learner to be ready for. What it did not know, it stops in a round of its own (KIP-415)."""
+    """Only those for which it knows that a learner is ready. Others it stops in a round of their own (KIP-415)."""
 
     def stops(self, learned: Tasks, known_ready: Tasks) -> Tasks:
-        """What an owner stops before it joins.
+        """The tasks that an owner stops before it joins.
 
-        :param learned: what of its own the last round said is being learned
-        :param known_ready: what it knows that a learner is ready for
+        :param learned: its tasks that are being learned, according to the last round
+        :param known_ready: its tasks for which it knows that a learner is ready
         """
         return learned if self is LearnedRule.AT_REBALANCE else learned & known_ready
 
@@ -56,18 +56,17 @@ class LimitsError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much is learned at the same time, and how long (KIP-441's ``max.warmup.replicas``,
+    """How much is learned at the same time, and for how long (KIP-441's ``max.warmup.replicas``,
     ``acceptable.recovery.lag``).
 
-    A learner that takes too long, or whose warm-up has failed, is given up, and the task left where it is: it runs
-    there, and a move is not worth a cold start. From a worker that leaves it moves all the same, since it will stop
-    there anyway.
+    A lesson that fails or takes too long is given up, and the task stays where it is: it runs there, and a move is not
+    worth a cold start. But if its worker leaves, the task moves all the same, since it will stop there anyway.
 
-    :param per_worker: a worker learns at most so many tasks together: they use what its running tasks need
-    :param per_group: so many are learned together in the whole group: they read what the running tasks read
+    :param per_worker: how many tasks a worker learns at most at a time: they take resources from its running tasks
+    :param per_group: how many the whole group learns at most at a time: they read what the running tasks read
     :param ready_from: from this progress on (0 to 1) a learner counts as ready
-    :param longest_ms: a learner may take so long
-    :raises LimitsError: for what is out of range
+    :param longest_ms: how long a lesson may take
+    :raises LimitsError: for a value out of range
     """
 
     per_worker: int = 4
@@ -98,8 +97,8 @@ class Limits:
 DEFAULT_LIMITS: Final = Limits()
 
 MOST_GIVEN_UP: Final = 5
-"""A job of which so many learners have been given up is not learned for balance any more: what is wrong is wrong with
-all its tasks, and to try each would take a round for each.
+"""If this many lessons of a job were given up, its tasks are not learned for balance any more: the problem is then
+taken to be one of all its tasks, and trying each would take a round for each.
 """
 
 
@@ -109,10 +108,10 @@ class LearnerRound(Round):
 
     :param stateful: the jobs whose tasks have something to warm up
     :param pending: owned tasks that have not started: they move as stateless ones do, and are never learned
-    :param learning: what workers learn, each with its progress from 0 to 1
-    :param failed: what of that each has failed to make ready
-    :param renewed: the jobs that were submitted since the last round: what was wrong with their tasks may be right now
-    :param leaving_soon: members that will leave as soon as they have nothing
+    :param learning: the tasks that each worker learns, with their progress from 0 to 1
+    :param failed: those of them that each has failed to make ready
+    :param renewed: the jobs that were submitted since the last round, which may have mended what failed
+    :param leaving_soon: members that leave as soon as they have nothing
     """
 
     stateful: frozenset[str] = frozenset()
@@ -134,7 +133,7 @@ class LearnerRound(Round):
         failed: Shares | None = None,
         renewed: frozenset[str] = frozenset(),
     ) -> LearnerRound:
-        """A round of KIP-415, with what is known beyond it."""
+        """Extend a round of KIP-415."""
         same = {each.name: getattr(known, each.name) for each in fields(Round)}
         return cls(
             **same,
@@ -148,13 +147,13 @@ class LearnerRound(Round):
 
     @property
     def staying(self) -> frozenset[WorkerId]:
-        """The members that can be given something: who neither leaves nor drains, unless all drain."""
+        """The members that can get tasks: all but those that leave soon or drain; if all drain, these can, too."""
         drained = self.draining & self.owned.keys()
         away = self.leaving_soon | drained if len(drained) < len(self.owned) else self.leaving_soon
         return frozenset(self.owned) - away
 
     def has_state(self, task: TaskId) -> bool:
-        """A planner has nothing to warm up."""
+        """Whether a task has something to warm up; a planner never has."""
         return task[0] in self.stateful and task[1] >= 0
 
 
@@ -163,11 +162,11 @@ class LearnerMemory:
     """What a leader carries from one round to the next.
 
     :param cooperative: what KIP-415 remembers
-    :param learned: by owner, what it may have stopped when it joins next, so that a learner can start it
-    :param learned_before: the same of the rounds before, from the last one on that is known to have been heard of
-    :param since_ms: since when (wall clock) each learner has been at it
-    :param given_up: by learner, what it has failed to make ready, or taken too long for; forgotten when a worker comes
-        or goes, or the job is submitted anew
+    :param learned: by owner, what it may stop before it joins next, so that a learner can start it
+    :param learned_before: the same of earlier rounds, since the last one that members are known to have received
+    :param since_ms: when (wall clock) each lesson began, by learner
+    :param given_up: by learner, what it has failed to make ready, or not in time; forgotten when a worker joins or
+        leaves, or the job is submitted again
     """
 
     cooperative: Memory = field(default_factory=Memory)
@@ -177,25 +176,25 @@ class LearnerMemory:
     given_up: Shares = field(default_factory=dict)
 
     def may_have_stopped(self, round: Round) -> Shares:  # noqa: A002  # it is KIP-415's word
-        """By owner, what it may have stopped for a learner's sake.
+        """What each owner may have stopped because a learner was to get it.
 
-        An owner that the last round did not reach still acts on one before it.
+        An owner that did not receive the last round still acts on an earlier one.
         """
         if self.cooperative.generation == round.last_completed:
             return self.learned
         return merged((self.learned_before, self.learned))
 
     def overdue_at_ms(self, limits: Limits, *, after_ms: int = 0) -> int | None:
-        """When (wall clock) the next learner has taken too long, so that a round should look at it; None: none will
-        have. It is no delay: nothing waits for it.
+        """When (wall clock) the next lesson takes too long, so that a round is due; None: none will. It is no delay:
+        nothing waits for it.
 
-        :param after_ms: when the last round was: it has looked at those that had taken too long by then
+        :param after_ms: the time of the last round, which has handled lessons that took too long by then
         """
         ends = (since_ms + limits.longest_ms for lessons in self.since_ms.values() for since_ms in lessons.values())
         return min((end_ms for end_ms in ends if end_ms > after_ms), default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """Without what KIP-415 remembers, which has its place beside it."""
+        """Without ``cooperative``, which is stored beside it."""
         return {
             "learned": {worker: tasks_to_json(tasks) for worker, tasks in self.learned.items()},
             "learned_before": {worker: tasks_to_json(tasks) for worker, tasks in self.learned_before.items()},
@@ -233,17 +232,17 @@ def _lesson_from_json(lesson: Any) -> tuple[TaskId, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerAssignment:
-    """What a round decides; every mapping has an entry for every member.
+    """The result of a round. Every mapping has an entry for every member.
 
     :param assigned: what each member starts
     :param revoked: what each member stops
-    :param target: all that each member has after this round: owned, less revoked, with assigned
+    :param target: all that each member has after this round: what it owned, less revoked, with assigned
     :param learning: all that each member is to learn
-    :param learned: what of its target is being learned by others
-    :param shutdown: who leaves and has nothing left
-    :param delay_ms: rejoin after so long; 0: no need to
+    :param learned: those tasks of its target that others learn
+    :param shutdown: members that leave soon and have nothing left
+    :param delay_ms: members join again after so many milliseconds; 0: no need to
     :param moves: why tasks start and stop
-    :param lessons: those that begin in this round, as the moves that are to come of them
+    :param lessons: those that begin with this round, as the moves in which they are to end
     """
 
     assigned: Shares
@@ -259,5 +258,5 @@ class LearnerAssignment:
 
     @property
     def another_round_follows(self) -> bool:
-        """A worker that stops something joins again when it has stopped."""
+        """Whether a worker has to stop something, and so joins again when it has."""
         return any(self.revoked.values())

@@ -1,6 +1,7 @@
-"""What is decided before anything is evened out: what is gone, what is warm somewhere, what is lost, who has its own.
+"""What a round decides before it balances: what is removed, lost, handed over to learners, or back at its owner.
 
-It is KIP-415's comparison and its rule of lost work, after what learners take over and owners take back.
+This is KIP-415's comparison and its rule of lost work, applied to what is left after tasks were handed over and taken
+back.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """Who has what, before anything is evened out.
+    """Who keeps what, before anything is balanced.
 
-    :param difference: without what was handed over
-    :param drains: who runs to its end what it runs, and starts nothing
-    :param kept: every member, and what it goes on with of what it owned
-    :param at_once: what is started without a look at shares: it is warm there, or half warm, or its own and learned
-    :param own: what else members are to get again, within their shares
-    :param free: what anybody may start
-    :param lessons: who learns what of the rest
+    :param difference: without tasks that were handed over or taken back
+    :param drains: workers that finish what they run, and start nothing
+    :param kept: what each member keeps of what it owned
+    :param at_once: what members start whatever their shares are: what is warm there, or half warm, or their own and
+        being learned
+    :param own: what else members get back, within their shares
+    :param free: what any worker may start
+    :param lessons: the lessons of all other tasks
     """
 
     difference: Difference
@@ -44,12 +46,12 @@ class Settled:
 
 
 def settle(
-    round: LearnerRound,  # noqa: A002  # it is KIP-415's word
+    round: LearnerRound,  # noqa: A002  # KIP-415's term
     memory: LearnerMemory,
     policy: Policy,
     limits: Limits,
 ) -> Settled:
-    """Settle a round as far as no shares are needed."""
+    """Decide everything that does not depend on shares."""
     difference = compare(round, memory.cooperative)
     lessons = lessons_of(round, memory)
     handing = hand_over(round, memory, limits, lessons, created=difference.created, lost=difference.lost)
@@ -88,7 +90,7 @@ def settle(
 
 
 def of_staying(shares: Shares, round: LearnerRound) -> Shares:  # noqa: A002
-    """Those of the workers that can be given something."""
+    """The shares of the workers that can get tasks."""
     staying = round.staying
     return {worker: tasks for worker, tasks in shares.items() if worker in staying}
 
@@ -99,7 +101,7 @@ def all_of(shares: Shares) -> Tasks:
 
 
 def _only_for_staying(round: LearnerRound, lost_work: LostWork) -> LostWork:  # noqa: A002
-    """What somebody else would get again goes to the worker that has the least."""
+    """Give what workers that leave or drain would get back to the workers that have the least instead."""
     own = of_staying(lost_work.own, round)
     if len(own) == len(lost_work.own):
         return lost_work

@@ -1,4 +1,4 @@
-"""The stateful tasks of a round: a kind of its own, spread evenly over the workers that stay."""
+"""The stateful tasks of a round, a kind of their own, spread evenly over the workers that stay."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from airflow_provider.protocol.model import NO_TASKS, Tasks, WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stateful:
-    """The stateful tasks, as far as they are settled.
+    """The stateful tasks, as far as they are decided.
 
     :param tasks: all that are configured
-    :param further: what is learned further
-    :param excess: what is above the shares of those who stay
-    :param shares: what each of these will have when all that is learned by now has been handed over
-    :param given: what of the rest starts
-    :param running: what each member runs or takes back, of what nobody learns, and may yet be learned
-    :param idle: what each worker above its share gives up of what it has not started
-    :param stops: how many of its running tasks each would have to give up beside that
+    :param further: the lessons that continue
+    :param excess: how many tasks the workers that stay have above their shares
+    :param shares: what each of these will have when all present lessons have ended in a move
+    :param given: what starts now
+    :param running: what each member runs or has taken back, and could be learned by others, but is not yet
+    :param idle: what workers above their shares give up because it has not started
+    :param stops: how many running tasks each would have to give up besides
     """
 
     tasks: Tasks
@@ -41,7 +41,7 @@ class Stateful:
 
 
 def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: Settled) -> Stateful:  # noqa: A002
-    """Give what is free to those who have the least, and count what is above the shares."""
+    """Give free tasks to the workers that have the least, and count what is above the shares."""
     tasks = frozenset([task for task in round.configured if round.has_state(task)]) if round.stateful else NO_TASKS
     held = {
         worker: plus(kept, settled.at_once.get(worker, NO_TASKS)) & tasks if tasks else NO_TASKS
@@ -51,11 +51,11 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
     kept = settled.drains.kept & tasks
     counts = {worker: len(has) for worker, has in staying.items()}
     share = len(tasks - (kept - settled.lessons.keys())) // max(1, len(staying))
-    on = further(round, limits, settled.lessons, held, share=share, counts=counts)
-    learned = frozenset(on.lessons)
+    continued = further(round, limits, settled.lessons, held, share=share, counts=counts)
+    learned = frozenset(continued.lessons)
     total = len(tasks - (kept - learned))
     share, extras = divmod(total, max(1, len(staying)))
-    to_come = by_worker((task, lesson.worker) for task, lesson in on.lessons.items())
+    to_come = by_worker((task, lesson.worker) for task, lesson in continued.lessons.items())
     shares = {worker: plus(minus(has, learned), to_come.get(worker, NO_TASKS)) for worker, has in staying.items()}
     given = _given(settled, shares, tasks, total) if shares and tasks else {}
     shares = {worker: plus(has, given.get(worker, NO_TASKS)) for worker, has in shares.items()}
@@ -67,10 +67,10 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
         if number and (waiting := settled.kept[worker] & round.pending & shares[worker])
     }
     left_alone = plus(round.pending, learned)
-    stays = plus(left_alone, _not_worth_a_try(all_of(given_up(round, memory, on)), tasks))
+    stays = plus(left_alone, _not_worth_a_try(all_of(given_up(round, memory, continued)), tasks))
     return Stateful(
         tasks=tasks,
-        further=on,
+        further=continued,
         excess=excess,
         shares=shares,
         given=given,
@@ -88,7 +88,7 @@ def begin_lessons(
     stateful: Stateful,
     stops: Mapping[WorkerId, int],
 ) -> tuple[Move, ...]:
-    """What is learned from this round on.
+    """Choose the lessons that begin with this round, as moves to come.
 
     :param stops: how many running tasks each worker gives up for balance now
     """
@@ -107,15 +107,15 @@ def begin_lessons(
     )
 
 
-def given_up(round: LearnerRound, memory: LearnerMemory, on: Further) -> Shares:  # noqa: A002
-    """What has been learned in vain, now or before, by learner.
+def given_up(round: LearnerRound, memory: LearnerMemory, continued: Further) -> Shares:  # noqa: A002
+    """The tasks whose lessons failed or took too long, now or before, by learner.
 
-    It is not tried elsewhere: whether the worker is at fault or the job is not known, the task runs, and to try all
-    workers would take a round for each. Once a worker comes or goes, or the job is submitted anew, it may be tried
+    No other worker tries them: it is not known whether the worker or the job is at fault, the task runs, and to try all
+    workers would take a round for each. When a worker joins or leaves, or the job is submitted again, they may be tried
     again.
     """
     same = memory.cooperative.members == round.owned.keys()
-    now = by_worker((task, lesson.worker) for task, lesson in on.given_up.items())
+    now = by_worker((task, lesson.worker) for task, lesson in continued.given_up.items())
     before = {
         worker: left
         for worker, tasks in (memory.given_up.items() if same else ())
@@ -125,7 +125,7 @@ def given_up(round: LearnerRound, memory: LearnerMemory, on: Further) -> Shares:
 
 
 def _not_worth_a_try(in_vain: Tasks, tasks: Tasks) -> Tasks:
-    """These, and all tasks of the jobs of which these are many."""
+    """The tasks in vain, and all tasks of jobs that have many of these."""
     if not in_vain:
         return NO_TASKS
     hopeless = {job for job, number in Counter(task.job for task in in_vain).items() if number >= MOST_GIVEN_UP}

@@ -1,9 +1,9 @@
-"""What is being learned, and what becomes of it in this round.
+"""What is being learned, and how it continues in this round.
 
 A learner that is ready gets its task as soon as nobody has it: the owner has stopped it before it joined, or is gone.
-If the owner still has it, it stops it now, and the learner has it in the next round (KIP-415). What an owner has
-stopped and nobody is ready for, it has again. A learner that is not ready goes on, unless the task had better
-stay.
+An owner that still has it stops it now, and the learner gets it in the next round (KIP-415). If an owner has stopped a
+task and no learner is ready, it gets the task back. A learner that is not ready continues, unless the task should
+rather stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 
 class Lesson(NamedTuple):
-    """Who learns a task, how far it is (0 to 1), since when (wall clock), and whether it has failed."""
+    """Who learns a task, its progress (0 to 1), when the lesson began (wall clock), and whether it has failed."""
 
     worker: WorkerId
     progress: float
@@ -31,9 +31,9 @@ Lessons = Mapping[TaskId, Lesson]
 
 
 def lessons_of(round: LearnerRound, memory: LearnerMemory) -> dict[TaskId, Lesson]:  # noqa: A002
-    """The one learner of each task that counts: of several the one that is furthest, and has not failed.
+    """Choose one learner of each task: if there are several, the most advanced that has not failed.
 
-    Who leaves or drains learns nothing, and nothing is learned by its owner.
+    Workers that leave or drain do not count, nor does a task's owner.
     """
     best: dict[TaskId, Lesson] = {}
     for worker in sorted(round.learning.keys() & round.staying):
@@ -52,11 +52,11 @@ def _rank(lesson: Lesson) -> tuple[bool, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver:
-    """What nobody has, and who owns it from now on.
+    """Tasks that nobody has, and their new owners.
 
     :param handed: what learners own from now on
-    :param taken_back: what owners have stopped for a learner's sake, and have again
-    :param owners: of what was handed over: who had it, where that is known
+    :param taken_back: what owners had stopped for a learner, and get back
+    :param owners: the previous owners of what was handed over, as far as known
     """
 
     handed: Shares = field(default_factory=dict)
@@ -73,9 +73,9 @@ def hand_over(
     created: Tasks,
     lost: Mapping[TaskId, WorkerId],
 ) -> HandOver:
-    """Give what nobody has to learners that are ready, and to the owners that have only stopped it for them.
+    """Give tasks that nobody has to learners that are ready, or back to owners that stopped them only for a learner.
 
-    :param created, lost: what nobody has, as KIP-415 tells it apart
+    :param created, lost: what nobody has, as KIP-415 distinguishes it
     """
     owners = {
         task: owner
@@ -99,12 +99,12 @@ def hand_over(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Further:
-    """What is learned further.
+    """The lessons that continue.
 
-    :param lessons: who learns what, also what it is about to get
-    :param holders: of these tasks: who has them; some wait for nobody in particular
-    :param released: what its owner stops now, because the learner can start it
-    :param given_up: what has been learned in vain
+    :param lessons: of each task, including those that move to their learner now
+    :param holders: the present holders of these tasks; a task that waits for a worker has none
+    :param released: what owners stop now, because the learner can start it
+    :param given_up: lessons that failed or took too long
     """
 
     lessons: Lessons
@@ -122,11 +122,11 @@ def further(
     share: int,
     counts: Mapping[WorkerId, int],
 ) -> Further:
-    """Sort out what goes on.
+    """Decide which lessons continue.
 
-    :param lessons: without what was handed over or has just started
+    :param lessons: without tasks that were handed over or have just started
     :param holding: what each member has, started or not
-    :param share: how many stateful tasks each worker that stays has at least, once all is even
+    :param share: how many stateful tasks each worker that stays has at least when all is even
     :param counts: how many of them it has now
     """
     tasks = frozenset(lessons)
@@ -141,16 +141,16 @@ def further(
     }
     rest = {task: lesson for task, lesson in lessons.items() if task not in given_up}
     better_left = _better_left(rest, holders, share=share, counts=counts)
-    on = {task: lesson for task, lesson in rest.items() if task not in better_left}
+    continued = {task: lesson for task, lesson in rest.items() if task not in better_left}
     released = (
         (task, holders[task])
-        for task, lesson in on.items()
+        for task, lesson in continued.items()
         if task in round.owned.get(holders.get(task, lesson.worker), ())
         and (is_ready(lesson, limits) or is_in_vain(lesson, round, limits) or task in round.pending)
     )
     return Further(
-        lessons=on,
-        holders={task: worker for task, worker in holders.items() if task in on},
+        lessons=continued,
+        holders={task: worker for task, worker in holders.items() if task in continued},
         released=by_worker(released),
         given_up=given_up,
     )
@@ -159,9 +159,10 @@ def further(
 def _better_left(
     lessons: Lessons, holders: Mapping[TaskId, WorkerId], *, share: int, counts: Mapping[WorkerId, int]
 ) -> Tasks:
-    """What need not move any more, because its owner has room and its learner more than its share: the least advanced.
+    """Tasks that need not move any more, because the owner has room and the learner is above its share.
 
-    Only then: one more worker that joins makes everybody's share smaller, and nobody starts over because of it.
+    The least advanced lessons end first. There is no other reason to end one: when a worker joins, every share gets
+    smaller, and no lesson must start over because of that.
     """
     left: set[TaskId] = set()
     now = dict(counts)
@@ -179,17 +180,18 @@ def _better_left(
 
 
 def is_ready(lesson: Lesson, limits: Limits) -> bool:
+    """Whether a lesson has progressed so far that its task may move."""
     return lesson.progress >= limits.ready_from
 
 
 def is_in_vain(lesson: Lesson, round: LearnerRound, limits: Limits) -> bool:  # noqa: A002
-    """Whether it has failed, or taken too long."""
+    """Whether it has failed or taken too long."""
     over = lesson.failed or round.now_ms - lesson.since_ms >= limits.longest_ms
     return over and not is_ready(lesson, limits)
 
 
 def by_worker(pairs: Iterable[tuple[TaskId, WorkerId]]) -> dict[WorkerId, Tasks]:
-    """Tasks with their workers, by worker."""
+    """Group tasks by worker."""
     tasks: defaultdict[WorkerId, list[TaskId]] = defaultdict(list)
     for task, worker in pairs:
         tasks[worker].append(task)

@@ -1,4 +1,4 @@
-"""Reasons for moves that KIP-415 does not have: the same moves, distinguished by them."""
+"""Gives moves reasons that KIP-415 does not have."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider.protocol.model import TaskId, WorkerId
 
 
 class Why(NamedTuple):
-    """Why a task starts or stops, whose it was, if that is known, and what made that one give it up."""
+    """Why a task starts or stops, who had it, if known, and that worker's load, if it gave the task up for balance."""
 
     reason: MoveReason
     source: WorkerId | None = None
@@ -20,12 +20,12 @@ class Why(NamedTuple):
 
 
 def each(shares: Shares, reason: MoveReason) -> dict[TaskId, Why]:
-    """The same reason for what several workers stop."""
+    """Give all tasks of several workers the same reason."""
     return {task: Why(reason, worker) for worker, tasks in shares.items() for task in tasks}
 
 
 def explained(moves: Iterable[Move], whys: Mapping[TaskId, Why]) -> Iterator[Move]:
-    """The moves, with these reasons for these tasks."""
+    """Replace the reasons of moves for certain tasks. Moves are split where only some of their tasks are concerned."""
     known = frozenset(whys)
     for move in moves:
         named = move.tasks & known

@@ -1,8 +1,8 @@
-"""What a member of a classic group hears (events) and what it wants done (commands), with
-:mod:`airflow_provider.protocol.member_events`, which any group protocol has.
+"""The events and commands of a member of a classic group, in addition to those of any group protocol
+(:mod:`airflow_provider.protocol.member_events`).
 
-A command that sends a request carries ``seq``; who answers it gives the same number back: so a late answer to
-an older request is not taken for the one waited for.
+A command that sends a request carries ``seq``, and the event with its answer has the same number. So a late answer to
+an older request is not mistaken for the awaited one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Request(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedMember:
-    """A member as the coordinator tells the leader of it."""
+    """A member, as the coordinator describes it to the leader."""
 
     member_id: MemberId
     instance_id: str | None
@@ -51,9 +51,9 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started(Event):
-    """The worker's process is up and has read the jobs topic up to ``config_offset``.
+    """The worker's process has started, and has read the jobs topic up to ``config_offset``.
 
-    :param spoken_epoch: the highest one in which the status topic has any worker speak; 0: in none
+    :param spoken_epoch: the highest epoch in which any worker has written to the status topic; 0: none has
     """
 
     config_offset: ConfigOffset
@@ -63,9 +63,9 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed(Event):
-    """The membership goes on in another process; its state was saved in the one before.
+    """The membership continues in another process, with the state that the one before has saved.
 
-    :param predecessor: what is known of the worker's next process by that name, for a membership that must join anew
+    :param predecessor: what is known of other processes under the worker's name, for a membership that must join again
     :param spoken_epoch: as in :class:`Started`
     """
 
@@ -93,7 +93,7 @@ class RequestFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRejected(Event):
-    """The coordinator answered with an error; ``member_id`` is the one it gives with MEMBER_ID_REQUIRED."""
+    """The coordinator answered with an error. ``member_id`` is set with MEMBER_ID_REQUIRED: the one to join with."""
 
     seq: int
     request: Request
@@ -103,7 +103,7 @@ class RequestRejected(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined(Event):
-    """The rebalance has all its members: the coordinator named the generation and its leader."""
+    """The rebalance has all its members: the coordinator gave the generation and the leader."""
 
     seq: int
     generation: GenerationId
@@ -116,9 +116,9 @@ class Joined(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentComputed(Event):
-    """This member leads, and the assignment that it was asked to perform is ready.
+    """The assignment for which this member was asked as the leader.
 
-    ``record`` is None where the leader could not assign (CONFIG_MISMATCH).
+    ``record`` is None if the leader could not assign (CONFIG_MISMATCH).
     """
 
     seq: int
@@ -128,7 +128,7 @@ class AssignmentComputed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Synced(Event):
-    """The coordinator handed out this member's assignment, as the leader encoded it."""
+    """The coordinator sent this member's assignment, as the leader encoded it."""
 
     seq: int
     assignment: bytes
@@ -136,7 +136,7 @@ class Synced(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswered(Event):
-    """A heartbeat that was sent at ``sent_at_ms`` as that member in that generation was answered."""
+    """A heartbeat was answered that this member had sent at ``sent_at_ms``, with these member id and generation."""
 
     sent_at_ms: int
     member_id: MemberId
@@ -154,14 +154,14 @@ class RecordRead(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceWanted(Event):
-    """What is configured, or who has room, differs from what the leader last assigned."""
+    """What is configured, or who has free slots, differs from what the leader last assigned."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningProgressed(Event):
-    """How far tasks are that this member learns.
+    """The progress of the tasks that this member learns.
 
     :param progress: from 0 to 1
     :param failed: those that it could not make ready
@@ -173,22 +173,23 @@ class LearningProgressed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnersReady(Event):
-    """All tasks of this member that the status topic says others are ready for."""
+    """All tasks of this member for which others are ready, according to the status topic."""
 
     tasks: Tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveSoonRequested(Event):
-    """The worker shall leave the group once others have taken what it has."""
+    """The worker is to leave the group as soon as others have taken over its tasks."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrlChanged(Event):
-    """The worker has another url to say of itself, and the group shall go round with it: a member whose metadata differ
-    from those of its last join makes the coordinator rebalance.
+    """The worker has another url, and the group has to rebalance so that all learn of it.
+
+    The coordinator rebalances because the member's metadata differ from those of its last join.
     """
 
     url: str
@@ -196,7 +197,7 @@ class UrlChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left(Event):
-    """The coordinator took this member out of the group."""
+    """The coordinator has removed this member from the group."""
 
     seq: int
 
@@ -206,14 +207,14 @@ class Left(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindCoordinator(Command):
-    """Ask any broker which one coordinates the group."""
+    """Ask any broker which one is the group's coordinator."""
 
     seq: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendJoin(Command):
-    """Send JoinGroup; answered only when all members have joined or the rebalance timeout is over."""
+    """Send JoinGroup; answered only when all members have joined or the rebalance timeout has passed."""
 
     seq: int
     node: int
@@ -224,9 +225,9 @@ class SendJoin(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerformAssignment(Command):
-    """This member leads: compute everybody's assignment and answer with :class:`AssignmentComputed`.
+    """Compute all members' assignments, as this member leads, and feed :class:`AssignmentComputed`.
 
-    ``last_record`` is the newest that the member knows; its own may be on its way to the status topic still.
+    ``last_record`` is the newest that the member knows; its own may still be on its way to the status topic.
     """
 
     seq: int
@@ -241,7 +242,7 @@ class PerformAssignment(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendSync(Command):
-    """Send SyncGroup; only the leader's carries assignments."""
+    """Send SyncGroup; only the leader's has assignments."""
 
     seq: int
     node: int
@@ -263,7 +264,7 @@ class SendHeartbeat(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendLeave(Command):
-    """Send LeaveGroup, by instance id and, if known, member id."""
+    """Send LeaveGroup with the instance id and, if known, the member id."""
 
     seq: int
     node: int
@@ -273,8 +274,8 @@ class SendLeave(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartLearning(Command):
-    """Make these ready to run, and tell of it by :class:`LearningProgressed`. One that this member then owns is started
-    or stopped as any other.
+    """Warm up these tasks, and report by :class:`LearningProgressed`. If this member gets to own one, it is started or
+    stopped like any other.
     """
 
     tasks: Tasks
@@ -282,18 +283,18 @@ class StartLearning(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopLearning(Command):
-    """Let go of what was made ready for these; nothing waits for it."""
+    """Discard what was warmed up for these tasks; nothing waits for that."""
 
     tasks: Tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MayLeave(Command):
-    """This member wants to leave soon, and has nothing left."""
+    """Report that this member, which wants to leave soon, has nothing left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishGroup(Command):
-    """Write the ``group`` record: this member led, and its assignment has reached the coordinator."""
+    """Write the ``group`` record of a round that this member led: the coordinator has its assignment."""
 
     record: ClassicRecord

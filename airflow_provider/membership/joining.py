@@ -1,4 +1,4 @@
-"""How a member gets into a rebalance and out of it with an assignment."""
+"""How a member joins a rebalance and gets its assignment."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ from airflow_provider.protocol.model import (
 
 
 def on_started(member: Transition, event: Started) -> None:
+    """Look for the coordinator, to join the group."""
     member.set(
         phase=Phase.UNJOINED,
         config_offset=event.config_offset,
@@ -48,13 +49,15 @@ def on_started(member: Transition, event: Started) -> None:
 
 
 def on_resumed(member: Transition, event: Resumed) -> None:
-    """Go on as the same member. Nothing runs here yet; all that is owned waits for a valid lease.
+    """Continue as the same member. Nothing runs here yet, and all owned tasks wait for a valid lease.
 
-    Without a member id there is nobody to speak for yet: a coordinator that has taken in the JoinGroup by then would
-    take a heartbeat for that of another process under this worker's name. Who is about to join a rebalance starts
-    nothing before it has its assignment: an answer that the process before has not heard may say that the group has
-    gone back to the eager protocol, in which others are given what is not reported. And who is about to join an eager
-    rebalance owns nothing: what the process before had not started, others are given in it.
+    Without a member id this process does not heartbeat yet: if the coordinator has meanwhile handled the JoinGroup of
+    the process before, it would take the heartbeat for that of another process under this name.
+
+    A member that has yet to join a rebalance starts nothing before it has its assignment: the process before may have
+    missed an answer that said that the group has returned to the eager protocol, in which tasks that are not reported
+    are given to others. And if it is about to join an eager rebalance, it owns nothing: tasks that the process before
+    had not started are given to others in it.
     """
     state = member.state
     known = state.member_id != UNKNOWN_MEMBER_ID and state.generation == state.last_completed
@@ -79,6 +82,7 @@ def on_resumed(member: Transition, event: Resumed) -> None:
 
 
 def on_coordinator_found(member: Transition, event: CoordinatorFound) -> None:
+    """Send what waited for the coordinator: a heartbeat, or a join."""
     if event.seq != member.state.awaiting:
         return
     member.set(awaiting=None, coordinator=event.node)
@@ -88,17 +92,18 @@ def on_coordinator_found(member: Transition, event: CoordinatorFound) -> None:
 
 
 def on_joined(member: Transition, event: Joined) -> None:
-    """The generation is known; the coordinator waits for everybody's SyncGroup as long as it did for their joins.
+    """Note the generation. The coordinator now waits for everybody's SyncGroup as long as it did for the joins.
 
-    Who joins again as the same member, since no answer came, may hear of a generation that was complete before: then
-    the coordinator has waited since, and the JoinGroup has not begun another session. A member that is new to it has.
+    A member that has joined again as the same member because it got no answer may be told a generation that was
+    complete before. Then the coordinator has waited since that time, and this JoinGroup has not begun another session.
+    Only for a new member it has.
 
-    Its leader computes the assignment, unless the coordinator tells it to skip that
-    (KIP-814: a static leader came back to a stable group); everybody asks for theirs.
+    The leader computes the assignment, unless the coordinator tells it to skip that (KIP-814: a static leader has
+    returned to a stable group). All members ask for theirs.
     """
     if event.seq != member.state.awaiting:
         return
-    anew = event.member_id != member.state.member_id
+    is_new = event.member_id != member.state.member_id
     since = member.state.join_sent_at if member.state.joining_since is None else member.state.joining_since
     deadline = since + member.state.settings.rebalance_lease_ms
     if event.generation == member.state.generation and member.state.rebalance_deadline is not None:
@@ -113,10 +118,10 @@ def on_joined(member: Transition, event: Joined) -> None:
         protocol=event.protocol,
     )
     if member.state.predecessor is Predecessor.UNKNOWN:
-        # From now on the coordinator fences the process that had this name: its lease ends within a session.
+        # From now on the coordinator fences the process that had this name, so its lease ends within a session.
         member.set(predecessor=Predecessor.GONE, hold_until=member.now + member.state.settings.session_timeout_ms)
     member.set(heard_at=max(member.state.heard_at, member.state.join_sent_at))
-    if anew:
+    if is_new:
         member.renew_lease(member.state.join_sent_at)
     member.heartbeat_slowly()
     seq = member.next_seq()
@@ -140,6 +145,7 @@ def on_joined(member: Transition, event: Joined) -> None:
 
 
 def on_assignment_computed(member: Transition, event: AssignmentComputed) -> None:
+    """Send the assignments that this member has computed as the leader."""
     state = member.state
     if event.seq != state.awaiting:
         return
@@ -148,6 +154,7 @@ def on_assignment_computed(member: Transition, event: AssignmentComputed) -> Non
 
 
 def on_synced(member: Transition, event: Synced) -> None:
+    """Take this member's assignment, which completes the round."""
     if event.seq != member.state.awaiting:
         return
     protocol = member.state.protocol
@@ -179,14 +186,16 @@ def on_synced(member: Transition, event: Synced) -> None:
 
 
 def _check_target(assignment: Assignment | ExtensibleAssignment) -> None:
-    """Whatever leads, a target that is missing says nothing of what this member is to own."""
+    """Reject an assignment without a target and without an error: it does not say what this member is to own."""
     if isinstance(assignment, ExtensibleAssignment) and assignment.target is None and not assignment.error:
         raise MalformedEmbeddedError("target is missing, and no error says why")
 
 
 def _adopt_nothing(member: Transition, assignment: Assignment | ExtensibleAssignment) -> None:
-    """The leader could not assign, for it is behind on the jobs topic. It joins again when it has caught up; for the
-    others there is nothing to do but to go on, so that the group does not spin.
+    """Handle an assignment with an error: the leader could not assign, because it is behind on the jobs topic.
+
+    The leader joins again when it has caught up. The others just continue, so that the group does not rebalance in a
+    loop.
     """
     state = member.state
     member.set(needed_offset=assignment.config_offset)
@@ -197,10 +206,10 @@ def _adopt_nothing(member: Transition, assignment: Assignment | ExtensibleAssign
 
 
 def _complete(member: Transition, assignment: Assignment | ExtensibleAssignment) -> None:
-    """This round is known to be the group's last one; from here on this member is in it.
+    """Take part in this round, which is now known to be the group's last one.
 
-    Its epoch is above the last one that this member was in, whatever records have got lost on the way. Where no round
-    of this protocol is known, it is above all in which anybody had spoken: the group may have been a declarative one.
+    Its epoch is above that of the last round that this member was in, even if records were lost. If no round of this
+    protocol is known, it is above all in which anybody has written: the group may have been a declarative one.
     """
     state = member.state
     again = (state.generation, assignment.leader) == (state.last_completed, state.last_leader)
@@ -223,8 +232,8 @@ def _complete(member: Transition, assignment: Assignment | ExtensibleAssignment)
 
 
 def _adopt_target(member: Transition, assignment: ExtensibleAssignment) -> None:
-    """Who comes back to a stable group hears what it owns without the group's record. That tells, if it is here, how
-    long the delay has run.
+    """Adopt an assignment of v3. It tells a member that returns to a stable group what it owns, without the record;
+    only how long the delay has run is taken from that, if it is here.
     """
     state = member.state
     begun_at = member.now
@@ -240,8 +249,8 @@ def _adopt_target(member: Transition, assignment: ExtensibleAssignment) -> None:
 def _adopt_answer(member: Transition, assignment: Assignment, protocol: SubProtocol) -> None:
     """Apply what the leader computed from what this member reported when it joined.
 
-    That may be the last round again: a follower that joins a stable group with the same metadata as last time, so
-    owning what it owned then, is answered with that round's assignment.
+    It may be the last round's assignment: a follower that joins a stable group with the same metadata as last time, so
+    owns what it owned then, gets it again.
     """
     state = member.state
     downgraded = not protocol.cooperative and state.last_completed >= 0 and bool(state.owned)
@@ -257,9 +266,11 @@ def _adopt_answer(member: Transition, assignment: Assignment, protocol: SubProto
 
 
 def adopt_record(member: Transition) -> None:
-    """A static member that came back to a stable group is answered with the bytes of the last round, which say what
-    changed then and not what this member has. The group record of that same round does. In an eager group the bytes
-    say it too; but a leader needs the record all the same, to know when the round does not cover what is configured.
+    """Adopt the assignment of a static member that has returned to a stable group, once its record is here.
+
+    Such a member is answered with the bytes of the last round. They say what changed then, and not what the member has;
+    the group record of that round does. In an eager group the bytes do, too, but a leader needs the record all the
+    same, to know when the round does not cover what is configured.
     """
     state = member.state
     assignment, record = state.unadopted, state.record
@@ -273,7 +284,7 @@ def adopt_record(member: Transition) -> None:
 
 
 def _after_adoption(member: Transition, *, rejoin_at: int, rejoin: bool) -> None:
-    """Who had to give something up joins again immediately, the others when the scheduled delay is over (KIP-415)."""
+    """Join again: immediately if something was revoked here, otherwise when the scheduled delay has ended (KIP-415)."""
     if member.state.told_delay_ms:
         member.set(rejoin_at=rejoin_at)
     member.publish_assignment()
@@ -283,12 +294,13 @@ def _after_adoption(member: Transition, *, rejoin_at: int, rejoin: bool) -> None
 
 
 def on_record_read(member: Transition, event: RecordRead) -> None:
+    """Note a newer group record, and adopt an assignment that waited for it."""
     state = member.state
     if state.record is not None and event.record.epoch < state.record.epoch:
         return
     record = event.record
     if state.record is not None and record.is_same_round(state.record) and record.leader_member == state.member_id:
-        record = state.record  # as it was made: its shares are those that are compared with in the next round
+        record = state.record  # the object that this leader made: the next round compares its sets by identity
     member.set(record=record, record_at=member.now - max(0, event.age_ms))
     member.heed_namesake()
     adopt_record(member)
@@ -301,6 +313,6 @@ def on_record_read(member: Transition, event: RecordRead) -> None:
 
 
 def without_record(member: Transition) -> None:
-    """No record of this round came: make the coordinator rebalance by joining with what is really running here."""
+    """Join with what is really running here, as no record of this round came; that makes the coordinator rebalance."""
     member.set(returning=False, unadopted=None, record_by=None)
     member.want_join("no record tells what this worker owned")

@@ -1,8 +1,8 @@
-"""How a member takes part in learning: tasks are made ready on their new worker before they move (version 3).
+"""How a member takes part in learning: tasks are warmed up on their new worker before they move (version 3).
 
-An assignment says what a member learns, and what others learn of its own. A member that has become ready for a task
-joins again, so that the leader can have the task moved. Its owner stops it before it joins that round, if it knows of
-it by then (:class:`~airflow_provider.learners.model.LearnedRule`): then the task moves in one round.
+An assignment says what a member learns, and which of its tasks others learn. A member that has become ready for a task
+joins again, so that the leader can let the task move. If its owner knows of that before it joins the round, it stops
+the task first (:class:`~airflow_provider.learners.model.LearnedRule`); then the task moves in one round.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 
 def adopt_target(member: Transition, assignment: ExtensibleAssignment) -> None:
-    """Own what the target names, which is the whole: so a member that comes back to a stable group needs nothing else.
+    """Own what the target has. It is complete, so a member that returns to a stable group needs nothing else.
 
-    What a member has released since it joined is in the target still. It has ended, or the next round moves it.
+    Tasks that a member has released since it joined are still in the target. They have ended, or the next round moves
+    them.
     """
     state = member.state
     assert assignment.target is not None  # the leader could assign
@@ -35,7 +36,7 @@ def adopt_target(member: Transition, assignment: ExtensibleAssignment) -> None:
 
 
 def learn(member: Transition, learning: Tasks, learned: Tasks) -> None:
-    """Learn these and nothing else; others learn those."""
+    """Learn exactly the tasks in ``learning``, while others learn those in ``learned``."""
     state = member.state
     learning = learning - state.owned
     before = state.lessons.learning
@@ -47,12 +48,12 @@ def learn(member: Transition, learning: Tasks, learned: Tasks) -> None:
 
 
 def learn_nothing(member: Transition) -> None:
-    """The group speaks an older protocol, or this member is to leave it."""
+    """Learn nothing: the group uses an older protocol, or this member is to leave it."""
     learn(member, NO_TASKS, NO_TASKS)
 
 
 def on_learning_progressed(member: Transition, event: LearningProgressed) -> None:
-    """Who has become ready for a task joins again, so that it can move; who can't be, so that another is learned."""
+    """Join again if a task is ready, so that it can move, or has failed, so that another one can be learned."""
     state = member.state
     ready_from = state.settings.ready_from
     before, now = state.lessons, state.lessons.heard(event.progress, event.failed)
@@ -64,11 +65,12 @@ def on_learning_progressed(member: Transition, event: LearningProgressed) -> Non
 
 
 def on_learners_ready(member: Transition, event: LearnersReady) -> None:
-    """Known when this member joins next; the learner makes the group rebalance."""
+    """Note it for when this member joins next; the learner makes the group rebalance."""
     member.set(lessons=member.state.lessons.knowing(event.tasks))
 
 
 def on_leave_soon_requested(member: Transition, event: LeaveSoonRequested) -> None:
+    """Tell the group in another round, or report that this member may leave now."""
     member.set(leaving_soon=event.reason)
     if member.state.owned or not _hears_of_no_round(member):
         member.want_join(_leaves_soon(member))
@@ -77,8 +79,9 @@ def on_leave_soon_requested(member: Transition, event: LeaveSoonRequested) -> No
 
 
 def leave_unheard(member: Transition) -> None:
-    """Who comes back to a stable group may be answered with its last round (KIP-814), whose leader has not heard that
-    this member leaves soon: it is heard in another one.
+    """Join another round if the group may not know that this member leaves soon.
+
+    A member that returns to a stable group may be answered with its last round (KIP-814), whose leader did not know it.
     """
     if member.state.leaving_soon is not None and member.state.owned:
         member.set(rejoin_reason=member.state.rejoin_reason or _leaves_soon(member))
@@ -91,9 +94,9 @@ def _leaves_soon(member: Transition) -> str:
 
 
 def may_leave(member: Transition) -> None:
-    """Say so, if this member wants to leave soon and has nothing left.
+    """Report that this member may leave, if it wants to leave soon and has nothing left.
 
-    One that joins has perhaps only stopped for a learner what it may have again: the assignment tells it then.
+    Not while it joins: it may have stopped a task only for a learner, and get it back. The assignment tells.
     """
     if member.state.leaving_soon is not None and not member.state.owned and _hears_of_no_round(member):
         member.do(MayLeave())

@@ -1,4 +1,4 @@
-"""The lessons that a member has part in: as the one who learns, or as the one whose task it is. A value."""
+"""The lessons of a member, as a learner and as the owner of learned tasks: a value."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, tasks_from_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lessons:
-    """As the last assignment has it.
+    """The lessons according to the last assignment.
 
-    A task that moves to its learner is learned no more, but what was made ready for it is kept until it starts.
+    When a task moves to its learner its lesson ends, but what was warmed up is kept until the task starts.
 
-    :param learning: what this member makes ready, while others have it or nobody
-    :param progress: how far each is of which that is known, from 0 to 1, by task
-    :param learned: what others learn of what this member had then
-    :param failed: what of ``learning`` could not be made ready here
-    :param known_ready: what others are ready for, as far as this member has heard
+    :param learning: what this member learns, while others or nobody own it
+    :param progress: of those of which it is known, from 0 to 1, by task
+    :param learned: which of the tasks that this member had then others learn
+    :param failed: those of ``learning`` that could not be made ready here
+    :param known_ready: those of ``learned`` for which others are ready, as far as this member knows
     """
 
     learning: Tasks = NO_TASKS
@@ -30,15 +30,15 @@ class Lessons:
     known_ready: Tasks = NO_TASKS
 
     def how_far(self) -> dict[TaskId, float]:
-        """What this member learns, and how far each is."""
+        """The tasks that this member learns, each with its progress from 0 to 1."""
         return {**dict.fromkeys(self.learning, 0.0), **dict(self.progress)}
 
     def ready(self, ready_from: float) -> Tasks:
-        """What may move to this member now."""
+        """The tasks that may move to this member now."""
         return frozenset(task for task, progress in self.progress if progress >= ready_from)
 
     def next(self, learning: Tasks, learned: Tasks) -> Lessons:
-        """After an assignment."""
+        """The lessons after another assignment."""
         return Lessons(
             learning=learning,
             progress=tuple((task, progress) for task, progress in self.progress if task in learning),
@@ -48,25 +48,25 @@ class Lessons:
         )
 
     def heard(self, progress: Mapping[TaskId, float], failed: Tasks) -> Lessons:
-        """After news of what this member learns."""
+        """A copy with news of what this member learns."""
         known = {**dict(self.progress), **{task: far for task, far in progress.items() if task in self.learning}}
         return replace(self, progress=tuple(sorted(known.items())), failed=failed & self.learning)
 
     def knowing(self, ready: Tasks) -> Lessons:
-        """After news of what others learn."""
+        """A copy with news of what others learn."""
         return replace(self, known_ready=ready & self.learned)
 
     def to_stop(self, rule: LearnedRule) -> Tasks:
-        """What an owner stops before it joins, so that a learner can have it in that round."""
+        """The tasks that an owner stops before it joins, so that a learner can have them in that round."""
         return rule.stops(self.learned, self.known_ready)
 
     def to_json(self) -> dict[str, Any]:
-        """Without what only this process has made ready, or heard."""
+        """Without progress, failures and known readiness, which only hold in this process."""
         return {"learning": tasks_to_json(self.learning), "learned": tasks_to_json(self.learned)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Lessons:
-        """The inverse of :meth:`to_json`; of what an older release has written: none."""
+        """The inverse of :meth:`to_json`; no lessons if an older release has written it."""
         return cls(
             learning=tasks_from_json(data.get("learning", [])),
             learned=tasks_from_json(data.get("learned", [])),

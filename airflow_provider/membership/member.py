@@ -1,50 +1,50 @@
-"""The member of a group, as a state machine without I/O: events in, commands out.
+"""The member of a classic group, as a state machine without I/O: events in, commands out.
 
-Everything that a member does in Kafka's classic group protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup) with
-Connect's embedded protocol on top (KIP-415) is decided in this package. :func:`handle` takes the state and an event,
-and gives the next state and the commands to carry out. It reads no clock and starts no task; what drives it
+Everything that a member does in Kafka's classic group protocol (JoinGroup, SyncGroup, Heartbeat, LeaveGroup), with
+Connect's embedded protocol in it (KIP-415), is decided in this package. :func:`handle` takes the state and an event,
+and returns the next state and the commands to carry out. It reads no clock and starts no task; its driver
 (``group/member.py``, or a simulation) does, and feeds the results back as events.
 
 Theory of operation
 ===================
 
-A round. A member finds its coordinator and sends JoinGroup with what it owns, and keeps running it (*preparing
+Rounds. A member finds its coordinator and sends JoinGroup with what it owns, which it keeps running (*preparing
 rebalance*). The coordinator answers all members together with the new generation and names a leader (*completing
-rebalance*). The leader computes everybody's assignment and sends it with its SyncGroup; the others send an empty one;
-all are answered with their own assignment (*stable*).
+rebalance*). The leader computes all assignments and sends them with its SyncGroup; the others send an empty one. Each
+member is answered with its own assignment (*stable*).
 
-An assignment of the cooperative protocols is a difference: what to start and what to stop. The member starts the one
-and stops the other. If it had to stop anything it joins again as soon as that has stopped, and the group assigns the
-released tasks in that second round. If the assignment has a delay, everybody joins again when it is over. The others
-hear of a rebalance by their heartbeats, which therefore come fast for a while after each round.
+An assignment of the cooperative protocols is a difference: what to start and what to stop. If a member had to stop
+anything, it joins again as soon as that has stopped, and the group assigns the released tasks in that second round. If
+the assignment has a delay, everybody joins again when it has ended. Other members hear of a rebalance by their
+heartbeats, which are therefore frequent for a while after each round.
 
-In the extensible protocol (v3) an assignment is the whole, and it may say that a task is learned before it moves
+In the extensible protocol (v3) an assignment is complete, and it may say that a task is learned before it moves
 (:mod:`~.learning`).
 
-In the eager protocol (v0) an assignment is the whole, and a member stops everything before it joins.
+In the eager protocol (v0) an assignment is complete, and a member stops everything before it joins.
 
-What is not started immediately. A task is *held* while this member has not read the jobs topic as far as the leader
-had; while it can't be sure that its lease is valid; and, when it took over the name of a process that may still run,
-until that one's lease must be over.
+Held tasks. Not every assigned task starts immediately. A task is *held* while this member has not read the jobs topic
+as far as the leader had; while it can't be sure that its lease is valid; and, if it took over the name of a process
+that may still run, until that one's lease must have ended.
 
-The lease. Nobody else is given this member's tasks before a session has passed since the last heartbeat that was
-answered (or, in a rebalance that it does not join or ask its assignment of, before the rebalance timeout has). Shortly
-before that, it stops them all by itself.
+The lease. No other member is given this member's tasks before a session has passed since the last heartbeat that was
+answered (or before the rebalance timeout has passed, if it does not join a rebalance or ask for its assignment).
+Shortly before that, it stops all of them on its own.
 
-Static members (KIP-345). A member that joins without a member id may be coming back to a stable group. The coordinator
+Static members (KIP-345). A member that joins without a member id may be returning to a stable group. The coordinator
 then answers without a rebalance and with the bytes of the last round; the group record of that round tells what the
 member owns (:func:`~.joining.adopt_record`). Without such a record it joins again with what it really has. A leader
-that comes back is to skip the assignment (KIP-814) and does the same.
+that returns is told to skip the assignment (KIP-814), and does the same.
 
-A predecessor that may still run. Who takes over the name of such a process speaks for its tasks: it reports them when
-it joins a rebalance, and what it must give up it lets go of only when that one's lease must be over. The coordinator
-fences the predecessor from the moment of the join on, so that this takes at most a session. Nor does it leave before,
-for LeaveGroup gives the name's tasks away immediately; asked to leave before it has joined, it just ends. In the eager
-protocol there is no way to report tasks: there, see to it that the predecessor has ended.
+A predecessor that may still run. A member that takes over the name of such a process answers for its tasks: it reports
+them when it joins a rebalance, and releases revoked ones only when the predecessor's lease must have ended. The
+coordinator fences the predecessor from the join on, so this takes at most a session. The member does not leave before
+that either, as LeaveGroup gives the name's tasks away immediately. If it is asked to leave before it has joined, it
+just ends. The eager protocol can't report tasks: there, the predecessor must have ended before.
 
-Endings. *left* by its own will, after everything has stopped; *fenced* because another process took its name;
-*failed* because the coordinator refuses for a reason that trying again does not mend. A member that the coordinator no
-longer knows is not at its end: it stops everything and joins anew.
+Ends. *left*: it wanted to, and everything has stopped. *fenced*: another process took its name. *failed*: the
+coordinator refused it for a reason that retrying does not mend. A member that the coordinator no longer knows has not
+ended: it stops everything and joins again.
 """
 
 from __future__ import annotations
@@ -240,10 +240,10 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
 
 
 def handle(state: MemberState, event: Event) -> tuple[MemberState, list[Command]]:
-    """Take in one event.
+    """Handle one event.
 
     :return: the next state, and the commands to carry out in their order
-    :raises LocalProtocolError: for an event that cannot happen in this phase: the driver's mistake
+    :raises LocalProtocolError: for an event that can't happen in this phase: a bug in the driver
     """
     member = Transition(state, event.now_ms)
     apply(TRANSITIONS, member, event)

@@ -1,4 +1,4 @@
-"""What a member says of itself when it joins."""
+"""The metadata with which a member joins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider.protocol.packed_tasks import PackedTasks
 
 
 def offers(state: MemberState, now_ms: int) -> tuple[tuple[str, bytes], ...]:
-    """The names of the sub-protocols that this member offers, the preferred one first, each with its metadata."""
+    """The metadata for each embedded protocol that this member offers, by its name, the preferred one first."""
     return tuple(
         (
             offer.value,
@@ -31,8 +31,8 @@ def offers(state: MemberState, now_ms: int) -> tuple[tuple[str, bytes], ...]:
 
 
 def _extensible(state: MemberState, now_ms: int) -> bytes:
-    """The epoch is another one after each round, so these metadata differ from those of the last join: where a delay is
-    over, that makes the coordinator rebalance.
+    """Metadata of v3. The epoch changes with each round, so they differ from those of the last join; when a delay has
+    ended, that makes the coordinator rebalance.
     """
     learning, progress = extensible.learning(state.lessons.how_far())
     ready = state.lessons.ready(state.settings.ready_from)
@@ -64,10 +64,11 @@ def _connects(state: MemberState, offer: SubProtocol, now_ms: int) -> bytes:
 
 
 def _owned(state: MemberState, offer: SubProtocol, now_ms: int) -> Assignment | None:
-    """What this member says that it owns. It carries the delay of the last round, as in Connect: only metadata that
-    differ from those of the last join make the coordinator rebalance, and when the delay is over it shall.
+    """What this member says it owns, in v1 and v2.
 
-    A returning member does not know yet what it owns. All it may speak for is what a predecessor may still run.
+    It includes the delay of the last round, as in Connect: the coordinator only rebalances if the metadata differ from
+    those of the last join, and when the delay has ended it has to. A returning member does not know yet what it owns.
+    It only reports what a predecessor may still run.
     """
     if state.returning:
         claimed = _predecessors(state, now_ms)
@@ -82,8 +83,10 @@ def _owned(state: MemberState, offer: SubProtocol, now_ms: int) -> Assignment | 
 
 
 def _predecessors(state: MemberState, now_ms: int) -> Tasks:
-    """What the process that had this name may still run: nobody else may be given it as long as its lease lasts. And
-    what a member had that begins: others run it for this one, which is a bridge (:mod:`airflow_provider.bridge`).
+    """What is reported though it does not run here.
+
+    First, what the process that had this name may still run: no other member may get it while its lease lasts. Second,
+    tasks that a new member had from the start: it is a bridge, and others run them (:mod:`airflow_provider.bridge`).
     """
     if state.former_id == UNKNOWN_MEMBER_ID and state.last_completed == NO_GENERATION and state.owned:
         return state.owned

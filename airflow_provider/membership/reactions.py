@@ -1,4 +1,4 @@
-"""What a member does when a request fails, or is refused: a literal table of requests and errors."""
+"""What a member does when a request fails or is refused: a table of requests and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, MemberId, SubProt
 _ANOTHER: Final = "another rebalance has begun"
 
 _RECORD_WRITTEN_IN: Final = 20
-"""A leader takes some milliseconds to write its record; this part of a session is many times as much."""
+"""A leader writes its record in a few milliseconds; this fraction of a session is many times as long."""
 
 _HINTS: Final = {
     KafkaErrorCode.GROUP_AUTHORIZATION_FAILED: "the user of this connection needs the right READ on the group",
@@ -34,8 +34,8 @@ _HINTS: Final = {
 class Refusal:
     """An error with which the coordinator, or the broker that was asked for it, has answered.
 
-    :param member_id: the one that it gives with MEMBER_ID_REQUIRED
-    :param sent_at_ms: of a heartbeat
+    :param member_id: the one to join with, if the error is MEMBER_ID_REQUIRED
+    :param sent_at_ms: when the request was sent, for a heartbeat
     """
 
     request: Request
@@ -48,7 +48,7 @@ Reaction = Callable[[Transition, Refusal], None]
 
 
 def react(member: Transition, refusal: Refusal) -> None:
-    """Do what the table says."""
+    """React as the table says."""
     reaction = REACTIONS[refusal.request].get(refusal.error, OTHERWISE[refusal.request])
     reaction(member, refusal)
 
@@ -59,13 +59,13 @@ def on_request_rejected(member: Transition, event: RequestRejected) -> None:
 
 
 def on_rejected_while_leaving(member: Transition, event: RequestRejected) -> None:
-    """Also to look for the coordinator is part of leaving then."""
+    """While a member leaves, a refused FindCoordinator is handled like a refused LeaveGroup."""
     if event.seq == member.state.awaiting:
         react(member, Refusal(Request.LEAVE, event.error))
 
 
 def on_request_failed(member: Transition, event: RequestFailed) -> None:
-    """No answer: look for the coordinator again."""
+    """Look for the coordinator again, as no answer came."""
     state = member.state
     if event.request is Request.HEARTBEAT:
         _on_heartbeat_failed(member, event)
@@ -73,13 +73,13 @@ def on_request_failed(member: Transition, event: RequestFailed) -> None:
     if event.seq != state.awaiting:
         return
     if event.request is Request.JOIN and state.member_id == UNKNOWN_MEMBER_ID:
-        # Another process may have taken this name since, and with the next try this one takes it back.
+        # Another process may have taken this name since. The next try takes it back.
         member.set(predecessor=Predecessor.UNKNOWN)
     begin_again(member)
 
 
 def _on_heartbeat_failed(member: Transition, event: RequestFailed) -> None:
-    """A heartbeat sent after a JoinGroup and lost: so may that one be. To send it again does no harm."""
+    """A heartbeat that was sent after a JoinGroup is lost, so that may be lost, too. Sending it again does no harm."""
     state = member.state
     if state.phase is Phase.PREPARING_REBALANCE and state.awaiting is not None and event.seq > state.awaiting:
         begin_again(member)
@@ -91,7 +91,7 @@ def _on_heartbeat_failed(member: Transition, event: RequestFailed) -> None:
 
 
 def begin_again(member: Transition, _refusal: Refusal | None = None) -> None:
-    """Look for the coordinator after a while. A rebalance in which this member takes part is lost to it."""
+    """Look for the coordinator after a while, and give up the rebalance in which this member takes part."""
     member.retry_later()
     state = member.state
     if state.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE):
@@ -113,8 +113,10 @@ def _unknown(member: Transition, _refusal: Refusal) -> None:
 
 
 def _overtaken(member: Transition, _refusal: Refusal) -> None:
-    """Another rebalance has begun before this member had its assignment. It joins that immediately; but in a group that
-    has just gone back to the eager protocol it may have tasks from before, and stops them first.
+    """Join another rebalance that has begun before this member had its assignment.
+
+    It joins immediately. But if the group has just returned to the eager protocol, it may still have tasks from before,
+    and stops them first.
     """
     if member.state.protocol is SubProtocol.DEFAULT:
         member.set(phase=Phase.UNJOINED, awaiting=None)
@@ -125,9 +127,11 @@ def _overtaken(member: Transition, _refusal: Refusal) -> None:
 
 
 def _fenced(member: Transition, _refusal: Refusal) -> None:
-    """Another process has taken the name. Or the coordinator has moved: it keeps a member only when a round is
-    completed, and so it may have forgotten this one, and know the process that had the name before. Who has not
-    completed a round yet takes the name again then, as long as it has not heard that it is in the group.
+    """End, as another process has taken the name. Or take the name back, if the coordinator may have forgotten this
+    member.
+
+    A coordinator stores a member only when a round is completed. So a new coordinator may know the process that had the
+    name before. A member that has not completed a round, nor heard that it is in the group, then joins again.
     """
     if member.state.may_be_forgotten and member.state.phase is not Phase.LEAVING:
         why = "the coordinator knows another process under this name, perhaps from before it moved"
@@ -153,9 +157,11 @@ def _refused(member: Transition, refusal: Refusal) -> None:
 
 
 def _rebalance_begun(member: Transition, refusal: Refusal) -> None:
-    """The coordinator waits ``rebalance_timeout_ms`` for this member to join and then goes on without it, heartbeats or
-    not. The rebalance began at some time after the last heartbeat that was answered without an error. Its end, for this
-    member, is the answer to its JoinGroup: one that is on its way may get lost.
+    """Join the rebalance of which a heartbeat's answer tells.
+
+    The coordinator waits ``rebalance_timeout_ms`` for this member to join and then continues without it, even if it
+    heartbeats. The rebalance began at some time after the last heartbeat that was answered without an error. For this
+    member it ends only with the answer to its JoinGroup: one that was sent before may be lost.
     """
     state = member.state
     if state.rebalance_deadline is None:
@@ -168,8 +174,8 @@ def _rebalance_begun(member: Transition, refusal: Refusal) -> None:
 
 
 def _expect_record_soon(member: Transition) -> None:
-    """Who waits for the record of the last round waits no longer than it takes to write one: everybody waits for this
-    member, and a leader of Java Connect's writes none.
+    """Shorten the wait for the record of the last round to the time that writing one takes: everybody waits for this
+    member now, and a leader of Java Connect writes none.
     """
     state = member.state
     if state.record_by is not None:
@@ -183,7 +189,7 @@ def _other_generation(member: Transition, _refusal: Refusal) -> None:
 
 
 def _moved(member: Transition, _refusal: Refusal) -> None:
-    """A JoinGroup or SyncGroup that waits at a broker which is not the coordinator any more waits for nothing."""
+    """A JoinGroup or SyncGroup that waits at a broker that is no longer the coordinator would wait in vain."""
     if member.state.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE):
         begin_again(member)
     else:
@@ -191,7 +197,7 @@ def _moved(member: Transition, _refusal: Refusal) -> None:
 
 
 def _look_again(member: Transition, _refusal: Refusal | None = None) -> None:
-    """Unless a request is on its way: its answer will tell."""
+    """Look for the coordinator, unless the answer to a pending request will tell."""
     state = member.state
     if state.phase in (Phase.STABLE, Phase.LEAVING) and state.coordinator is not None and state.awaiting is None:
         member.retry_later()
@@ -202,7 +208,7 @@ def _retry_later(member: Transition, _refusal: Refusal) -> None:
 
 
 def gone(member: Transition, _refusal: Refusal | None = None) -> None:
-    """Out of the group, as it wanted."""
+    """End as a member that has left, as it wanted."""
     member.end(Phase.LEFT, StopReason.LEAVING, error=None)
 
 
@@ -254,4 +260,4 @@ OTHERWISE: Final[Mapping[Request, Reaction]] = {
     Request.HEARTBEAT: _look_again,
     Request.LEAVE: _retry_later,
 }
-"""To errors that the table does not name."""
+"""The reactions to errors that the table does not name."""

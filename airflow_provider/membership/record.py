@@ -1,7 +1,7 @@
 """What a round of the classic protocol writes into the ``group`` record.
 
-The coordinator counts generations from 1 again once it has forgotten a group; an epoch counts on. A rebalance is
-identified by its generation together with its leader's member id: the coordinator never gives the same member id twice.
+The coordinator counts generations from 1 again once it has forgotten a group, but an epoch always grows. A rebalance is
+identified by its generation and its leader's member id: the coordinator never gives the same member id twice.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _LONGEST_REASON: Final = 1_000
 class ClassicRecord(GroupRecord):
     """One completed round of the classic protocol: the group's memory.
 
-    A static member that comes back reads from it what it owns, and a new leader takes over what the old one knew.
+    A returning static member reads from it what it owns, and a new leader continues with the old one's memory.
 
     :param leader_member: the leader's member id
     :param memory: what the leader carries to the next round
-    :param learner_memory: the same, with what it remembers of learners; None in a group where nothing is learned
+    :param learner_memory: the same, including what it remembers of learners; None in a group where nothing is learned
     """
 
     generation: GenerationId
@@ -77,7 +77,7 @@ class ClassicRecord(GroupRecord):
 
     @property
     def counts(self) -> Mapping[str, int]:
-        # Without arguments super() looks for the class that slots=True has replaced.
+        # Without arguments, super() would use the class that slots=True has replaced.
         others = super(ClassicRecord, self).counts
         return {**others, "successive_revocations": self.memory.successive_revocations}
 
@@ -95,7 +95,7 @@ class ClassicRecord(GroupRecord):
         }
 
     def _memory_to_json(self) -> dict[str, Any]:
-        """As long as no lost work waits, what is remembered as assigned is the assignment. It is not written twice."""
+        """Leave out the remembered assignment if it equals the assignment, as it does while no lost work waits."""
         if self.memory.assignment != self.assignment:
             return self.memory.to_json()
         return {**replace(self.memory, assignment={}).to_json(), "assignment": None}
@@ -144,7 +144,7 @@ class ClassicRecord(GroupRecord):
 
 
 def _words_from_json(words: object, what: str) -> str:
-    """For people. They name members, who choose their names themselves: more than anybody wants to read, maybe."""
+    """A text for people, shortened: it has names that members choose themselves, which may be very long."""
     if not isinstance(words, str):
         raise ValueError(f"{what} is a text, not {short(words)}")
     return words[:_LONGEST_REASON]
@@ -157,17 +157,19 @@ def _memory_from_json(data: Mapping[str, Any], assignment: Mapping[WorkerId, Tas
 
 
 def newer(one: ClassicRecord | None, other: ClassicRecord | None) -> ClassicRecord | None:
-    """The record of the higher epoch; of two copies of the same record the first."""
+    """The record with the higher epoch; of two copies of one record the first."""
     if one is None or other is None:
         return one or other
     return one if one.epoch > other.epoch or one.is_same_round(other) else other
 
 
 def epoch_of(generation: GenerationId, leader_member: str, last: ClassicRecord | None) -> Epoch:
-    """The epoch of the rebalance with that generation, given the last record known, of this rebalance or before it.
+    """The epoch of the rebalance with that generation.
 
-    A generation that is not above the last record's, in a round that isn't the record's own, is of a new count: the
-    coordinator had forgotten the group.
+    If the generation is not above that of ``last`` and the round is another one, the coordinator had forgotten the
+    group and counts anew.
+
+    :param last: the last record known, of this rebalance or an earlier one
     """
     if last is None:
         return Epoch(generation)

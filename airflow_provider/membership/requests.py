@@ -1,4 +1,4 @@
-"""The state while an event is handled, and the requests that come out of that."""
+"""The state while an event is handled, and the requests that a member sends."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 
 _HEARTBEAT_GROWTH = 1.5
 _HEARTBEATS_A_SECOND = 200
-"""So many at most of a whole group, while it heartbeats fast; a coordinator has other groups, too."""
+"""How many a whole group sends at most while it heartbeats fast; a coordinator has other groups, too."""
 _BEFORE_ANOTHER_ROUND_MS = 250
-"""So often at least, while another round is known to be near: what moves stands still until all have heard of it."""
+"""The longest interval while another round is known to be near: what moves does not run until all have joined it."""
 
 
 class Requesting(Changing[MemberState]):
-    """What a member asks its coordinator for, and when."""
+    """Sends requests to the coordinator, and decides when."""
 
     __slots__ = ()
 
     def set(self, **changes: Unpack[StateChanges]) -> None:
+        """Change fields of the state."""
         self._changes.update(changes)
 
     def find_coordinator(self) -> None:
@@ -45,7 +46,7 @@ class Requesting(Changing[MemberState]):
         self.set(awaiting=None, coordinator=None, retry_at=self.next_try_at())
 
     def send_join(self, reason: str) -> None:
-        """Join with what this worker has, and keep running it."""
+        """Join with what this worker has, and keep it running."""
         state = self.state
         assert state.coordinator is not None
         seq = self.next_seq()
@@ -72,8 +73,10 @@ class Requesting(Changing[MemberState]):
         )
 
     def send_sync(self, assignments: Mapping[MemberId, bytes]) -> None:
-        """Ask for this member's assignment; the leader sends everybody's. Waiting as long as a session tells of a lost
-        request or answer: when a leader is gone, the coordinator answers sooner.
+        """Ask for this member's assignment; the leader sends all members'.
+
+        No answer within a session means that the request or the answer was lost: even if the leader is gone, the
+        coordinator answers sooner.
         """
         state = self.state
         assert state.coordinator is not None
@@ -105,17 +108,17 @@ class Requesting(Changing[MemberState]):
         self.do(SendHeartbeat(seq=seq, node=state.coordinator, member_id=state.member_id, generation=state.generation))
 
     def heartbeat_fast(self) -> None:
-        """Heartbeat soon and then ever more slowly: a rebalance is often followed by another."""
+        """Heartbeat soon and then at growing intervals: a rebalance is often followed by another."""
         step = min(self.state.settings.heartbeat_interval_ms, self._shortest_step())
         self.set(heartbeat_step=step, heartbeat_at=self.now + step)
 
     def heartbeat_slowly(self) -> None:
-        """Only so that the session goes on: there is nothing to hear that the answer waited for would not tell."""
+        """Heartbeat only to keep the session, while another answer is awaited that tells of any rebalance."""
         step = self.state.settings.heartbeat_interval_ms
         self.set(heartbeat_step=step, heartbeat_at=self.now + step)
 
     def _shortest_step(self) -> int:
-        """In a large group all do this together: as far as its size is known, they do not overrun the coordinator."""
+        """The first interval; longer in a large group, whose members would overload the coordinator otherwise."""
         record = self.state.record
         at_once = 0 if record is None else len(record.members) * 1000 // _HEARTBEATS_A_SECOND
         return max(self.state.settings.fast_heartbeat_ms, at_once)
@@ -128,5 +131,5 @@ class Requesting(Changing[MemberState]):
         self.do(SendLeave(seq=seq, node=state.coordinator, member_id=state.member_id, reason=state.join_reason))
 
     def forget_round(self) -> None:
-        """Of the round that this member was in, nothing is waited for any more."""
+        """Stop waiting for anything of the round that this member was in."""
         self.set(rejoin_at=None, join_by=None, record_by=None, sync_by=None, unadopted=None, unpublished=None)

@@ -1,4 +1,4 @@
-"""A membership as JSON: saved in one process, gone on with in another."""
+"""A membership as JSON: saved in one process, continued in another."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from airflow_provider.protocol.saved import SAVED_VERSION, check_saved, reading_
 
 
 def save(state: MemberState, *, now_ms: int, wall_ms: int) -> dict[str, Any]:
-    """What another process needs to go on with this membership.
+    """Save what another process needs to continue this membership.
 
-    Left out is what that process reads for itself (the jobs topic's offset and the group record), and the tasks that
-    were told to stop: they end with this process.
+    Left out is what that process reads itself (the jobs topic's offset and the group record), and tasks that were told
+    to stop, which end with this process.
 
     :param now_ms: this process's monotonic clock
     :param wall_ms: the wall clock at the same moment, by which the other process translates times
-    :raises LocalProtocolError: if the membership is ending or has ended: going on with it would be another one
+    :raises LocalProtocolError: if the membership is ending or has ended, so can't be continued
     """
     if state.phase is Phase.LEAVING or state.phase.ended:
         raise LocalProtocolError(f"a membership that is {state.phase.value} cannot be handed over")
@@ -111,11 +111,11 @@ def _resume(data: Mapping[str, Any], settings: MemberSettings, *, now_ms: int, w
 
 
 def taken_over(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """The membership for a process that can't know whether the one before it holds it still.
+    """The membership for a process that can't know whether the one before still holds it.
 
-    It joins under the same name and as a new member. The coordinator then fences the process before, however alive that
-    is, and rebalances nothing; what the membership has is in the group's record. Only for a membership that runs
-    nothing, as in a triggerer.
+    It joins under the same name as a new member. The coordinator then fences the process before, even if that is alive,
+    and does not rebalance; the group's record has what the member owns. Only for a membership that runs nothing, as in
+    a triggerer.
 
     :param saved: what :func:`save` made
     """

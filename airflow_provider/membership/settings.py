@@ -15,14 +15,14 @@ class MemberSettings(CommonSettings):
 
     :param protocol: which versions of the embedded protocol to offer (``connect.protocol``)
     :param slots: how many tasks the worker runs at the same time; None: not known
-    :param learned: when this member stops what others learn of its tasks
-    :param limits: how much is learned together while this member leads, and from which progress on it is ready itself
-    :param session_timeout_ms: the coordinator removes a member that is silent for so long
+    :param learned: when this member stops tasks of its own that others learn
+    :param limits: how much is learned at the same time while this member leads, and from which progress on it is ready
+    :param session_timeout_ms: after this time without a heartbeat the coordinator removes the member
     :param heartbeat_interval_ms: time between heartbeats in a stable group
-    :param fast_heartbeat_ms: time to the first heartbeat after a rebalance; from there each interval is half as long
-        again as the one before, up to ``heartbeat_interval_ms``, so that a second rebalance is heard of soon
-    :param rebalance_timeout_ms: the coordinator waits so long for members to join a rebalance; at least a session: so
-        long a member that hears nothing may believe that there is none
+    :param fast_heartbeat_ms: time to the first heartbeat after a rebalance. Each further interval is half as long
+        again, up to ``heartbeat_interval_ms``, so that a second rebalance is heard of soon
+    :param rebalance_timeout_ms: how long the coordinator waits for members to join a rebalance; at least a session,
+        because a member may not hear of a rebalance for that long
     """
 
     protocol: ConnectProtocol = ConnectProtocol.SESSIONED
@@ -33,14 +33,12 @@ class MemberSettings(CommonSettings):
 
     @property
     def session_lease_ms(self) -> int:
-        """How long a member may take its session for: less than the coordinator does by as much as their clocks may
-        differ in speed.
-        """
+        """The session timeout on the member's own clock, shortened as clocks may differ in speed."""
         return by_a_slower_clock(self.session_timeout_ms)
 
     @property
     def rebalance_lease_ms(self) -> int:
-        """The same of the time in which it has to join a rebalance."""
+        """The rebalance timeout, shortened likewise."""
         return by_a_slower_clock(self.rebalance_timeout_ms)
 
     @property
@@ -62,6 +60,6 @@ class MemberSettings(CommonSettings):
         if self.rebalance_timeout_ms < self.session_timeout_ms:
             raise ValueError(
                 f"rebalance_timeout_ms={self.rebalance_timeout_ms} must be at least"
-                f" session_timeout_ms={self.session_timeout_ms}: a rebalance that is over sooner gives away tasks that"
-                " a worker still runs, for it has not heard of it"
+                f" session_timeout_ms={self.session_timeout_ms}: a rebalance that ends sooner gives away tasks that"
+                " a worker still runs because it has not heard of it"
             )

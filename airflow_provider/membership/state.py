@@ -1,4 +1,4 @@
-"""A member's state: one frozen value."""
+"""The state of a member: one frozen value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from airflow_provider.protocol.model import (
 
 
 class Phase(str, Enum):
-    """Where a member stands with its coordinator."""
+    """The phases of a membership."""
 
     INITIAL = "initial"
     """Made, but not started."""
@@ -42,20 +42,21 @@ class Phase(str, Enum):
     LEAVING = "leaving"
     """Stops everything, then sends LeaveGroup."""
     LEFT = "left"
-    """Out of the group by its own will."""
+    """Out of the group, as it wanted."""
     FENCED = "fenced"
     """Another process has taken this worker's name."""
     FAILED = "failed"
-    """The coordinator refused for a reason that trying again does not mend."""
+    """The coordinator refused it for a reason that retrying does not mend."""
 
     @property
     def ended(self) -> bool:
+        """Whether the membership has ended."""
         return self in (Phase.LEFT, Phase.FENCED, Phase.FAILED)
 
 
 class StateChanges(TypedDict, total=False):
-    """Fields of a :class:`MemberState` that an event changes; ``settings`` stay what they are. Written out again for
-    mypy, which can't make such a type of a dataclass; a test compares both.
+    """The fields of a :class:`MemberState` that events change: all but ``settings``. Repeated for mypy, which can't
+    derive such a type from a dataclass; a test compares both.
     """
 
     phase: Phase
@@ -110,40 +111,40 @@ class StateChanges(TypedDict, total=False):
 
 
 class MemberState(Struct, frozen=True, kw_only=True):
-    """Everything a member knows. All times are monotonic milliseconds, None where nothing is due.
+    """Everything a member knows. All times are monotonic milliseconds; None: nothing is due.
 
-    A task is in one of four stages: it runs (it is in ``owned`` only), is held back, is stopping, or both: then a
-    predecessor may still run it, and it is let go of when that one's lease is over. The stages are sets and not a value
-    for each task, since nearly all that happens happens to many tasks together and comes as a set: what is assigned,
-    revoked, stopped, reported with a join. So a step is one operation on sets, whatever their size, and states share
-    what has not changed.
+    An owned task is in one of four stages. It runs (it is in ``owned`` only), is held, is stopping, or is both held and
+    stopping: then a predecessor may still run it, and it is released when that one's lease has ended. The stages are
+    sets instead of a value for each task, since most events concern many tasks and come with sets: assigned, revoked,
+    stopped, or reported ones. So a step is one operation on sets, whatever their size, and states share what has not
+    changed.
 
-    :param awaiting: ``seq`` of the one request (other than heartbeats) whose answer is waited for
-    :param url: what is said instead of the settings' one
-    :param owned: what this worker has: running, held back, or stopping; what it reports when it joins
+    :param awaiting: ``seq`` of the one request (other than heartbeats) whose answer is awaited
+    :param url: replaces the settings' url
+    :param owned: what this worker has, running, held, or stopping; it reports these when it joins
     :param held: the part of ``owned`` that may not be started yet
-    :param stopping: the part of ``owned`` that was told to stop and has not said that it did
-    :param released_since_join: what it has reported when it joined last, and let go of since
-    :param lessons: what it learns, and what others learn of its own; nothing of what it learns is in ``owned``
-    :param leaving_soon: why it shall leave when others have taken what it has
-    :param former_id: the member id with which it was expelled last
-    :param spoken_epoch: the highest one in which anybody had spoken when this process began
+    :param stopping: the part of ``owned`` that was told to stop, and has not yet
+    :param released_since_join: what it reported when it joined last, and has released since
+    :param lessons: what it learns, and which of its tasks others learn; nothing that it learns is in ``owned``
+    :param leaving_soon: why it is to leave when others have taken over its tasks
+    :param former_id: the member id with which it was last expelled
+    :param spoken_epoch: the highest epoch in which anybody had written when this process began
     :param record_at: when the record was written
     :param told_delay_ms: the scheduled delay of the last completed round
-    :param another_round: the leader has said that others join again as soon as they have stopped what they have to
-    :param hold_until: held work of a predecessor that may still run starts no sooner
-    :param needed_offset: held work starts only when the jobs topic has been read so far
-    :param returning: joined without a member id, so the coordinator may answer with an assignment of long ago
+    :param another_round: the leader has said that others join again as soon as their revoked tasks have stopped
+    :param hold_until: the earliest start of held tasks that a predecessor may still run
+    :param needed_offset: held tasks start only when the jobs topic has been read so far
+    :param returning: it joined without a member id, so the coordinator may answer with an assignment of long ago
     :param may_be_forgotten: the coordinator was looked for again since it gave the member id, and no round has been
-        completed since: it may not know this member any more
+        completed since, so it may not know this member any more
     :param unadopted: an assignment of which it isn't known yet whether it is of this round
     :param unpublished: the record of the round that this member leads, until the coordinator has the assignment
     :param rejoin_reason: why to join again as soon as nothing is stopping any more
-    :param joining_since: when the first JoinGroup was sent of those that were not answered
-    :param heard_at: the coordinator said then or later that no rebalance was under way
-    :param join_by: joins then, whatever still stops
-    :param rebalance_deadline: the coordinator goes on without those that have not joined by then, and expels those that
-        have joined and not asked for their assignments
+    :param joining_since: when the first of the unanswered JoinGroups was sent
+    :param heard_at: at this time or later the coordinator said that no rebalance was under way
+    :param join_by: when to join, even if tasks are still stopping
+    :param rebalance_deadline: the coordinator then continues without members that have not joined, and expels those
+        that have joined and not asked for their assignments
     :param lease_until: no other member can be given this one's tasks before then
     """
 
@@ -203,8 +204,10 @@ class MemberState(Struct, frozen=True, kw_only=True):
     armed_at: int | None = None
 
     def changed(self, changes: StateChanges) -> MemberState:
-        """A copy with some fields changed. Every event of a membership makes some, and a triggerer holds thousands of
-        memberships: so this is one of msgspec's values, which it copies ten times as fast as a data class can be.
+        """A copy with some fields changed.
+
+        Every event changes some, and a triggerer holds thousands of memberships. So this is one of msgspec's values,
+        which are copied ten times as fast as data classes.
         """
         return structs.replace(self, **changes)
 
@@ -214,22 +217,22 @@ class MemberState(Struct, frozen=True, kw_only=True):
 
     @property
     def running(self) -> Tasks:
-        """What may be running here now, whatever it shall do next."""
+        """What may be running here now, whatever is to become of it."""
         return self.owned - self.held
 
     @property
     def lease_stop_at(self) -> int | None:
-        """When tasks must be told to stop unless a heartbeat is answered before."""
+        """When tasks have to be told to stop if no heartbeat is answered before; None: nothing runs."""
         if self.lease_until is None or self.owned <= self.held | self.stopping:
             return None
         return self.lease_until - self.settings.lease_margin_ms
 
     def predecessor_may_run(self, now_ms: int) -> bool:
-        """Whether the process that had this worker's name may have a valid lease still."""
+        """Whether the process that had this worker's name may still have a valid lease."""
         return self.hold_until is not None and now_ms < self.hold_until
 
     def next_deadline(self) -> int | None:
-        """When the member wants to be called again if nothing else happens."""
+        """When the member has to be called again if nothing else happens."""
         due = (
             self.lease_stop_at,
             self.heartbeat_at,
@@ -244,9 +247,9 @@ class MemberState(Struct, frozen=True, kw_only=True):
         return min((at for at in due if at is not None), default=None)
 
     def validate(self) -> None:
-        """Check what must hold in every state.
+        """Check invariants.
 
-        :raises LocalProtocolError: naming what does not
+        :raises LocalProtocolError: naming the broken one
         """
         broken = {
             "held tasks are owned": self.held <= self.owned,

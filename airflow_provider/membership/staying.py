@@ -1,4 +1,4 @@
-"""How a member stays in its group: heartbeats, the lease, timers, its tasks' ends; and how it leaves."""
+"""How a member stays in its group (heartbeats, the lease, timers, the ends of its tasks), and how it leaves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 
 def on_heartbeat_answered(member: Transition, event: HeartbeatAnswered) -> None:
-    """An answer to an earlier member id or generation says nothing about this one."""
+    """Handle an answer, unless it is for an earlier member id or generation, and so says nothing about this one."""
     state = member.state
     if (event.member_id, event.generation) != (state.member_id, state.generation):
         return
@@ -43,7 +43,7 @@ def on_heartbeat_answered(member: Transition, event: HeartbeatAnswered) -> None:
 
 
 def on_timer(member: Transition, _event: TimerFired) -> None:
-    """Do what is due. A timer that fires early does nothing but arm itself again."""
+    """Do what is due. After an early timer, this only arms it again."""
     _lease_over(member)
     state, now = member.state, member.now
     member.set(armed_at=None)
@@ -59,7 +59,7 @@ def on_timer(member: Transition, _event: TimerFired) -> None:
         member.set(rejoin_at=None)
         member.want_join(DELAY_OVER)
     if state.join_by is not None and now >= state.join_by:
-        _out_of_patience(member)
+        _join_with_what_runs(member)
     if state.hold_until is not None and now >= state.hold_until:
         member.set(hold_until=None)
         _stopped(member, state.held & state.stopping)
@@ -67,11 +67,11 @@ def on_timer(member: Transition, _event: TimerFired) -> None:
         member.join_when_ready()
 
 
-def _out_of_patience(member: Transition) -> None:
-    """Join with what still runs, rather than have the group go on without this member."""
+def _join_with_what_runs(member: Transition) -> None:
+    """Join with what still runs, before the group continues without this member."""
     state = member.state
     if state.join_by is None:
-        return  # it has joined by now
+        return  # it has joined meanwhile
     if state.coordinator is None:
         member.set(join_by=member.now + state.settings.retry_backoff_max_ms)
     else:
@@ -97,7 +97,7 @@ def _heartbeat_due(member: Transition) -> None:
 
 
 def on_tasks_stopped(member: Transition, event: TasksStopped) -> None:
-    """What has stopped is to go on elsewhere, which takes another round; others may still be stopping."""
+    """Release stopped tasks. They are to run elsewhere, which takes another round; others may still be stopping."""
     _stopped(member, event.tasks)
     may_leave(member)
     member.join_when_ready()
@@ -105,7 +105,7 @@ def on_tasks_stopped(member: Transition, event: TasksStopped) -> None:
 
 
 def _stopped(member: Transition, tasks: Tasks) -> None:
-    """A member that has already joined a rebalance reported these as its own, so it must join another one."""
+    """Release tasks. If this member has reported them in a join already, it has to join another rebalance."""
     state = member.state
     if tasks & state.owned and state.phase in (Phase.PREPARING_REBALANCE, Phase.COMPLETING_REBALANCE):
         member.set(rejoin_reason=state.rejoin_reason or "tasks stopped while the group rebalanced")
@@ -113,19 +113,19 @@ def _stopped(member: Transition, tasks: Tasks) -> None:
 
 
 def on_tasks_finished(member: Transition, event: TasksFinished) -> None:
-    """Everybody knows it from the status topic: no reason to join again."""
+    """Release finished tasks. All read that in the status topic, so it is no reason to join again."""
     member.released(event.tasks)
     may_leave(member)
     member.join_when_ready()
 
 
 def on_tasks_ended_late(member: Transition, event: TasksStopped | TasksFinished) -> None:
-    """In a membership that has ended there is nothing left to do about it."""
+    """Release tasks; a membership that has ended has nothing else to do."""
     member.released(event.tasks)
 
 
 def on_config_advanced(member: Transition, event: ConfigAdvanced) -> None:
-    """Start what had to wait for the jobs topic. If the last round failed for want of it, the leader joins again."""
+    """Start tasks that were held for the jobs topic. If the last round failed because of it, the leader joins again."""
     member.set(config_offset=max(member.state.config_offset, event.config_offset))
     state = member.state
     member.start_held()
@@ -135,8 +135,9 @@ def on_config_advanced(member: Transition, event: ConfigAdvanced) -> None:
 
 
 def on_rebalance_wanted(member: Transition, event: RebalanceWanted) -> None:
-    """Only a leader's join is sure to make the coordinator rebalance, so it is the leader who watches for reasons. One
-    that is behind the others on the jobs topic can't assign anything: it joins when it has caught up.
+    """Join, if this member leads: only a leader's join is sure to make the coordinator rebalance.
+
+    A leader that is behind the others on the jobs topic can't assign anything. It joins when it has caught up.
     """
     state = member.state
     if state.is_leader and state.unadopted is None and state.config_offset >= state.needed_offset:
@@ -144,7 +145,7 @@ def on_rebalance_wanted(member: Transition, event: RebalanceWanted) -> None:
 
 
 def on_url_changed(member: Transition, event: UrlChanged) -> None:
-    """Who has joined already, and waits for the others, has said the old one: it joins again after that round."""
+    """Join with another url. If this member has just joined with the old one, it joins again after that round."""
     if event.url == member.state.url:
         return
     member.set(url=event.url)
@@ -156,7 +157,7 @@ def on_url_changed(member: Transition, event: UrlChanged) -> None:
 
 
 def on_leave_requested(member: Transition, event: LeaveRequested) -> None:
-    """Stop everything, then leave; the coordinator may be away, so not for longer than a session."""
+    """Stop everything, then leave. Leaving takes at most a session, as the coordinator may be away."""
     member.stop(member.state.owned, StopReason.LEAVING)
     learn_nothing(member)
     member.set(
@@ -172,9 +173,11 @@ def on_leave_requested(member: Transition, event: LeaveRequested) -> None:
 
 
 def _leave_when_stopped(member: Transition) -> None:
-    """LeaveGroup takes the worker's name out of the group, and others are given its tasks immediately. So what a
-    predecessor may still run keeps it waiting as its own tasks do; and who has not joined, and does not know whether
-    its predecessor is still at work, leaves the name to that one and its session.
+    """Send LeaveGroup, if nothing speaks against it.
+
+    LeaveGroup removes the worker's name from the group, and others get its tasks immediately. So tasks that a
+    predecessor may still run delay it as the member's own do. And a member that has not joined, and does not know
+    whether its predecessor still works, just ends: the name is left to that one and its session.
     """
     state = member.state
     if state.stopping or member.predecessor_may_run:

@@ -1,4 +1,4 @@
-"""One transition of the member machine: the state while an event is handled, and the steps that handlers share."""
+"""The state of a member while an event is handled, and the steps that handlers share."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from airflow_provider.protocol.model import (
 
 
 class Transition(Requesting):
-    """Steps that handlers share: how a member joins again, what becomes of its tasks, and how its session ends."""
+    """The steps that handlers share: how a member joins again, stops and starts its tasks, and ends."""
 
     __slots__ = ()
 
     # ---- joining again
 
     def want_join(self, reason: str) -> None:
-        """Join as soon as it may be; somebody waits for it."""
+        """Join as soon as possible, as others may be waiting for it."""
         self.set(rejoin_reason=self.state.rejoin_reason or reason)
         self.join_when_ready()
         self.limit_patience()
 
     def join_when_ready(self) -> None:
-        """Join if this member wants to: after what is stopping has stopped, and in an eager group after all has."""
+        """Join if this member wants to and nothing is stopping any more. In an eager group, stop everything first."""
         state = self.state
         if state.rejoin_reason is None or state.coordinator is None or state.unadopted is not None:
             return
@@ -44,10 +44,11 @@ class Transition(Requesting):
             self.send_join(state.rejoin_reason)
 
     def limit_patience(self) -> None:
-        """Somebody waits for this member to join. So it waits for tasks that do not stop no longer than half of the
-        time that is left to join the rebalance (where none has begun: that there would be), and joins with what runs.
+        """Limit how long tasks that do not stop may delay a join, because others wait for this member.
 
-        Not in an eager group, where who joins must have stopped; nor when expelled, for then others may have the tasks.
+        It waits for half of the time that is left to join the rebalance (or that there would be, if none has begun),
+        and then joins with what still runs. This does not apply in an eager group, where tasks must have stopped before
+        a join, nor after being expelled, when others may have the tasks.
         """
         state = self.state
         if not state.stopping or state.rejoin_reason is None or state.phase not in (Phase.STABLE, Phase.UNJOINED):
@@ -61,13 +62,14 @@ class Transition(Requesting):
 
     @property
     def predecessor_may_run(self) -> bool:
-        """Whether the process that had this worker's name may have a valid lease still."""
+        """Whether the process that had this worker's name may still have a valid lease."""
         return self.state.predecessor_may_run(self.now)
 
     def heed_namesake(self) -> None:
-        """Who was expelled takes its name again, perhaps from another process that took it meanwhile: a word of
-        the coordinator is old when a process that slept hears of it. What tells is a later round in which somebody
-        else was under this name.
+        """Notice that another process has taken this name while this member was expelled.
+
+        An expelled member takes its name again. But the coordinator's answer may be old, if this process slept, and
+        another process may have the name by now. A later round in which another member had this name tells.
         """
         state = self.state
         if not state.returning or state.former_id == UNKNOWN_MEMBER_ID:
@@ -85,8 +87,10 @@ class Transition(Requesting):
     # ---- tasks
 
     def stop(self, tasks: Tasks, reason: StopReason) -> None:
-        """Have these stopped. What a predecessor may still run can't be told to stop: it stays held, and is let go of
-        when that one's lease is over. It will not start here, so what was made ready for it is let go of now.
+        """Tell tasks to stop.
+
+        Tasks that a predecessor may still run can't be told to. They stay held, and are released when that one's lease
+        has ended. They will not start here, so what was warmed up for them is discarded now.
         """
         tasks = (tasks & self.state.owned) - self.state.stopping
         if not tasks:
@@ -100,7 +104,7 @@ class Transition(Requesting):
             self.do(StopTasks(tasks=here, reason=reason))
 
     def released(self, tasks: Tasks) -> None:
-        """These do not run here any more."""
+        """Note that tasks do not run here any more."""
         state = self.state
         here = tasks & state.owned
         if here:
@@ -112,14 +116,16 @@ class Transition(Requesting):
             )
 
     def hold(self, tasks: Tasks) -> None:
-        """These are this worker's now; start them once nothing speaks against it."""
+        """Own more tasks, and start them when nothing speaks against it."""
         if tasks:
             self.set(owned=self.state.owned | tasks, held=self.state.held | tasks)
         self.start_held()
 
     def own(self, target: Tasks, revoked: Tasks) -> None:
-        """Have these and nothing else. What a round has revoked may still run in the process that had this worker's
-        name: it is held as this worker's, and let go of when that can run nothing any more.
+        """Own exactly the tasks of the target.
+
+        Revoked tasks may still run in the process that had this worker's name. They are held as this worker's, and
+        released when that process can't run any more.
         """
         before = self.state.owned
         self.stop(before - target, StopReason.REVOKED)
@@ -130,11 +136,10 @@ class Transition(Requesting):
             self.hold(target - before)
 
     def start_held(self) -> None:
-        """Start what is held back, if the jobs topic is read far enough, this member surely is one, and what had
-        its name before can run nothing any more.
+        """Start held tasks, if the jobs topic is read far enough, the lease is valid, and no predecessor may still run.
 
-        A join that took most of a session leaves a lease that is nearly over: what started under it would have to stop
-        before a heartbeat could be answered, so it is started when one has been.
+        After a join that took most of a session, the lease is about to end. Tasks started then would have to stop
+        before a heartbeat could be answered, so they start after the next answer.
         """
         state = self.state
         startable = state.held - state.stopping
@@ -149,14 +154,15 @@ class Transition(Requesting):
         self.do(StartTasks(tasks=startable, epoch=state.epoch))
 
     def publish_assignment(self) -> None:
+        """Publish in the worker's own record what it owns now."""
         state = self.state
         self.do(PublishAssignment(epoch=state.epoch, owned=state.owned, revoking=state.stopping))
 
     # ---- endings
 
     def renew_lease(self, sent_at_ms: int) -> None:
-        """The coordinator heard from this member at ``sent_at_ms`` or later, and then waits for a whole session; but
-        for a member that does not join a rebalance no longer than until the rebalance's deadline.
+        """Extend the lease: the coordinator heard from this member at ``sent_at_ms`` or later, and waits for a session
+        from then on. But a member that does not join a rebalance has only until that one's deadline.
         """
         state = self.state
         until = sent_at_ms + state.settings.session_lease_ms
@@ -167,7 +173,8 @@ class Transition(Requesting):
         self.set(lease_until=until)
 
     def expelled(self, why: str, predecessor: Predecessor = Predecessor.GONE) -> None:
-        """The coordinator does not know this member: others may be given its tasks at any time.
+        """Stop everything and join again: the coordinator does not know this member, so others may get its tasks any
+        time.
 
         :param predecessor: what is known of the process that the coordinator may know in its place
         """
@@ -197,7 +204,7 @@ class Transition(Requesting):
             self.join_when_ready()
 
     def end(self, phase: Phase, reason: StopReason, error: str | None) -> None:
-        """Nothing more will be sent; what still runs is told to stop."""
+        """End the membership: send nothing more, and tell all tasks to stop."""
         self.set(hold_until=None)
         self.stop(self.state.owned, reason)
         if self.state.lessons.learning:

@@ -1,4 +1,4 @@
-"""What has happened in a group since somebody looked last: rounds, and steps of tasks. Pure."""
+"""Counts what has happened in a group since the last look: rounds, and steps of tasks. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_provider.records import TaskState, TaskStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """How far somebody has looked.
+    """What was counted so far.
 
     :param seen: the tasks, as they were then
     :param epoch: of the last round that was counted
@@ -33,7 +33,7 @@ class Course:
 
     @classmethod
     def beginning(cls, status: StatusSnapshot, counted: Epoch) -> Course:
-        """What was before is not counted.
+        """Begin to count; what happened before is not counted.
 
         :param counted: the last round that the same worker has counted in another process; 0: this is its first
         """
@@ -44,11 +44,11 @@ class Course:
     def until(
         self, status: StatusSnapshot, group: str, held: Collection[WorkerId], now_ms: int
     ) -> tuple[Course, list[Sample]]:
-        """Look at what is new.
+        """Count what is new.
 
-        :param held: the workers of whom this process speaks
+        :param held: the workers that this process reports about
         :param now_ms: wall clock, milliseconds since 1970
-        :returns: how far one has looked then, and what is to be said
+        :returns: what was counted then, and the samples to send
         """
         counts = _Counts(group)
         samples: list[Sample] = []
@@ -78,14 +78,14 @@ class Course:
 
 
 def _of(held: Collection[WorkerId], steps: Steps) -> Iterator[Step]:
-    """Few have something to say, however many are held."""
+    """The steps of the held workers, without looping over these: few workers have new steps, however many are held."""
     for worker, of_worker in steps.items():
         if worker in held:
             yield from of_worker
 
 
 class _Counts:
-    """Adds up: of many short tasks some hundred begin and end each second."""
+    """Adds up samples: with many short tasks, some hundred begin and end each second."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -143,7 +143,7 @@ def _times(step: Step, group: str) -> Iterator[Sample]:
 
 
 def _before(step: Step) -> TaskStatus | None:
-    """What was said before of the same run."""
+    """The status before, if it is of the same run."""
     return step.before if step.before is not None and step.before.run_key == step.last.run_key else None
 
 
@@ -152,5 +152,5 @@ def _begun(status: TaskStatus) -> int:
 
 
 def _more(now: int, before: int) -> int:
-    """A task that is tried again after it has failed for good begins to count anew."""
+    """By how much a count has grown. It restarts when a task that failed for good is tried again."""
     return max(0, now - before)

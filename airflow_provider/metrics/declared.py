@@ -1,7 +1,7 @@
-"""Every metric that there is: its name, what kind it is, what it means, and what Kafka Connect has beside it.
+"""Declares every metric: its name, kind and meaning, and its counterpart in Kafka Connect.
 
-Whatever shows metrics (the table in the docs, the dashboard, the rules for alerts, the mapping of a StatsD exporter) is
-made of this, or checked against it.
+Whatever shows metrics (the table in the docs, the dashboard, the alerting rules, the mapping of a StatsD exporter) is
+generated from this, or checked against it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _CONNECTOR: Final = "connect-worker-metrics,connector=*"
 
 
 class Kind(str, Enum):
-    """What may be done with a metric's values."""
+    """The kind of a metric."""
 
     GAUGE = "gauge"
-    """How something is now."""
+    """A present value."""
     COUNTER = "counter"
-    """How often something has happened since the last time that was said."""
+    """How often something has happened since the last sample."""
     TIMING = "timing"
     """How long something took, in milliseconds."""
 
 
 class Tag(str, Enum):
-    """By what a metric's values are told apart."""
+    """What distinguishes the values of a metric."""
 
     GROUP = "group"
     JOB = "job"
@@ -36,14 +36,14 @@ class Tag(str, Enum):
 
 
 class Speaker(str, Enum):
-    """Which process says it. What two said would be counted twice, or would flicker."""
+    """The process that sends a metric. If two did, it would be counted twice, or flicker."""
 
     SPOKESMAN = "spokesman"
     """The one that holds the group's spokesman, see :func:`~airflow_provider.metrics.spokesman.spokesman`."""
     LEADER = "leader"
-    """The one that holds the worker which has led that round."""
+    """The one that holds the worker that led the round."""
     OWNER = "owner"
-    """The one that holds the worker which it is about."""
+    """The one that holds the worker concerned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +51,8 @@ class Metric:
     """One metric.
 
     :param name: dotted, without Airflow's prefix
-    :param tags: in the order in which they stand in the name where there are no tags
-    :param connect: the MBean of Kafka Connect (``kafka.connect:type=`` left out) and its attribute; empty: none
+    :param tags: in the order in which they are in the name, where a backend has no tags
+    :param connect: the MBean of Kafka Connect (without ``kafka.connect:type=``) and its attribute; None: none
     """
 
     name: str
@@ -178,4 +178,4 @@ DECLARED: Final = (
     STARTED, FINISHED, ATTEMPTS_FAILED, RETRIED, FAILED, STOPPED, SPARK_DEATHS, STOOD_STILL, TASK_TIME, PLANNER_TIME,
     LEASES_ENDED,
 )  # fmt: skip
-"""In the order of the docs."""
+"""All metrics, in the order of the docs."""

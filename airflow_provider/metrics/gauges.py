@@ -1,4 +1,4 @@
-"""How a group is: what its spokesman's process says now and then. Pure."""
+"""The state of a group, which its spokesman's process sends from time to time. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from airflow_provider.reports.learners import LearnerTask, learners
 def gauges(
     group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, now_ms: int, unconverged_since_ms: int | None
 ) -> Iterator[Sample]:
-    """Every gauge of a group and its jobs. It looks at each task.
+    """All gauges of a group and its jobs. Takes time in proportion to the number of tasks.
 
     :param now_ms: wall clock, milliseconds since 1970
-    :param unconverged_since_ms: the same; None: it is converged
+    :param unconverged_since_ms: likewise; None: the group is converged
     """
 
     def of_group(metric: Metric, value: float) -> Sample:
@@ -49,7 +49,7 @@ def gauges(
 
 
 def gauges_of_removed(group: str, job: str) -> Iterator[Sample]:
-    """What is said of a job that is there no more: a gauge keeps its last value, as if the job were still there."""
+    """Zeros for a job that was removed: otherwise its gauges would keep their last values."""
     for state in TaskState:
         yield Sample(metric=declared.TASKS, value=0, tags=(group, job, state.value))
     for metric in (declared.PENDING_AGE_S, declared.LEARNERS, declared.LEARNER_LAG):
@@ -74,10 +74,10 @@ def _of_learners(group: str, jobs: JobsSnapshot, found: tuple[LearnerTask, ...])
 
 
 def _busy(said: WorkerStatus, jobs: JobsSnapshot) -> int:
-    """What runs without a slot, because its worker drains, counts to no slots."""
+    """The busy slots of a worker. Tasks that run without a slot, because their worker drains, are not counted."""
     return min(said.slots, sum(map(jobs.slots_of, said.running)) if jobs.has_large else len(said.running))
 
 
 def _seconds(since_ms: int | None, now_ms: int) -> float:
-    """Clocks of two hosts may make it negative, which is none."""
+    """Seconds since then; 0 if the clocks of two hosts make it negative."""
     return 0 if since_ms is None else max(0, now_ms - since_ms) / 1000

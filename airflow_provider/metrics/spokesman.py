@@ -1,4 +1,4 @@
-"""Who says of a group what is of all of it. Pure."""
+"""Determines which worker's process sends the metrics of a whole group. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from airflow_provider.protocol.model import WorkerId
 
 
 def spokesman(status: StatusSnapshot) -> WorkerId | None:
-    """The worker whose process says it: who led the last round, or, if that one has left, the first of those who are
-    there. All read the same in the group's topic, so they agree without asking each other, in every group protocol.
+    """The worker whose process sends them: the leader of the last round, or, if it has left, the first worker present.
 
-    None: nobody is there.
+    All processes read the same in the group's topic, so they agree without communication, in every group protocol.
+    None: no worker is present.
     """
     if status.group is None:
         return None

@@ -1,4 +1,4 @@
-"""Since when a job's tasks wait to start. Pure."""
+"""How long a job's tasks have waited to start. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from airflow_provider.records import JobDefinition, PlanRecord, TaskState, TaskS
 
 
 def waits_since_ms(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> int | None:
-    """Since when the task waits that has waited longest (wall clock, ms since 1970); None: none waits.
+    """Since when the longest waiting task has waited (wall clock, ms since 1970); None: none waits.
 
-    Nobody writes that a task waits. So it waits since it was planned, since its last attempt ended, or, if its worker
-    was lost, since the last round: at least so long.
+    Waiting is not recorded. So a task has waited since it was planned, since its last attempt ended, or, if its worker
+    was lost, since the last round: at least that long.
     """
     definition, plan = jobs.jobs[job], jobs.plan_of(job)
     if plan is None:
@@ -26,7 +26,7 @@ def waits_since_ms(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> int 
     for since in _waiting(definition, plan, status):
         longest = since if longest is None else min(since, longest)
         if longest <= plan.at_ms:
-            break  # nothing can have waited longer
+            break  # none can have waited longer
     return longest
 
 

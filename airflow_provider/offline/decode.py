@@ -1,4 +1,4 @@
-"""``cospark decode``: what is in bytes that were found in a packet dump, a debug log or a topic."""
+"""``cospark decode``: decodes bytes that were found in a packet dump, a debug log or a topic."""
 
 from __future__ import annotations
 

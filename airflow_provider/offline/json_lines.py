@@ -1,4 +1,4 @@
-"""Lines of JSON that somebody wrote: each is answered by another one, or with what is wrong with it, by field."""
+"""Answers lines of JSON: each with another line, or with what is wrong with it, by field."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from airflow_provider.protocol.model import Tasks, tasks_from_json
 
 
 class UnreadableLineError(Exception):
-    """A line that does not say what it should; says which field is wrong, and how."""
+    """A line that can't be used; the message says which field is wrong, and how."""
 
 
 class LineAnswer(NamedTuple):
-    """What is made of a line, and which of its keys mean nothing."""
+    """The answer to a line, and the line's unknown keys."""
 
     made: Mapping[str, Any]
     ignored: frozenset[str]
 
 
 def answer_lines(command: str, file: str, answer: Callable[[bytes], LineAnswer]) -> int:
-    """LineAnswer every line, each before the next is read. A key that means nothing is named once.
+    """Answer each line before the next is read. An unknown key is reported once.
 
-    :param command: which of ``cospark``'s
-    :param file: its name, or standard input
+    :param command: the name of the subcommand of ``cospark``
+    :param file: the name of the input file, or standard input
     :param answer: raises :class:`UnreadableLineError` for a line that can't be answered
     :returns: 0 if every line could be answered, 1 if not, 2 if the file can't be opened
     """
@@ -48,16 +48,16 @@ def answer_lines(command: str, file: str, answer: Callable[[bytes], LineAnswer])
                 status = 1
                 continue
             for key in sorted(ignored - complained):
-                complain(f"cospark {command}: line {number}: the key {key!r} means nothing here, and is ignored")
+                complain(f"cospark {command}: line {number}: the key {key!r} is unknown, and is ignored")
             complained |= ignored
             say(json.dumps(made))
     return status
 
 
 def object_of_line(line: bytes) -> Mapping[str, Any]:
-    """The JSON object that a line is.
+    """Parse a line as a JSON object.
 
-    :raises UnreadableLineError: it is none
+    :raises UnreadableLineError: if it is not one
     """
     try:
         data = json.loads(line.rstrip().decode())
@@ -73,9 +73,9 @@ def object_of_line(line: bytes) -> Mapping[str, Any]:
 
 
 def required(data: Mapping[str, Any], key: str) -> Any:
-    """A field.
+    """The value of a field.
 
-    :raises UnreadableLineError: it is missing
+    :raises UnreadableLineError: if it is missing
     """
     if key not in data:
         raise UnreadableLineError(f"{key} is missing")
@@ -83,9 +83,9 @@ def required(data: Mapping[str, Any], key: str) -> Any:
 
 
 def object_field(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """A field that is an object.
+    """The value of a field that must be an object.
 
-    :raises UnreadableLineError: it is missing, or none
+    :raises UnreadableLineError: if it is missing, or not an object
     """
     value = required(data, key)
     if not isinstance(value, dict):
@@ -94,10 +94,10 @@ def object_field(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def tasks_of(value: object, key: str) -> Tasks:
-    """The tasks in a list of ``[job, index]`` pairs.
+    """Read tasks from a list of ``[job, index]`` pairs.
 
-    :param key: of the field, for the error
-    :raises UnreadableLineError: it is none
+    :param key: the field's name, for the error
+    :raises UnreadableLineError: if it is not such a list
     """
     if not isinstance(value, list):
         raise UnreadableLineError(f"{key} must be a list of [job, index] pairs, not {shown(value)}")
@@ -112,6 +112,6 @@ def is_integer(value: object) -> bool:
 
 
 def shown(value: object) -> str:
-    """A value as JSON, cut where it gets long."""
+    """A value as JSON, shortened if it is long."""
     text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

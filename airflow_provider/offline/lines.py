@@ -1,4 +1,4 @@
-"""Where ``cospark decode`` and ``cospark replay`` read their lines: a file, or standard input."""
+"""Opens the input of ``cospark decode`` and ``cospark replay``: a file, or standard input."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ STDIN: Final = "-"
 
 
 def open_lines(name: str) -> AbstractContextManager[BinaryIO]:
-    """Bytes and not text, so that a line with garbage in it spoils no other.
+    """Open the input as bytes, so that garbage in one line does not affect the others.
 
     :param name: of a file, or :data:`STDIN`, which is left open
     :raises OSError: if it can't be opened
     """
     if name != STDIN:
         return Path(name).open("rb")
-    if sys.stdin is None:  # the process was started without one
+    if sys.stdin is None:  # the process was started without standard input
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     return nullcontext(sys.stdin.buffer)

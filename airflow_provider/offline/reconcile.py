@@ -1,4 +1,4 @@
-"""``cospark reconcile``: what a coordinator makes of a member and its target, to explain an assignment."""
+"""``cospark reconcile``: explains an assignment, by what a coordinator does with a member and its target."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from airflow_provider.offline.lines import STDIN
 from airflow_provider.protocol.model import Tasks, tasks_to_json
 
 _HIGHEST_EPOCH: Final = 2**31 - 1
-"""On the wire an epoch is int32."""
+"""An epoch is an int32 on the wire."""
 _KEYS: Final = frozenset({"target_epoch", "target", "member", "owned", "held_by_others"})
 _MEMBER_KEYS: Final = frozenset({"epoch", "state", "assigned", "revoking"})
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Step(NamedTuple):
-    """What a line says, and which of its keys mean nothing."""
+    """The content of a line, and its unknown keys."""
 
     current: CurrentAssignment
     target: Tasks
@@ -70,7 +70,7 @@ class _Step(NamedTuple):
     ignored: frozenset[str]
 
     def taken(self) -> dict[str, Any]:
-        """The member after it."""
+        """The member after this step."""
         following = reconcile(
             self.current,
             MemberTarget(tasks=self.target),

@@ -1,4 +1,4 @@
-"""``cospark replay``: what an assignor makes of a recorded history, to explain a rebalance."""
+"""``cospark replay``: explains a rebalance, by running an assignor through a recorded history."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Answer(NamedTuple):
-    """What is made of a line, the sentences on it, and which of its keys mean nothing."""
+    """The answer to a line, the sentences that explain it, and the line's unknown keys."""
 
     decided: dict[str, Any]
     explained: list[str]
@@ -89,12 +89,12 @@ class _Answer(NamedTuple):
 
 
 class _Leader(Protocol):
-    """Who goes through a history, round by round."""
+    """A leader that goes through a history, round by round."""
 
     def answer(self, line: bytes) -> _Answer:
         """Decide a round.
 
-        :raises UnreadableLineError: naming what is wrong; then nothing has changed
+        :raises UnreadableLineError: naming what is wrong; nothing has changed then
         """
 
 
@@ -103,7 +103,7 @@ def _leader_of(args: argparse.Namespace) -> _Leader:
     if args.protocol == _EXTENSIBLE:
         return _LearnersLeader(policy, LearnedRule(args.learned or LearnedRule.WHEN_READY))
     if args.learned:
-        raise ValueError(f"--learned: means nothing without --protocol {_EXTENSIBLE}")
+        raise ValueError(f"--learned: needs --protocol {_EXTENSIBLE}")
     return _CooperativeLeader(policy)
 
 
@@ -153,6 +153,7 @@ class _LearnersLeader:
 
 
 def assignment_to_json(decided: GroupAssignment | LearnerAssignment) -> dict[str, Any]:
+    """The part of an answer that all protocols have."""
     return {
         "assigned": _shares_to_json(decided.assigned),
         "revoked": _shares_to_json(decided.revoked),

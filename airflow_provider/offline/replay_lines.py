@@ -1,4 +1,4 @@
-"""A line of a history that ``cospark replay`` reads: a round, or what is wrong with it."""
+"""Parses a line of a history for ``cospark replay``: a round."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ _KEYS: Final = frozenset(
 _LEARNER_KEYS: Final = _KEYS | {"stateful", "learning", "ready", "failed", "leaving"}
 
 _MOST_TASKS: Final = 1_000_000
-"""Of all jobs in a line: one number there must not fill the memory."""
+"""The most tasks of all jobs in a line, so that a single number can't fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line(Generic[RoundT]):
-    """A line that could be read.
+    """A parsed line.
 
     :param restarts: whether a new leader starts before that round
-    :param round: ``named`` in it is of whom the line says something
-    :param ignored: keys that mean nothing
+    :param round: its field ``named`` has the workers about whose absence the line says something
+    :param ignored: unknown keys
     """
 
     restarts: bool
@@ -67,7 +67,7 @@ def parse_line(line: bytes) -> Line[Round]:
 
 
 def parse_learner_line(line: bytes) -> Line[LearnerRound]:
-    """Read one line of the history of a group with learner tasks. What is not said to wait, runs.
+    """Read one line of the history of a group with learner tasks. Owned tasks run, unless ``running`` says otherwise.
 
     :raises UnreadableLineError: naming what is wrong
     """
@@ -135,7 +135,7 @@ def _owned(data: Mapping[str, Any]) -> dict[WorkerId, Tasks]:
 
 
 def _learning(data: Mapping[str, Any]) -> dict[WorkerId, dict[TaskId, float]]:
-    """What is ready is learned to its end, what has failed is at its beginning."""
+    """The progress of each lesson: complete if it is ready, otherwise none."""
     learning: dict[WorkerId, dict[TaskId, float]] = {}
     for key, progress in (("learning", 0.0), ("failed", 0.0), ("ready", READY)):
         if key in data:

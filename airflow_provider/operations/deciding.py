@@ -1,4 +1,4 @@
-"""Decides what an operation writes, given what is in the topics."""
+"""Decides which records an operation writes, given what is in the topics."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ValueT = TypeVar("ValueT")
 
 
 def decide(operation: Operation, jobs: JobsSnapshot, status: StatusSnapshot, *, by: str, at_ms: int) -> Decision:
-    """What the operation writes.
+    """Decide which records the operation writes.
 
     :param by: who asks: ``user@host``, a DAG's task, or the user of a page
     :param at_ms: wall clock, milliseconds since 1970
@@ -68,8 +68,10 @@ def decide(operation: Operation, jobs: JobsSnapshot, status: StatusSnapshot, *, 
 
 
 def check_still_it(job: str, defined_at: int | None, jobs: JobsSnapshot) -> None:
-    """:param defined_at: see :class:`~.operations.OnJob`
-    :raises OperationError: if the job is another by now
+    """Check that the job is still the one that the user has looked at.
+
+    :param defined_at: see :class:`~.operations.OnJob`
+    :raises OperationError: if the job has changed
     """
     if defined_at is not None and defined_at != jobs.defined_at.get(job):
         raise OperationError(
@@ -79,10 +81,11 @@ def check_still_it(job: str, defined_at: int | None, jobs: JobsSnapshot) -> None
 
 
 def check_nothing_lost(job: str, written: JobDefinition, changed_from: int | None, jobs: JobsSnapshot) -> None:
-    """Two who alter a job in the same moment both see that nobody else has; the one whose record comes last is told.
+    """Check that no other change was lost. If two users alter a job at the same moment, neither sees the other's
+    change; the one whose record is the later one is told.
 
     :param changed_from: the offset of the definition that was altered
-    :raises LostUpdateError: if the definition that was written has replaced another one
+    :raises LostUpdateError: if the written definition has replaced another one
     """
     if jobs.jobs.get(job) == written and jobs.replaced_at.get(job) != changed_from:
         raise LostUpdateError(
@@ -114,7 +117,10 @@ def _decide(
 
 
 def decide_rebalance(status: StatusSnapshot, *, by: str, at_ms: int) -> Decision:
-    """The same for a rebalance."""
+    """Decide what a rebalance writes.
+
+    :raises OperationError: if it can't be done
+    """
     if not present(status):
         raise OperationError("the group has no workers: start some first")
     if not isinstance(status.group, ClassicRecord):
@@ -135,8 +141,8 @@ def decide_rebalance(status: StatusSnapshot, *, by: str, at_ms: int) -> Decision
 def altered(operation: AlterJob, definition: JobDefinition) -> JobDefinition:
     """The definition with these changes; the same one if there are none.
 
-    :raises OperationError: for what can't be altered
-    :raises JobError: for values that can't be accepted
+    :raises OperationError: for fields that can't be altered
+    :raises JobError: for values that are not acceptable
     """
     unknown = sorted(operation.settings.keys() - set(ALTERABLE))
     if unknown:

@@ -1,4 +1,4 @@
-"""Decides what is written when somebody sets the level of a logger, given what is in the topics."""
+"""Decides what is written when a user sets the level of a logger, given what is in the topics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_NAMED = 10
 def decide_level(
     operation: SetLogLevel, jobs: JobsSnapshot, status: StatusSnapshot, *, by: str, at_ms: int
 ) -> Decision:
-    """What is written for it; see :func:`~airflow_provider.operations.deciding.decide`."""
+    """Decide which records are written; see :func:`~airflow_provider.operations.deciding.decide`."""
     logger, worker = operation.logger, operation.worker or ALL_WORKERS
     if not is_logger(logger):
         raise OperationError(f"logger {logger!r}: give its name as in logging.getLogger(...), not the root's")
@@ -52,9 +52,9 @@ def decide_level(
 
 
 def _check_that_somebody_sets_it(logger: str, worker: WorkerId | None, status: StatusSnapshot) -> None:
-    """Workers that join later follow it, too: so as long as none is there, nobody knows.
+    """Check that some worker would set the level. Workers that join later do, too, so without workers nobody knows.
 
-    :raises OperationError: if nobody would
+    :raises OperationError: if none would
     """
     there = sorted(may_be_asked(status))
     if worker is not None and there and worker not in there and worker not in status.workers:
@@ -66,6 +66,6 @@ def _check_that_somebody_sets_it(logger: str, worker: WorkerId | None, status: S
         whose = "no worker of the group may" if worker is None else f"worker {worker} may not"
         may = f"in {in_short(sorted(known), most=_MOST_NAMED)}, or below" if known else "none: no job code is allowed"
         raise OperationError(
-            f"logger {logger!r} is left alone: {whose} import such code as jobs. Loggers that may be set"
+            f"logger {logger!r} can't be set: {whose} import such code as jobs. Loggers that may be set"
             f" (allowed_entry_points): {may}"
         )

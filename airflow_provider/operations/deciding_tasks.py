@@ -1,4 +1,4 @@
-"""Decides what is written when tasks of a job are stopped or restarted."""
+"""Decides what is written when a user stops or restarts tasks of a job."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def stop_tasks(
     by: str,
     at_ms: int,
 ) -> Decision:
+    """Decide which records stop some tasks of a job."""
     job = operation.job
     if PLANNER_INDEX in operation.tasks:
         raise OperationError(f"job {job!r}: a planner can't be stopped alone; stop the job")
@@ -75,6 +76,7 @@ def restart(
     by: str,
     at_ms: int,
 ) -> Decision:
+    """Decide which records restart, retry or resume tasks of a job."""
     job = operation.job
     asked = _asked_for(operation, jobs)
     again = to_try_again(definition, jobs.plans.get(job), status.tasks, operation.tasks)
@@ -93,9 +95,9 @@ def restart(
     )
     if not outcome.changed:
         return Decision(outcome=outcome)
-    anew = [*restarted, *resumed]  # a task that is resumed may not have stopped yet
-    indexes = [None] if operation.tasks is None else [task.index for task in anew]
-    records = [RestartRecord(job=job, index=index, by=by, at_ms=at_ms) for index in indexes if anew]
+    to_restart = [*restarted, *resumed]  # a resumed task may not have stopped yet, so it is restarted, too
+    indexes = [None] if operation.tasks is None else [task.index for task in to_restart]
+    records = [RestartRecord(job=job, index=index, by=by, at_ms=at_ms) for index in indexes if to_restart]
     return Decision(
         outcome=outcome,
         jobs={
@@ -122,13 +124,13 @@ def _named_tasks(job: str, indexes: Set[int], jobs: JobsSnapshot) -> list[TaskId
     there = 0 if plan is None else len(plan.configs)
     unknown = sorted(index for index in indexes if not PLANNER_INDEX <= index < there)
     if unknown:
-        has = f"has {there} tasks, from 0 on" if plan is not None else "has no plan yet"
-        raise OperationError(f"job {job!r} {has}; there is none of index {', '.join(map(str, unknown))}")
+        why = f"it has {there} tasks, from 0 on" if plan is not None else "it has no plan yet"
+        raise OperationError(f"job {job!r} has no task {', '.join(map(str, unknown))}: {why}")
     return [TaskId(job, index) for index in sorted(indexes)]
 
 
 def _is_somewhere(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
-    """Whether a worker has it. Otherwise there is nothing to restart."""
+    """Whether a worker has the task; otherwise there is nothing to restart."""
     last = effective_status(task, jobs, status)
     return last is not None and last.state in (TaskState.RUNNING, TaskState.PENDING)
 
@@ -139,7 +141,7 @@ def _has_finished(task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot) -> b
 
 
 def _in_words(operation: RestartJob, outcome: Outcome) -> str:
-    """For the timeline."""
+    """A summary for the timeline."""
     which = "all" if operation.tasks is None else _indexes(operation.tasks)
     again = f", {len(outcome.resumed)} resumed" if outcome.resumed else ""
     failed = f"{len(outcome.retried)} tried again after a failure"

@@ -1,4 +1,4 @@
-"""What an operation writes."""
+"""The records that an operation writes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Decision:
     """The records to write, all of them or none, and the outcome.
 
     :param about: the event's key
-    :param jobs: for the jobs topic: a record's JSON form by its key; None deletes it
+    :param jobs: for the jobs topic: the JSON form of each record by its key; None deletes it
     :param tasks: new statuses of tasks
-    :param event: for the timeline; None: nothing is done
+    :param event: for the timeline; None: there is nothing to do
     """
 
     outcome: Outcome

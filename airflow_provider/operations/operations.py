@@ -13,17 +13,17 @@ _NAMED: Final = 10
 
 
 class OperationError(ValueError):
-    """An operation can't be done: of what, why, and what to do. Nothing has been written."""
+    """An operation can't be done. The message says on what, why, and what to do. Nothing has been written."""
 
 
 class LostUpdateError(OperationError):
-    """A job was altered, in the same moment as by somebody else, whose changes that has undone."""
+    """A job was altered, but somebody else had altered it at the same moment, and that change is undone."""
 
 
 class NoJobError(OperationError):
     """The group has no such job.
 
-    :param jobs: what it has, if that is known: the name may be mistyped
+    :param jobs: the jobs that it has, if known: the name may be mistyped
     """
 
     def __init__(self, job: str, jobs: Iterable[str] = ()) -> None:
@@ -39,9 +39,9 @@ class NoJobError(OperationError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnJob:
-    """What is done to a job.
+    """An operation on a job.
 
-    :param defined_at: the offset of the definition that was looked at; None: to whatever the job is by now
+    :param defined_at: the offset of the definition that the user has looked at; None: whatever the job is now
     """
 
     job: str
@@ -73,10 +73,10 @@ class StopTasks(OnJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartJob(OnJob):
-    """Restart the running tasks of a job where they are, try failed ones again, with all retries (KIP-745), and run
-    tasks again that were stopped singly.
+    """Restart the running tasks of a job where they are, try failed ones again with all retries (KIP-745), and resume
+    tasks that were stopped individually.
 
-    :param tasks: the indexes of some tasks, -1 for the planner; None: all, and the planner
+    :param tasks: the indexes of some tasks, -1 for the planner; None: all tasks, and the planner
     :param only_failed: only try failed tasks again; leave running tasks alone
     """
 
@@ -90,7 +90,7 @@ class AlterJob(OnJob):
     restarted.
 
     :param config: changes of its config, by key; None removes a key, as in JSON's merge patch
-    :param session_conf: changes of its settings of Spark, likewise
+    :param session_conf: changes of its Spark settings, likewise
     :param settings: new values of fields in :data:`ALTERABLE`, by name
     """
 
@@ -100,12 +100,12 @@ class AlterJob(OnJob):
 
 
 ALTERABLE: Final = ("max_tasks", "retries", "retry_delay_ms", "timeout_ms", "replan_interval_ms")
-"""The numbers of a definition that can be altered while it runs, besides its config and its settings of Spark."""
+"""The numbers of a definition that can be altered while it runs, besides its config and its Spark settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetLogLevel:
-    """Set the level of a logger of the jobs' code, in workers that run and that start later.
+    """Set the level of a logger of the jobs' code, in running workers and in those that start later.
 
     :param level: None: reset it
     :param worker: only in this one; None: in all
@@ -133,7 +133,7 @@ class Outcome:
     :param changed: False if nothing had to be done
     :param restarted: tasks that restart where they are
     :param retried: tasks that had failed, and are tried again
-    :param resumed: tasks that had been stopped singly, and run again
+    :param resumed: tasks that had been stopped individually, and run again
     :param stopped: tasks that stop and are released
     :param finished: tasks that were named, but have finished, and stay so
     """

@@ -1,4 +1,4 @@
-"""What a plan would change, and to whom its tasks would go as the group is now. Nothing is written."""
+"""Previews what a plan would change, and which workers would get its tasks as the group is now. Nothing is written."""
 
 from __future__ import annotations
 
@@ -25,20 +25,23 @@ _NOBODY = WorkerId("")
 
 
 class Change(str, Enum):
-    """What becomes of a task by the plan."""
+    """What the plan would change for a task."""
 
     NEW = "new"
     GOES_ON = "goes on"
-    """It is the same as now."""
+    """It is the same as now, and continues."""
     STARTS_ANEW = "starts anew"
-    """It has another config, or is of another run."""
+    """It has another config, or is of another run, so it would be started again."""
     FINISHED = "has finished"
-    """In this run, and stays so."""
+    """It has finished in this run, and stays so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewedTask:
-    """:param worker: who would have it; None: the group has no workers, or it has finished"""
+    """A task of the plan.
+
+    :param worker: the one that would get it; None: the group has no workers, or it has finished
+    """
 
     task: TaskId
     name: str
@@ -58,8 +61,10 @@ class PreviewedTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """:param gone: tasks of the present plan that there would be no more
-    :param moved: running tasks of any job that would have to go to another worker for it
+    """What a plan would change.
+
+    :param gone: tasks of the present plan that would no longer exist
+    :param moved: running tasks of any job that would have to move to another worker
     """
 
     job: str
@@ -76,7 +81,7 @@ class Preview:
         }
 
     def lines(self) -> list[str]:
-        """For a terminal."""
+        """The preview for a terminal."""
         head = f"{self.job}: {len(self.tasks)} task{'' if len(self.tasks) == 1 else 's'}; nothing is written"
         lines = [head]
         for task in self.tasks:
@@ -95,10 +100,10 @@ def preview(
     *,
     at_ms: int,
 ) -> Preview:
-    """What would come of this definition, if its planner made these tasks now.
+    """Preview this definition, if its planner made these tasks now.
 
     The tasks are placed by the rules of cooperative groups, without what only a round's leader knows: lost tasks that
-    are waited for, and tasks that are learned first.
+    wait for their worker, and tasks that are learned first.
 
     :param at_ms: wall clock, milliseconds since 1970
     :raises JobError: for a plan that would be refused
@@ -156,7 +161,7 @@ def _placed(
         costs=costs,
     )
     target = assign(now, Memory(), policy=IMMEDIATE).target
-    # Those who have to stop something first get what is theirs in the round after that: which is assigned likewise.
+    # Tasks that have to be stopped first are assigned in the round after that, by the same rules.
     return assign(replace(now, owned=target), Memory(), policy=IMMEDIATE).target
 
 

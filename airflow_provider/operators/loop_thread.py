@@ -1,4 +1,4 @@
-"""Runs a coroutine on an event loop in a thread, while the main thread waits and still hears signals."""
+"""Runs a coroutine on an event loop in a thread, while the main thread waits and can handle signals."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ T = TypeVar("T")
 class LoopThread(Generic[T]):
     """One coroutine on a loop of its own.
 
-    Airflow handles signals in the main thread, inside whatever runs there: so that thread must not be the loop's. Not
-    anyio's portal: who ends it waits for what runs in it without end, and takes locks, which a signal handler must not.
+    Airflow handles signals in the main thread, inside whatever runs there, so that thread must not be the loop's.
+    anyio's portal can't be used: ending it waits without limit for what runs in it, and takes locks, which a signal
+    handler must not.
 
-    :param work: makes the coroutine, on the loop
+    :param work: makes the coroutine; called on the loop
     """
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
@@ -32,7 +33,7 @@ class LoopThread(Generic[T]):
         self._thread.start()
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end, at most so many seconds. Signal handlers run meanwhile, if this is the main thread.
+        """Wait for the end, at most so many seconds. In the main thread, signal handlers run meanwhile.
 
         :returns: whether it has ended
         """
@@ -40,7 +41,7 @@ class LoopThread(Generic[T]):
         return not self._thread.is_alive()
 
     def result(self) -> T:
-        """What the coroutine gave, after its end.
+        """The coroutine's result, after its end.
 
         :raises BaseException: what it raised
         """
@@ -49,12 +50,12 @@ class LoopThread(Generic[T]):
         return self._result[0]
 
     def call_soon(self, function: Callable[[], None]) -> None:
-        """Have ``function`` called on the loop; nothing happens if none runs. May be called by a signal handler."""
+        """Call ``function`` on the loop; does nothing if none runs. A signal handler may call this."""
         loop = self._loop
         if loop is not None:
             try:
                 loop.call_soon_threadsafe(function)
-            except RuntimeError:  # closed meanwhile
+            except RuntimeError:  # the loop was closed meanwhile
                 return
 
     def _run(self) -> None:

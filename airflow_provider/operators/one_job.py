@@ -1,4 +1,4 @@
-"""The base classes of operators that act on a job which was submitted."""
+"""The base classes of operators that act on a submitted job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 
 
 class OneJobOperator(BaseOperator):
-    """Has the parameters that name a job.
+    """The base class with the parameters that name a job.
 
     :param group: the group
     :param job: the job's name
@@ -36,7 +36,7 @@ class OneJobOperator(BaseOperator):
 
 
 class SomeTasksOperator(OneJobOperator):
-    """Also has the parameter that names some of its tasks.
+    """The base class that also has the parameter that names some of its tasks.
 
     :param tasks: their indexes; None: all
     """
@@ -50,6 +50,6 @@ class SomeTasksOperator(OneJobOperator):
             self._indexes()
 
     def _indexes(self) -> frozenset[int] | None:
-        """:raises ValueError: for what is not an index"""
+        """:raises ValueError: for anything that is not an index"""
         indexes = task_indexes("tasks", self.tasks)
         return None if indexes is None else frozenset(indexes)

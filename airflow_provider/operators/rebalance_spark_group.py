@@ -1,4 +1,4 @@
-"""Rebalances a group now."""
+"""The operator that rebalances a group now."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class RebalanceSparkGroupOperator(BaseOperator):
     """Rebalances a group in the classic protocol now: lost tasks no longer wait for their worker, and delayed moves
-    happen at once. The operator does not wait for the round.
+    happen now. The operator does not wait for the round.
 
     Fails if the group has no workers, or is a declarative group, which has no rounds.
 

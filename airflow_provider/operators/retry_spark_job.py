@@ -1,4 +1,4 @@
-"""Tries the failed tasks of a job again."""
+"""The operator that tries the failed tasks of a job again."""
 
 from __future__ import annotations
 

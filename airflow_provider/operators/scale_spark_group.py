@@ -1,4 +1,4 @@
-"""Scales a group down."""
+"""The operator that scales a group down."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class ScaleSparkGroupOperator(BaseOperator):
         condition: LeaveCondition,
         carried: Mapping[str, Any],
     ) -> Answer:
-        """:raises TopicError: if its time is over, or the topics can't be read"""
+        """:raises TopicError: if its time has ended, or the topics can't be read"""
 
         def look(jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
             show_link(self, context, group_link(status))
@@ -166,12 +166,12 @@ class ScaleSparkGroupOperator(BaseOperator):
             raise
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
-        """What the trigger has seen."""
+        """Return the report, after the trigger's event."""
         self.group_link = event["link"]
         return _report(event["report"], event["carried"])
 
     def _fail(self, context: Context, why: Exception) -> NoReturn:
-        """Its time is over, or it can't see how far they are. Who has left by now stands in what it leaves.
+        """Fail because the time has ended, or the topics can't be read. The report says which workers have left by now.
 
         :raises AirflowFailException: always
         """

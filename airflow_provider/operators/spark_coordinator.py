@@ -1,4 +1,4 @@
-"""A coordinator of declarative groups, as an Airflow task."""
+"""The operator that runs a coordinator of declarative groups as an Airflow task."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SparkCoordinatorOperator(BaseOperator):
         self._times_ms()
 
     def _times_ms(self) -> tuple[int, int]:
-        """:raises ValueError: they do not go together"""
+        """:raises ValueError: if the session timeout is not longer than the heartbeat interval"""
         session_ms = milliseconds("session_timeout", self.session_timeout, least_ms=1)
         heartbeat_ms = milliseconds("heartbeat_interval", self.heartbeat_interval, least_ms=1)
         if heartbeat_ms >= session_ms:
@@ -70,6 +70,6 @@ class SparkCoordinatorOperator(BaseOperator):
         )
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> NoReturn:  # noqa: ARG002
-        """:raises AirflowException: what people must do"""
+        """:raises AirflowException: what people have to do"""
         check_saved(event, "event of a CoordinatorTrigger")
         raise AirflowException(f"no declarative groups are coordinated: {event['error']}")

@@ -1,4 +1,4 @@
-"""Submits a job to a group, and removes it."""
+"""The operators that submit a job to a group, and remove it."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class SparkJobOperator(BaseOperator):
     # ---- parameters
 
     def _check(self) -> None:
-        """Refuse at parse time what is wrong whatever templates will say."""
+        """Refuse at parse time what is wrong whatever the templates render to."""
         if not is_template(self.group):
             group_name(self.group)
         if self.timeout is not None:
@@ -237,10 +237,11 @@ class SparkJobOperator(BaseOperator):
         return self._complete(context, answer.to_json(), changed=submission.changed)
 
     def _check_config(self, definition: JobDefinition) -> None:
-        """Before anything is written, where the job can be imported. Not by a name that a template has made: who gives
-        a DAG run its conf would choose what is imported here.
+        """Check the config before anything is written, if the job can be imported here.
 
-        :raises AirflowFailException: if the config is not as the job declares it
+        Not if a template has made the entry point: whoever gives a DAG run its conf could choose what is imported here.
+
+        :raises AirflowFailException: if the config does not match the job's declaration
         """
         if not self._names_its_job:
             return
@@ -254,7 +255,7 @@ class SparkJobOperator(BaseOperator):
     def _wait(
         self, context: Context, hook: SparkGroupHook, group: str, condition: JobCondition, *, changed: bool
     ) -> Answer:
-        """:raises TopicTimeoutError: if its time is over"""
+        """:raises TopicTimeoutError: if its time has ended"""
 
         def look(jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
             show_link(self, context, group_link(status))
@@ -285,7 +286,7 @@ class SparkJobOperator(BaseOperator):
         return super().resume_execution(next_method, next_kwargs, context)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """What the trigger has seen."""
+        """Return the report, after the trigger's event."""
         self.group_link = event["link"]
         return self._complete(context, event, changed=event["carried"]["changed"])
 
@@ -298,7 +299,7 @@ class SparkJobOperator(BaseOperator):
         return report
 
     def _leave_present_report(self, context: Context) -> None:
-        """Its time is over."""
+        """Leave a report when the time has ended."""
         hook, group, job = SparkGroupHook(self.kafka_conn_id), group_name(self.group), job_name(self.job)
 
         def look() -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""A worker of a group, as an Airflow task."""
+"""The operator that runs a worker of a group as an Airflow task."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ class SparkWorkerOperator(BaseOperator):
         ``sc://host:port``. Such a worker needs no Java; see ``docs/spark-connect.md``
     :param spark_conn_id: in place of ``spark_master``: a connection of type ``spark_connect``, whose password is the
         server's token
-    :param detach: with a Spark Connect server: streams go on there without this task's process, which is needed only to
-        start them; see ``docs/detached.md``
+    :param detach: with a Spark Connect server: streams keep running there without this task's process, which is needed
+        only to start them; see ``docs/detached.md``
     :param spark_conf: Spark's settings; with Spark Connect those of each session
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
         it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files
@@ -243,7 +243,7 @@ class SparkWorkerOperator(BaseOperator):
     # ---- parameters
 
     def _check(self) -> None:
-        """Refuse at parse time what is wrong whatever templates will say."""
+        """Refuse at parse time what is wrong whatever the templates render to."""
         for check, value in (
             (group_name, self.group),
             (worker_name, self.worker or "default"),
@@ -275,7 +275,7 @@ class SparkWorkerOperator(BaseOperator):
         return None if self.idle_timeout is None else milliseconds("idle_timeout", self.idle_timeout, least_ms=1)
 
     def _group_protocol(self) -> GroupProtocolName:
-        """Who asks for learners asks for a classic group by that: the default is for those who say neither."""
+        """The group protocol. Learners need a classic group, so the configured default does not apply to them."""
         if self.group_protocol is not None:
             return choice("group_protocol", self.group_protocol, GroupProtocolName)
         if self.connect_protocol == ConnectProtocol.EXTENSIBLE.value:
@@ -365,13 +365,13 @@ class SparkWorkerOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         spec = self._spec(context)
-        self._look_around(context, spec)
+        self._check_before_joining(context, spec)
         self.log.info("Worker %s joins group %s", spec.member.worker, spec.member.group_id)
         return self._work(context, spec, WorkerStory(began_ms=wall_ms()), tries_of(self, context["ti"]), saved=None)
 
     def resume(self, context: Context, event: Any = None) -> dict[str, Any] | None:
-        """Go on after the trigger's event: with the same membership if there is work, else to the end."""
-        if not isinstance(event, Mapping):  # dag.test() resumes also after what ends the task by itself
+        """Continue after the trigger's event: with the same membership if there is work, otherwise to the end."""
+        if not isinstance(event, Mapping):  # dag.test() resumes the task even after an event that has ended it
             return None
         spec, story = self._spec(context), WorkerStory.from_json(event["story"])
         tries = tries_of(self, context["ti"])
@@ -387,11 +387,11 @@ class SparkWorkerOperator(BaseOperator):
         return self._end(spec, ending, event["error"], event["summary"])
 
     def get_openlineage_facets_on_complete(self, _task_instance: Any) -> Any:
-        """What the Spark tasks that finished in this process have read and written."""
+        """The datasets that the Spark tasks that finished in this process have read and written."""
         return facets_of(self._lineage.named)
 
     def on_kill(self) -> None:
-        """Called inside a signal handler, which must not take locks; :meth:`execute` then ends by itself."""
+        """Ask the worker to leave; :meth:`execute` then ends. It runs inside a signal handler, so takes no locks."""
         self._killed = True
         if self._run is not None:
             self._run.leave(ENDED_BY_USER)
@@ -404,19 +404,19 @@ class SparkWorkerOperator(BaseOperator):
         self._lineage = lineage_teller(context, spec.member.group_id)
         equipment = self._equipment(context)
         self._run = self._make_run(spec, equipment, kafka, story, saved, tries, link, self._lineage)
-        if self._killed:  # before there was anybody to tell
+        if self._killed:  # before there was a run to tell
             if saved is None:
                 raise AirflowException(f"worker {spec.member.worker}: {ENDED_BY_USER} before it joined the group")
             self._run.leave(ENDED_BY_USER)
         result: RunResult = self._run.run()
-        self.group_link = group_link(result.status) or self.group_link  # to the last leader, where all have left
+        self.group_link = group_link(result.status) or self.group_link  # the last leader's, if all have left
         outcome = result.outcome
         if outcome.ending is Ending.FENCED and saved is not None and self._is_held_by_me(spec):
             if outcome.still_running:
                 stuck = ", ".join(map(str, sorted(outcome.still_running)))
                 raise AirflowException(
                     f"worker {spec.member.worker}: it was held in two places; told to stop and still running: {stuck},"
-                    " which ends with this process; its next try joins anew (does the job look at task.stopping?)"
+                    " which ends with this process; its next try joins again (does the job look at task.stopping?)"
                 )
             self.log.info("Worker %s was held in two places; it joins again as a new member", spec.member.worker)
             return self._work(context, spec, result.story, tries, saved=None)
@@ -443,8 +443,8 @@ class SparkWorkerOperator(BaseOperator):
 
     _make_run = WorkerRun
 
-    def _look_around(self, context: Context, spec: WorkerSpec) -> None:
-        """Before it joins: give people the link to the group, and make sure that nobody else has this worker's name.
+    def _check_before_joining(self, context: Context, spec: WorkerSpec) -> None:
+        """Before joining, show the link to the group, and make sure that no other task has this worker's name.
 
         :raises AirflowFailException: if another task instance has it, and still runs
         """
@@ -456,7 +456,7 @@ class SparkWorkerOperator(BaseOperator):
         if status.group is None or me not in status.group.members or me not in status.workers:
             return
         if status.workers[me].state is WorkerPhase.LEFT:
-            return  # and nobody has made an assignment without it since
+            return  # it left, and no assignment was made without it since
         mine, other = TaskPage.of(spec.member.url), TaskPage.of(status.workers[me].url)
         if mine and other and other != mine and other.airflow == mine.airflow and other.state() not in OVER:
             raise AirflowFailException(
@@ -465,8 +465,10 @@ class SparkWorkerOperator(BaseOperator):
             )
 
     def _is_held_by_me(self, spec: WorkerSpec) -> bool:
-        """Whether the worker's name was last taken for this very task instance: when a triggerer stalls, another one
-        takes its triggers over, and may have to join anew. The first one is fenced then, and wakes with that news.
+        """Whether this task instance was the last one to take the worker's name.
+
+        When a triggerer stalls, another one takes over its triggers, and may have to join again. The first one is then
+        fenced, and its event resumes this task.
         """
         status = self._status(spec)
         return status is not None and is_of(status.workers.get(spec.member.worker), spec.member.url)
@@ -490,7 +492,7 @@ class SparkWorkerOperator(BaseOperator):
         raise AirflowException(f"worker {spec.member.worker}: {ending.value}: {error}")
 
     def _groups_in_words(self) -> str:
-        """The name may be mistyped."""
+        """The visible groups, as the name may be mistyped."""
         try:
             groups = SparkGroupHook(self.kafka_conn_id).groups()
         except TopicError as failed:

@@ -63,7 +63,7 @@ class ResumeSparkJobOperator(SteerSparkJob):
 class RestartSparkJobOperator(SteerSparkJob, SomeTasksOperator):
     """Restarts a job. Running tasks restart where they are, without a rebalance; failed tasks are tried again, with all
     their retries (in a classic group without a rebalance, if their worker still has them); tasks that were stopped
-    singly run again. Finished tasks stay finished.
+    individually run again. Finished tasks stay finished.
 
     :param group: the group
     :param job: the job's name
@@ -72,8 +72,8 @@ class RestartSparkJobOperator(SteerSparkJob, SomeTasksOperator):
     :param kafka_conn_id: a connection of type ``kafka``
 
     Returns ``subject`` (the job), ``changed``, and the tasks that are ``restarted``, ``retried`` (had failed),
-    ``resumed`` (had been stopped singly), and those of ``tasks`` that have ``finished``. Fails if there is no such job
-    or task.
+    ``resumed`` (had been stopped individually), and those of ``tasks`` that have ``finished``. Fails if there is no
+    such job or task.
     """
 
     def __init__(self, *, only_failed: bool = False, **kwargs: Any) -> None:
@@ -85,7 +85,7 @@ class RestartSparkJobOperator(SteerSparkJob, SomeTasksOperator):
 
 
 class AlterSparkJobOperator(SteerSparkJob):
-    """Changes the definition of a running job. It is planned again, and only tasks whose own configurations change are
+    """Changes the definition of a running job. It is planned again, and only tasks whose own configs change are
     restarted. If the job does not accept the config, its planner refuses it, and its tasks continue.
 
     What is not given stays as it is. Submitting the job again (:class:`~.spark_job.SparkJobOperator`) replaces all of
@@ -94,9 +94,9 @@ class AlterSparkJobOperator(SteerSparkJob):
     :param group: the group
     :param job: the job's name
     :param config: changes of its config, by key; None removes a key
-    :param session_conf: changes of its settings of Spark, likewise; each Spark task has them from its next start on
-    :param if_version: only if this is still the job's version, which the hook's ``describe_job`` tells: who has altered
-        it meanwhile is not overruled
+    :param session_conf: changes of its Spark settings, likewise; each Spark task has them from its next start on
+    :param if_version: only if this is still the job's version, as the hook's ``describe_job`` tells it, so that a
+        change made meanwhile is not overwritten
     :param max_tasks: the most tasks a plan may have
     :param task_retries: how often a failed Spark task is tried again
     :param task_retry_delay: how long to wait before that
@@ -107,7 +107,7 @@ class AlterSparkJobOperator(SteerSparkJob):
     All times are timedeltas, or seconds.
 
     Returns ``subject`` (the job) and ``changed``: False if nothing was different. Fails if there is no such job, if its
-    version is another, or a value can't be accepted.
+    version is another, or a value is not acceptable.
     """
 
     template_fields: Sequence[str] = (
@@ -150,7 +150,7 @@ class AlterSparkJobOperator(SteerSparkJob):
             self._check_conf()
 
     def _times(self) -> dict[str, int]:
-        """:raises ValueError: for what is no time"""
+        """:raises ValueError: for anything that is not a time"""
         times = {
             "retry_delay_ms": ("task_retry_delay", self.task_retry_delay, 0),
             "timeout_ms": ("task_timeout", self.task_timeout, 1),
@@ -163,7 +163,7 @@ class AlterSparkJobOperator(SteerSparkJob):
         }
 
     def _version(self) -> int | None:
-        """:raises ValueError: for what is no version"""
+        """:raises ValueError: for anything that is not a version"""
         return None if self.if_version is None else whole_number("if_version", self.if_version, least=0)
 
     def _check_conf(self) -> None:
@@ -175,7 +175,7 @@ class AlterSparkJobOperator(SteerSparkJob):
             raise ValueError(f"{wrong.field_name}: {wrong.advice}") from wrong
 
     def _changed_conf(self) -> dict[str, str | None]:
-        """:raises ValueError: for what are no settings"""
+        """:raises ValueError: for anything that is not settings by name"""
         return text_changes("session_conf", self.session_conf)
 
     def _operation(self, job: str) -> JobOperation:

@@ -23,10 +23,12 @@ class SteerSparkJob(OneJobOperator):
 
     @abstractmethod
     def _operation(self, job: str) -> JobOperation:
-        """What to do with the job."""
+        """The operation on the job."""
 
     def execute(self, context: Context) -> dict[str, object]:
-        """A refusal fails without retries: it would be refused again. If the broker is away, a retry may help."""
+        """Fail without retries if the operation is refused, as it would be again. If the broker is away, a retry may
+        help.
+        """
         group, operation = group_name(self.group), self._operation(job_name(self.job))
         try:
             outcome = SparkGroupHook(self.kafka_conn_id).operate(group, operation, by=who_acts(context))

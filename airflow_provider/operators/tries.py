@@ -1,4 +1,4 @@
-"""How long Airflow takes to try a task again, as far as this is known while the task runs."""
+"""How soon Airflow tries a task again, as far as this is known while the task runs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from airflow_provider.common.task_instance import OVER
 from airflow_provider.worker.ending import KILLED
 
 _MARGIN_MS: Final = 60_000
-"""From when a task may be tried again until its worker has joined: a busy scheduler, a new process, a JVM."""
+"""The time from when a task may be tried again until its worker has joined: a busy scheduler, a new process, a JVM."""
 
 RUNNING: Final = "running"
-"""The state of a task instance that nobody has marked or cleared."""
+"""The state of a task instance that no user has marked or cleared."""
 
 _A_DAY_S: Final = 24 * 60 * 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tries:
-    """What happens to a worker after a try of its task, however the try ends.
+    """Whether and when a worker returns after a try of its task.
 
-    :param again: whether Airflow tries it again if it fails
-    :param wait_ms: in what time at most it is back if it is tried again; None: not known
+    :param again: whether Airflow tries the task again if it fails
+    :param wait_ms: in how many milliseconds at most it returns if the task is tried again; None: unknown
     """
 
     again: bool
@@ -34,17 +34,20 @@ class Tries:
 
     @property
     def returns_ms(self) -> int | None:
-        """In what time at most it is back if its process is lost; 0: never."""
+        """In how many milliseconds at most it returns if its process is lost; 0: never; None: unknown."""
         return self.wait_ms if self.again else 0
 
     def ended_by_airflow(self, state: str | None) -> Absence:
-        """:param state: of the task instance, which says why: ``restarting`` if a user has cleared it"""
+        """The absence to announce when Airflow ends the task.
+
+        :param state: of the task instance, which tells why: ``restarting`` if a user has cleared it
+        """
         if state in OVER:
             return KILLED
         return self.interrupted() if state == RUNNING else self._restarting()
 
     def interrupted(self) -> Absence:
-        """By its own time limit, or whatever else counts as a failure."""
+        """The absence to announce when the task ends by its time limit, or in another way that counts as a failure."""
         return self._restarting() if self.again else KILLED
 
     def _restarting(self) -> Absence:
@@ -52,19 +55,21 @@ class Tries:
 
 
 def tries_of(operator: Any, ti: Any) -> Tries:
-    """As Airflow decides it when a try has failed (``TaskInstance.next_retry_datetime``).
+    """Decide as Airflow does when a try has failed (``TaskInstance.next_retry_datetime``).
 
     :param operator: with its retry parameters
-    :param ti: the task instance, with the number of this try and how many may fail
+    :param ti: the task instance, with the number of this try, and how many may fail
     """
     again = bool(ti.max_tries) and ti.try_number <= ti.max_tries
     return Tries(again=again, wait_ms=_longest_wait_ms(operator, ti.try_number))
 
 
 def _longest_wait_ms(operator: Any, try_number: int) -> int | None:
-    """With exponential backoff Airflow takes up to twice the power, by the hash of the try."""
+    """The longest wait before the next try. With exponential backoff, Airflow spreads it up to twice the power, by a
+    hash of the try.
+    """
     if getattr(operator, "retry_policy", None) is not None:
-        return None  # it decides when the try has failed
+        return None  # the retry policy decides, when the try has failed
     wait_s: float = operator.retry_delay.total_seconds()
     backoff = operator.retry_exponential_backoff
     multiplier = 2.0 if backoff is True else float(backoff)  # before Airflow 3.2 it was a flag

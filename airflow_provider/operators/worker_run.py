@@ -1,4 +1,4 @@
-"""A worker in the process of its task: membership, Spark, and the task log."""
+"""Runs a worker in the process of its task: membership, Spark, and the task log."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ log = logging.getLogger(__name__)
 _LEAVE_WITHIN_S: Final = 20.0
 
 _ASK_WITHIN_S: Final = 1.0
-"""Airflow kills a task's process 5 s after asking it to end. Its Spark tasks may take as long to stop."""
+"""In seconds. Airflow kills a task's process 5 s after asking it to end, and its Spark tasks also need time to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """How a worker's run in this process ended.
 
-    :param status: what the status topic said at the end
+    :param status: the status topic at the end
     """
 
     outcome: Outcome
@@ -50,10 +50,10 @@ class RunResult:
 
 
 class WorkerRun:
-    """Runs a worker until it is done, has to leave, or hands its membership over to the triggerer.
+    """Runs a worker until its work is done, it has to leave, or it hands its membership over to the triggerer.
 
-    :param saved: the membership, as the triggerer left it; None to join anew
-    :param tries: what becomes of the worker when this process ends
+    :param saved: the membership, as the triggerer left it; None: to join
+    :param tries: whether and when the worker returns after this process
     :param link: the task's link to its group
     :param lineage: sends OpenLineage events of its Spark tasks
     """
@@ -83,7 +83,8 @@ class WorkerRun:
         self._thread: LoopThread[RunResult] = LoopThread(self._work)
 
     def run(self) -> RunResult:
-        """Blocks until the end. Interrupted (when the task's time is over, say), the worker leaves the group.
+        """Block until the end. If this is interrupted (for example by the task's time limit), the worker leaves the
+        group.
 
         :raises TopicError: if the group's topics can't be used
         """
@@ -97,8 +98,8 @@ class WorkerRun:
         return self._thread.result()
 
     def leave(self, reason: str) -> None:
-        """Airflow ends the task: stop everything and leave the group. May be called by a signal handler, so it takes no
-        lock.
+        """Stop everything and leave the group, because Airflow ends the task. A signal handler may call this, so it
+        takes no lock.
         """
         self._leave_soon(functools.partial(self._ended_by_airflow, reason))
 
@@ -114,7 +115,7 @@ class WorkerRun:
         self._exit_requests.leave("its task was interrupted", self._tries.interrupted())
 
     async def _ended_by_airflow(self, reason: str) -> None:
-        """Only Airflow knows whether the task is to be run again: a user has marked it, or cleared it."""
+        """Leave. Only Airflow knows whether the task will run again, as a user has marked or cleared it."""
         page = TaskPage.of(self._spec.member.url)
         state: str | None = RUNNING
         if page is not None:
@@ -125,11 +126,11 @@ class WorkerRun:
         self._exit_requests.leave(reason, self._tries.ended_by_airflow(state))
 
     async def _work(self) -> RunResult:
-        # Not at the top: Kafka's clients and PySpark stand behind them, and a DAG file imports this module.
+        # Imported here, because they import Kafka's clients and PySpark, and DAG files import this module.
         from airflow_provider.hands.in_process import InThisProcess
         from airflow_provider.worker.holding import Holding, held
 
-        self._thread.call_soon(self._leave)  # it may have been asked before
+        self._thread.call_soon(self._leave)  # in case it was asked before the loop ran
         narrated = Epoch(self._story.last_epoch or 0)
         holding = Holding(
             protocol=self._spec.protocol(self._tries.returns_ms),

@@ -20,7 +20,7 @@ _NAME: Final = "Spark groups"
 
 
 class _Page:
-    """The page's application. Its imports take a while, so it is made in a thread as the API server starts, or at the
+    """The page's application. Its imports take a while, so it is made in a thread when the API server starts, or at the
     first request.
     """
 
@@ -35,9 +35,9 @@ class _Page:
         await app(scope, receive, send)
 
     def made_ahead(self, app: ASGIApp) -> ASGIApp:
-        """Begin to make the page as Airflow makes its own application, which only the API server does.
+        """Begin to make the page when Airflow makes its own application, which only the API server does.
 
-        :param app: Airflow's. Airflow takes this method for a middleware, but it adds nothing
+        :param app: Airflow's; Airflow takes this method for a middleware, but it adds nothing
         """
         threading.Thread(target=self._make, name="cospark-page-made-ahead", daemon=True).start()
         return app
@@ -58,7 +58,7 @@ _page: Final = _Page()
 
 
 def _root() -> str:
-    """Where Airflow's own pages begin, as browsers see it; with a slash at its end."""
+    """The path of Airflow's own pages, as browsers see it, with a slash at its end."""
     base = conf.get("api", "base_url", fallback="") or "/"
     return f"{urlsplit(base).path.rstrip('/')}/"
 
@@ -75,7 +75,7 @@ def _view(destination: str, route: str, query: str = "") -> dict[str, Any]:
 
 
 class CooperativeSparkPlugin(AirflowPlugin):
-    """Adds the package's operator links, and the page of groups: among Airflow's pages, beside each DAG run and beside
+    """Adds the package's operator links, and the page of groups: among Airflow's pages, and next to each DAG run and
     each task instance.
     """
 

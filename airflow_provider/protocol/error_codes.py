@@ -1,4 +1,4 @@
-"""The codes with which a broker answers group requests: part of the protocol, over whatever client."""
+"""The error codes of group requests. They are part of the protocol, whatever client is used."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from enum import IntEnum
 
 
 class KafkaErrorCode(IntEnum):
-    """The error codes that brokers answer group requests with (Kafka's ``Errors``).
+    """The error codes with which brokers answer group requests (Kafka's ``Errors``).
 
-    A code that is not listed here is kept as a value of its own (``KafkaErrorCode(999).name == "CODE_999"``): a newer
-    broker must not be able to break us by being precise.
+    A code that is not listed is kept as a value of its own (``KafkaErrorCode(999).name == "CODE_999"``), because a
+    newer broker may send codes that we don't know.
     """
 
     UNKNOWN_SERVER_ERROR = -1
@@ -40,7 +40,7 @@ class KafkaErrorCode(IntEnum):
     UNRELEASED_INSTANCE_ID = 111
     UNSUPPORTED_ASSIGNOR = 112
     COMPUTE_ASSIGNMENT = 1001
-    """Not Kafka's, as the next one: no broker has the declarative group for Connect. Kafka's own end below 200."""
+    """This and the next one are not Kafka's: no broker has declarative Connect groups. Kafka's own are below 200."""
     INVALID_ASSIGNMENT = 1002
 
     @classmethod

@@ -1,9 +1,9 @@
-"""The values of version 3, ``extensible``: what a worker and its leader say to each other where tasks can be learned.
+"""The values of v3, ``extensible``: what a worker and its leader send each other where tasks can be learned.
 
-An assignment of v1 and v2 is a difference; one of v3 is the whole. So its bytes alone tell a worker what it owns, also
-one that comes back to a stable group and is answered with those of the last round.
+An assignment of v1 and v2 is a difference; one of v3 is complete. So its bytes alone tell a worker what it owns, even
+one that comes back to a stable group and gets the assignment of the last round.
 
-Owning and learning are never mixed: what a worker learns is another's, or nobody's.
+Owning and learning are kept apart: what a worker learns belongs to another worker, or to nobody.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ VERSION: Final = SubProtocol.EXTENSIBLE.version
 class ExtensibleState:
     """A worker's metadata in a JoinGroup request. The fields are explained in ``extensible.fbs``.
 
-    :param learning: what it makes ready while another worker owns it
-    :param progress: how far each of those is, from 0 to 1, in their order; empty: 0 for each
-    :param ready: what of them may move to it now
+    :param learning: tasks that it makes ready while another worker owns them
+    :param progress: of each of those in their order, from 0 to 1; empty: 0 for each
+    :param ready: those of ``learning`` that may move to it now
     :param leaving: why it leaves soon; None: it stays
-    :param slots: None: it has not said
+    :param slots: how many it has; None: it has not said
     :param weight: how much work it takes, compared with others; None: as much as any
     :param epoch: of the last assignment that it has applied; None: it has applied none
-    :param failed: what of ``learning`` it could not make ready, and learns no further
+    :param failed: those of ``learning`` that it could not make ready, and has stopped learning
     """
 
     version: int = VERSION
@@ -46,7 +46,7 @@ class ExtensibleState:
     failed: PackedTasks = NOTHING
 
     def how_far(self) -> dict[TaskId, float]:
-        """What it learns, and how far each is."""
+        """The tasks that it learns, each with its progress from 0 to 1."""
         progress = self.progress or (0.0,) * len(self.learning)
         return dict(zip(self.learning.in_order(), progress, strict=True))
 
@@ -56,10 +56,10 @@ class ExtensibleAssignment:
     """What a leader sends one worker in SyncGroup. The fields are explained in ``extensible.fbs``.
 
     :param target: all that the worker is to own; None: the leader could not assign, so nothing changes
-    :param revoked: what of its own it stops for that
+    :param revoked: tasks of its own that it has to stop for that
     :param delay_ms: join again after so many milliseconds; 0: no need to
     :param learning: all that the worker is to learn
-    :param learned: what of its own others learn
+    :param learned: tasks of its own that others learn
     :param another_round: others have to join again immediately
     :param shutdown: it may leave
     :param epoch: the number of this assignment; None: the leader has not said
@@ -81,7 +81,7 @@ class ExtensibleAssignment:
 
 
 def learning(how_far: Mapping[TaskId, float]) -> tuple[PackedTasks, tuple[float, ...]]:
-    """The fields ``learning`` and ``progress``.
+    """Make the fields ``learning`` and ``progress`` from the progress of each task.
 
     :raises LocalProtocolError: for a task that the wire can't carry
     """

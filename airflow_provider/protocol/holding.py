@@ -1,4 +1,4 @@
-"""What a worker and its membership, in whatever group protocol, say to each other of the tasks that it holds."""
+"""What a worker and its membership, in any group protocol, tell each other about the tasks that the worker holds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ class StopReason(str, Enum):
     """Why a membership tells its worker to stop tasks."""
 
     REVOKED = "revoked"
-    """The leader gives them to somebody else."""
+    """The leader gives them to another worker."""
     LEARNED = "learned"
-    """Another worker has made itself ready for them, and may have them."""
+    """Another worker has learned them, and may have them."""
     EAGER = "eager"
-    """The eager protocol: who joins has stopped everything."""
+    """The eager protocol: a member stops everything before it joins."""
     LEASE_OVER = "lease over"
     """No heartbeat was answered for so long that the group may give them to others."""
     EXPELLED = "expelled"
@@ -23,18 +23,18 @@ class StopReason(str, Enum):
     LEAVING = "leaving"
     """This worker leaves the group for good."""
     FAILED = "failed"
-    """The membership cannot go on."""
+    """The membership can't continue."""
 
     @property
     def ends_lease(self) -> bool:
-        """Whether it is about all that the worker has: what runs from then on is held under another lease."""
+        """Whether all tasks of the worker have to stop, so that what it starts later is held under another lease."""
         return self not in (StopReason.REVOKED, StopReason.LEARNED, StopReason.EAGER)
 
 
 class Predecessor(str, Enum):
-    """What is known, when a worker starts, of the process that had its name before."""
+    """What a worker knows at its start about the process that had its name before."""
 
     GONE = "gone"
-    """There was none, or it has ended: nothing of it can still run."""
+    """There was none, or it has ended: no task of it can still run."""
     UNKNOWN = "unknown"
-    """It may still run tasks until its lease is over."""
+    """It may still run tasks until its lease has ended."""

@@ -1,4 +1,4 @@
-"""What a member hears (events) and what it wants done (commands) in any group protocol; each has more of its own.
+"""Events (input) and commands (output) of the member machines of all group protocols. Each protocol adds its own.
 
 Every event carries ``now_ms``, the caller's monotonic clock.
 """
@@ -15,7 +15,7 @@ from airflow_provider.protocol.model import ConfigOffset, Epoch, Tasks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something happened at ``now_ms`` (monotonic milliseconds)."""
+    """Something that happened at ``now_ms`` (monotonic milliseconds)."""
 
     now_ms: int
 
@@ -29,21 +29,21 @@ class ConfigAdvanced(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TasksStopped(Event):
-    """Tasks do not run here any more, whether they were told to stop or not, and are to run on."""
+    """Tasks have stopped here, whether they were told to or not, and have to run elsewhere or again."""
 
     tasks: Tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TasksFinished(Event):
-    """Tasks came to their own end, and the status topic says so."""
+    """Tasks came to their own end, and the status topic has a record of that."""
 
     tasks: Tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveRequested(Event):
-    """The worker shall leave the group for good."""
+    """The worker is to leave the group for good."""
 
     reason: str
 
@@ -58,12 +58,12 @@ class TimerFired(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """Something that the member's driver shall do."""
+    """Something that the member's driver has to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartTasks(Command):
-    """Run these; they are this worker's from ``epoch`` on."""
+    """Run these tasks; they belong to this worker from ``epoch`` on."""
 
     tasks: Tasks
     epoch: Epoch
@@ -71,7 +71,7 @@ class StartTasks(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopTasks(Command):
-    """Stop these, started or not, and answer with :class:`TasksStopped` when they have stopped."""
+    """Stop these tasks, started or not, and report :class:`TasksStopped` when they have stopped."""
 
     tasks: Tasks
     reason: StopReason
@@ -79,14 +79,14 @@ class StopTasks(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmTimer(Command):
-    """Feed :class:`TimerFired` at ``at_ms`` (monotonic); replaces the time asked for before."""
+    """Feed :class:`TimerFired` at ``at_ms`` (monotonic). Replaces the time that was asked for before."""
 
     at_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishAssignment(Command):
-    """Say in the worker's own record what it has by now, in which epoch."""
+    """Write into the worker's own record what it owns now, and in which epoch."""
 
     epoch: Epoch
     owned: Tasks
@@ -102,6 +102,6 @@ class Fail(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warn(Command):
-    """Something that people should read about, but that the member copes with."""
+    """Log a problem that people should know of, and that the member copes with."""
 
     message: str

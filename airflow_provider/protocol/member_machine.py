@@ -1,4 +1,4 @@
-"""How the machines of memberships are written: a table of what an event does in a phase, and the state meanwhile."""
+"""The frame of member machines: a table of what each event does in each phase, and the state while one is handled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MachineState(Protocol):
 
     @property
     def phase(self) -> Enum:
-        """Where the member stands; ``left``, ``fenced`` and ``failed`` are its ends."""
+        """The member's phase; it ends in ``left``, ``fenced`` or ``failed``."""
 
     @property
     def seq(self) -> int:
@@ -32,7 +32,7 @@ class MachineState(Protocol):
 
     @property
     def attempts(self) -> int:
-        """How many requests have failed one after the other."""
+        """How many requests have failed in succession."""
 
     @property
     def config_offset(self) -> ConfigOffset:
@@ -40,28 +40,28 @@ class MachineState(Protocol):
 
     @property
     def owned(self) -> Tasks:
-        """What the member has: running, held back, or stopping."""
+        """All tasks that the member holds: running, held back, or stopping."""
 
     @property
     def lease_until(self) -> int | None:
-        """No other member can be given these before then."""
+        """No other member can be given the owned tasks before this time (monotonic milliseconds)."""
 
     @property
     def armed_at(self) -> int | None:
-        """The time that was asked for last."""
+        """The time that was last asked for with :class:`ArmTimer`."""
 
     def changed(self, changes: Any) -> Self:
         """A copy with some fields changed."""
 
     def next_deadline(self) -> int | None:
-        """When the member wants to be called again if nothing else happens."""
+        """When the member has to be called again if nothing else happens."""
 
 
 S = TypeVar("S", bound=MachineState)
 
 
 class Changing(Generic[S]):
-    """The state before and, step by step, after an event; and the commands that come out.
+    """The state while an event is handled, and the resulting commands.
 
     Steps change the state and add commands. They never read a clock: ``now`` is the event's.
     """
@@ -76,22 +76,27 @@ class Changing(Generic[S]):
 
     @property
     def state(self) -> S:
-        """The state after the last step. Made when somebody looks: several changes make one new state."""
+        """The state after the last step. It is made on demand, so that several changes make one new value."""
         if self._changes:
             self._state, self._changes = self._state.changed(self._changes), {}
         return self._state
 
     def do(self, command: Command) -> None:
+        """Add a command."""
         self.commands.append(command)
 
     def next_seq(self) -> int:
-        """The number of another request."""
+        """Number another request."""
         seq = self.state.seq + 1
         self._changes["seq"] = seq
         return seq
 
     def next_try_at(self) -> int:
-        """A request has failed, and is tried again then: after twice as long each time, spread by the worker's name."""
+        """Count a failed request, and return when to try it again.
+
+        The wait doubles with each failure. It is spread by up to 20 % by the worker's name, so that not all workers try
+        at the same time.
+        """
         settings, attempts = self.state.settings, self.state.attempts
         wait = min(settings.retry_backoff_max_ms, settings.retry_backoff_ms << min(attempts, 20))
         spread = zlib.crc32(f"{settings.worker}/{attempts}".encode()) % 400 - 200
@@ -99,7 +104,7 @@ class Changing(Generic[S]):
         return self.now + wait + wait * spread // 1000
 
     def arm(self) -> None:
-        """Ask to be called when the next thing is due, if that is another time than the one asked for."""
+        """Ask for a timer at the next deadline, if it is not the one that was asked for already."""
         due = self.state.next_deadline()
         if due is not None and due != self.state.armed_at:
             self._changes["armed_at"] = due
@@ -113,7 +118,7 @@ P = TypeVar("P", bound=Enum)
 
 @dataclass(frozen=True, slots=True)
 class Rule(Generic[M, P]):
-    """What an event does in a phase: its handler, and the phases in which that may end."""
+    """What an event does in a phase: its handler, and the phases in which the member may be afterwards."""
 
     event: type[Event]
     handler: Callable[[M, Event], None]
@@ -121,26 +126,27 @@ class Rule(Generic[M, P]):
 
 
 Rules = Mapping[type[Event], Rule[M, P]]
-"""Of a phase, by what they are about."""
+"""The rules of one phase, by the type of the event."""
 
 
 def on(event: type[E], handler: Callable[[M, E], None], *phases: P) -> Rule[M, P]:
-    """A handler is called with the event of its rule only; that it takes that one, is checked here."""
+    """A rule. Its handler is only called with events of this type; the type variable lets mypy check that."""
     return Rule(event, cast("Callable[[M, Event], None]", handler), frozenset(phases))
 
 
 def rules(*of_phase: Rule[M, P]) -> Rules[M, P]:
+    """The rules of one phase, as the table has them."""
     return {rule.event: rule for rule in of_phase}
 
 
 def late(_member: Changing[Any], _event: Event) -> None:
-    """An answer that nobody waits for any more, or news that this phase has no use for."""
+    """Ignore an answer that is no longer awaited, or news of no use in this phase."""
 
 
 def apply(table: Mapping[P, Rules[M, P]], member: M, event: Event) -> None:
-    """Do what the table says, and see that it ends where the table says.
+    """Handle an event as the table says, and check that the phase afterwards is one that the rule allows.
 
-    :raises LocalProtocolError: for an event that cannot happen in this phase: the driver's mistake
+    :raises LocalProtocolError: for an event that can't happen in this phase: a bug in the driver
     """
     before = member.state.phase
     rule = table[before].get(type(event))

@@ -1,4 +1,4 @@
-"""The settings that a membership has in any group protocol."""
+"""The settings of a membership that all group protocols have."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from typing import Final
 from airflow_provider.protocol.model import WorkerId
 
 _CLOCK_TOLERANCE: Final = 100
-"""The part of a period by which two clocks may come to differ in it: one hundredth."""
+"""Two clocks may differ by one hundredth of the time that they measure."""
 
 
 def by_a_slower_clock(ms: int) -> int:
-    """How long a member may take a period for: less than the coordinator does by as much as their clocks may differ in
-    speed.
+    """Shorten a period that the coordinator measures, for use on the member's own clock.
+
+    The clocks may differ in speed, and the member's period must not end after the coordinator's.
     """
     return ms - ms // _CLOCK_TOLERANCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonSettings:
-    """Defaults are Kafka Connect's, all times in milliseconds.
+    """Defaults are Kafka Connect's; all times are in milliseconds.
 
     :param group_id: the group to join
     :param worker: the group instance id (KIP-345), by which the worker is known everywhere
     :param url: where people can look at this worker
-    :param lease_margin_ms: tasks are told to stop so long before the lease ends
-    :param retry_backoff_ms: first wait after a failed request; doubles with each further one
-    :param retry_backoff_max_ms: longest wait after a failed request
+    :param lease_margin_ms: how long before the end of the lease tasks are told to stop
+    :param retry_backoff_ms: the wait after a failed request; it doubles with each further one
+    :param retry_backoff_max_ms: the longest wait after a failed request
     """
 
     group_id: str
@@ -42,6 +43,6 @@ class CommonSettings:
 
     def __post_init__(self) -> None:
         if not self.group_id:
-            raise ValueError("group_id is empty: name the group that the worker shall join")
+            raise ValueError("group_id is empty: name the group that the worker is to join")
         if not self.worker:
             raise ValueError("worker is empty: give the worker a group instance id that stays the same over restarts")

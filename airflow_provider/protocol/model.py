@@ -16,13 +16,13 @@ WorkerId = NewType("WorkerId", str)
 """A worker's name: its group instance id (KIP-345), stable over retries, deferrals and restarts."""
 
 MemberId = NewType("MemberId", str)
-"""What the coordinator calls a member; another one each time a worker joins without one."""
+"""The coordinator's name for a member; a worker that joins without one gets a new one."""
 
 GenerationId = NewType("GenerationId", int)
-"""The coordinator's count of rebalances; it starts again when the coordinator forgets the group."""
+"""The coordinator's number of a rebalance. It starts again when the coordinator forgets the group."""
 
 Epoch = NewType("Epoch", int)
-"""The number of an assignment. Grows with every completed rebalance, for ever."""
+"""The number of an assignment. It grows with every completed rebalance, for ever."""
 
 ConfigOffset = NewType("ConfigOffset", int)
 """How much of the jobs topic has been read: the offset after the last record read."""
@@ -31,22 +31,22 @@ UNKNOWN_MEMBER_ID: Final = MemberId("")
 NO_GENERATION: Final = GenerationId(-1)
 PLANNER_INDEX: Final = -1
 HIGHEST_INDEX: Final = 2**31 - 1
-"""Of a task, and of a generation: on the wire both are int32."""
+"""The highest index of a task, and the highest generation: on the wire both are int32."""
 LARGEST_NUMBER: Final = 2**53 - 1
-"""Of what is read from JSON, and reckoned with: up to here all who read JSON read the same number (RFC 8259)."""
+"""The largest number taken from JSON: up to here all who read JSON read the same number (RFC 8259)."""
 _LONGEST_NAME: Final = 2**15 - 1
-"""Bytes of a text on the wire."""
+"""The longest text on the wire, in bytes."""
 PROTOCOL_TYPE: Final = "connect"
 
 
 class TaskId(NamedTuple):
     """One unit of assignment: a task of a job, or (index -1) the job's planner.
 
-    A named tuple and not a dataclass, because the assignor hashes hundreds of thousands of them a round.
+    A named tuple and not a dataclass, because the assignor hashes hundreds of thousands of them in a round.
     """
 
     job: str
-    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks a task for
+    index: int  # type: ignore[assignment]  # hides tuple.index, which a task has no use for
 
     @property
     def is_planner(self) -> bool:
@@ -74,7 +74,7 @@ class SubProtocol(str, Enum):
     """A version of Connect's embedded protocol, by the name under which a member offers it."""
 
     DEFAULT = "default"
-    """v0, eager: everybody stops everything before joining."""
+    """v0, eager: members stop everything before they join."""
     COMPATIBLE = "compatible"
     """v1, incremental cooperative (KIP-415)."""
     SESSIONED = "sessioned"
@@ -84,10 +84,12 @@ class SubProtocol(str, Enum):
 
     @property
     def version(self) -> int:
+        """The number on the wire."""
         return _VERSIONS[self]
 
     @property
     def cooperative(self) -> bool:
+        """Whether members keep running their tasks while they join."""
         return self is not SubProtocol.DEFAULT
 
 
@@ -136,10 +138,10 @@ class AssignmentError(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a leader tells one member, as it stands on the wire.
+    """A leader's assignment for one member, with the fields of the wire.
 
-    In v0 ``assigned`` is all that the member shall run. In v1 and v2 it is what to start in addition, and ``revoked``
-    what to stop. The same shape, nested in a member's metadata, tells the leader what the member owns.
+    In v0 ``assigned`` is all that the member has to run. In v1 and v2 it is what to start in addition, and ``revoked``
+    is what to stop. Nested in a member's metadata, it tells the leader what the member owns.
     """
 
     version: int
@@ -150,12 +152,12 @@ class Assignment:
     assigned: Tasks = NO_TASKS
     revoked: Tasks = NO_TASKS
     delay_ms: int = 0
-    """Rejoin after so many milliseconds; 0: no need to."""
+    """Join again after so many milliseconds; 0: no need to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerState:
-    """A member's metadata in a JoinGroup request, as it stands on the wire."""
+    """A member's metadata in a JoinGroup request, with the fields of the wire."""
 
     version: int
     url: str
@@ -165,15 +167,16 @@ class WorkerState:
 
     @property
     def owned(self) -> Tasks:
+        """What the member owns, as a set."""
         return self.assignment.assigned if self.assignment else NO_TASKS
 
 
 class ProtocolError(Exception):
-    """The group protocol was broken."""
+    """Somebody has broken the group protocol."""
 
 
 class LocalProtocolError(ProtocolError):
-    """Our own caller asked for something that the protocol does not allow now: a bug on this side."""
+    """Our own code asked for something that the protocol does not allow now: a bug on this side."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -185,7 +188,7 @@ class MalformedEmbeddedError(RemoteProtocolError):
 
 
 def tasks_to_json(tasks: Iterable[TaskId]) -> list[list[str | int]]:
-    """Tasks as sorted ``[job, index]`` pairs: the one form they have in every JSON document of this package."""
+    """Tasks as sorted ``[job, index]`` pairs, their form in every JSON document of this package."""
     return list(map(list, sorted(tasks)))
 
 
@@ -198,29 +201,30 @@ def tasks_from_json(pairs: Iterable[Iterable[str | int]]) -> Tasks:
 
 
 def name_from_json(name: object) -> str:
-    """The name of a worker, or a member id.
+    """Check the name of a worker, or a member id.
 
-    :raises ValueError: for anything that is not a text, or one that the wire can't carry
+    :raises ValueError: if it is not a text, or has more bytes than the wire can carry
     """
     if not isinstance(name, str):
-        raise ValueError(f"a name is a text, not {short(name)}")
+        raise ValueError(f"a name must be a text, not {short(name)}")
     if not _can_be_sent(name):
-        raise ValueError(f"a name has at most {_LONGEST_NAME} bytes, unlike {short(name)}")
+        raise ValueError(f"a name must have at most {_LONGEST_NAME} bytes, unlike {short(name)}")
     return name
 
 
 def whole_from_json(value: object, what: str, *, least: int = 0, most: int = LARGEST_NUMBER) -> int:
-    """A number of something.
+    """Check a whole number.
 
-    :raises ValueError: for anything that is not a whole number in that range
+    :param what: its name, for the error
+    :raises ValueError: if it is not a whole number in that range
     """
     if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{what} is a whole number from {least} to {most}, not {short(value)}")
+        raise ValueError(f"{what} must be a whole number from {least} to {most}, not {short(value)}")
     return value
 
 
 def _can_be_sent(name: str) -> bool:
-    """A character has at most four bytes: most names need not be looked at."""
+    """Encodes the name only if its length leaves a doubt: a character takes at most four bytes."""
     return 4 * len(name) <= _LONGEST_NAME or len(name.encode()) <= _LONGEST_NAME
 
 

@@ -1,4 +1,4 @@
-"""Many tasks without an object for each."""
+"""Many tasks in a compact form, without an object for each."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from airflow_provider.protocol.model import (
 from airflow_provider.protocol.recent import Recent
 
 _LONGEST_NAME: Final = 2**15 - 1
-"""Bytes. So many a text has in v0 to v2, and in the records that speak of the same jobs."""
+"""In bytes: the most that a text has in v0 to v2, and in the records of the same jobs."""
 _SIZE: Final = 2
 _NUMBER: Final = 4
 _ONE: Final = struct.pack("<i", 1)
 _job_of, _index_of = itemgetter(0), itemgetter(1)
 _task: Final = partial(tuple.__new__, TaskId)
-"""From a pair, in half the time of the class's own ``_make``."""
+"""Makes a task from a pair, in half the time of the class's own ``_make``."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedTasks:
-    """Tasks by job, in four vectors: as they lie in the bytes of a message, from which they are cut.
+    """Tasks by job, in four vectors of bytes: the same bytes that a v3 message has.
 
-    Numbers are little-endian, and not checked: make one with :meth:`of` or :meth:`checked`.
+    Numbers are little-endian. The constructor checks nothing: use :meth:`of` or :meth:`checked`.
 
-    :param names: of the jobs, UTF-8, one behind the other
-    :param sizes: uint16, how many bytes the name of each job has
-    :param counts: int32, how many tasks each job has
-    :param packed: int32, the indexes of the tasks, those of the first job first
+    :param names: the names of the jobs in UTF-8, without separators
+    :param sizes: the length of each name in bytes, as uint16
+    :param counts: the number of each job's tasks, as int32
+    :param packed: the indexes of all tasks, as int32, those of the first job first
     """
 
     names: bytes = b""
@@ -52,7 +52,7 @@ class PackedTasks:
 
     @classmethod
     def of(cls, tasks: Iterable[TaskId]) -> PackedTasks:
-        """The same tasks give the same value, in whatever order they come: by job, and by index.
+        """Pack tasks, sorted by job and index: equal sets give equal values.
 
         :raises LocalProtocolError: for a task that the wire can't carry
         """
@@ -68,16 +68,16 @@ class PackedTasks:
 
     @classmethod
     def checked(cls, names: bytes, sizes: bytes, counts: bytes, packed: bytes) -> PackedTasks:
-        """From what somebody else has written.
+        """Tasks from vectors that a peer has sent.
 
-        :raises ValueError: these are no tasks; the message begins with the name of the vector that is wrong
+        :raises ValueError: if they don't make sense; the message begins with the name of the vector that is wrong
         """
         found = cls(names, sizes, counts, packed)
         if UNPACKED.get(found) is not None:
-            return found  # it was checked then
+            return found  # checked when it was made
         lengths, of_each, indexes = found._lengths(), found._of_each(), found.indexes()
         if sum(lengths) != len(names):
-            raise ValueError(f"sizes are of {sum(lengths)} bytes, names have {len(names)}")
+            raise ValueError(f"sizes add up to {sum(lengths)} bytes, names have {len(names)}")
         if len(names) > _LONGEST_NAME < max(lengths):
             raise ValueError(f"sizes has {max(lengths)}, a name has at most {_LONGEST_NAME} bytes")
         if len(of_each) != len(lengths):
@@ -85,7 +85,7 @@ class PackedTasks:
         if min(of_each, default=0) < 0:
             raise ValueError(f"counts has {min(of_each)}")
         if sum(of_each) != len(indexes):
-            raise ValueError(f"counts is of {sum(of_each)} tasks, indexes has {len(indexes)}")
+            raise ValueError(f"counts add up to {sum(of_each)} tasks, indexes has {len(indexes)}")
         if min(indexes, default=0) < PLANNER_INDEX:
             raise ValueError(f"indexes has {min(indexes)}; the lowest is {PLANNER_INDEX}")
         if not names.isascii():
@@ -96,11 +96,11 @@ class PackedTasks:
         return found
 
     def __len__(self) -> int:
-        """How many tasks."""
+        """The number of tasks."""
         return len(self.packed) // _NUMBER
 
     def jobs(self) -> list[str]:
-        """The names."""
+        """The names of the jobs."""
         ends = list(accumulate(self._lengths()))
         places = map(slice, [0, *ends], ends)
         if self.names.isascii():
@@ -108,7 +108,7 @@ class PackedTasks:
         return [str(self.names[place], "utf-8") for place in places]
 
     def indexes(self) -> array[int]:
-        """Of all tasks, those of the first job first."""
+        """The indexes of all tasks, those of the first job first."""
         return _numbers("i", self.packed)
 
     def by_job(self) -> Iterator[tuple[str, array[int]]]:
@@ -119,11 +119,11 @@ class PackedTasks:
 
     @property
     def size(self) -> int:
-        """In bytes, of the four vectors."""
+        """The size of the four vectors, in bytes."""
         return len(self.names) + len(self.sizes) + len(self.counts) + len(self.packed)
 
     def tasks(self) -> Tasks:
-        """An object for each. The same set as before, if it was asked for, or packed, not long ago."""
+        """Unpack the tasks. Returns the same set as before if it was unpacked, or packed, recently."""
         if not self.packed:
             return NO_TASKS
         tasks = UNPACKED.get(self)
@@ -133,7 +133,7 @@ class PackedTasks:
         return tasks
 
     def in_order(self) -> Iterator[TaskId]:
-        """As :meth:`tasks`, in the order of the indexes."""
+        """Unpack the tasks, in the order of their indexes in ``packed``."""
         jobs: Iterable[str] = self.jobs()
         if self.counts != _ONE * (len(self.counts) // _NUMBER):
             jobs = chain.from_iterable(map(repeat, jobs, self._of_each()))
@@ -152,20 +152,20 @@ class PackedTasks:
 NOTHING: Final = PackedTasks()
 PACKED: Final = Recent[Tasks, PackedTasks]()
 UNPACKED: Final = Recent[PackedTasks, Tasks]()
-"""What a leader has sent a worker comes back in the next round as what that owns, and is sent again in most rounds."""
+"""Caches: what a leader has sent a worker comes back in the next round as what it owns, and is mostly sent again."""
 
 
 def _vectors(tasks: Tasks) -> tuple[bytes, bytes, bytes, bytes]:
     """:raises LocalProtocolError: for a task that the wire can't carry"""
-    # Two sorts, each by a part that is quick to compare: pairs take twice as long.
+    # Two sorts by one element each take half the time of one sort by pairs.
     jobs, indexes = zip(*sorted(sorted(tasks, key=_index_of), key=_job_of), strict=True)
     counts = Counter(jobs)
     try:
         packed = struct.pack(f"<{len(indexes)}i", *indexes)
     except struct.error:
-        raise LocalProtocolError(f"{_beyond(tasks)}, more than four bytes hold") from None
+        raise LocalProtocolError(f"{_out_of_range(tasks)}, more than four bytes hold") from None
     if min(indexes) < PLANNER_INDEX:
-        raise LocalProtocolError(f"{_beyond(tasks)}; the lowest is {PLANNER_INDEX}")
+        raise LocalProtocolError(f"{_out_of_range(tasks)}; the lowest is {PLANNER_INDEX}")
     names, sizes = _encoded(tuple(counts))
     return names, sizes, struct.pack(f"<{len(counts)}i", *counts.values()), packed
 
@@ -179,9 +179,9 @@ def _numbers(code: str, data: bytes) -> array[int]:
 
 @lru_cache(maxsize=16)
 def _encoded(jobs: tuple[str, ...]) -> tuple[bytes, bytes]:
-    """Names and sizes. Where jobs are spread, all workers have tasks of the same ones.
+    """Names and sizes of jobs. Cached, because where jobs are spread all workers have tasks of the same ones.
 
-    :raises LocalProtocolError: for a name that has no UTF-8 form, or too long a one
+    :raises LocalProtocolError: for a name that has no UTF-8 form, or is too long
     """
     try:
         names = "".join(jobs).encode()
@@ -193,6 +193,6 @@ def _encoded(jobs: tuple[str, ...]) -> tuple[bytes, bytes]:
     return names, struct.pack(f"<{len(sizes)}H", *sizes)
 
 
-def _beyond(tasks: Tasks) -> str:
+def _out_of_range(tasks: Tasks) -> str:
     wrong = next(task for task in sorted(tasks) if not PLANNER_INDEX <= task.index <= HIGHEST_INDEX)
     return f"task {wrong.index} of job {wrong.job!r}"

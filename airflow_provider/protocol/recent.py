@@ -1,4 +1,4 @@
-"""What was made of bytes lately, or into bytes. In most rounds a worker says what it has said before, or was sent."""
+"""A cache of decoded and encoded bytes: in most rounds a worker sends, and is sent, the same as before."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _MOST_BYTES: Final = 2**25
-"""Of memory, about, in each half: 130,000 tasks with short names."""
+"""About how much memory each half may take, in bytes: 130,000 tasks with short names."""
 _OF_A_TASK: Final = 240
-"""Bytes that a task takes in a set, with its name."""
+"""How much memory a task takes in a set, with its name, in bytes."""
 
 
 class Recent(Generic[K, V]):
-    """Remembers values that don't change by what they were made of. Safe for threads: at worst they make one twice.
+    """A cache of immutable values, in two halves. Safe for threads: at worst a value is made twice.
 
-    When so much has come in that a half is full, the older half is forgotten, but for what was asked for since.
+    When the newer half is full, the older one is dropped, but for entries that were used since.
     """
 
     __slots__ = ("_new", "_old", "_room")
@@ -32,6 +32,7 @@ class Recent(Generic[K, V]):
         self._room = _MOST_BYTES
 
     def get(self, key: K) -> V | None:
+        """The stored value; None if it is not in the cache."""
         known = self._new.get(key)
         if known is None:
             known = self._old.get(key)
@@ -41,10 +42,10 @@ class Recent(Generic[K, V]):
         return known[0]
 
     def put(self, key: K, value: V, tasks: Tasks, size: int) -> None:
-        """Remember it, unless it alone would fill a half.
+        """Store a value, unless it alone would fill a half.
 
         :param tasks: those in it
-        :param size: how many bytes it takes beside them
+        :param size: of the rest of it, in bytes
         """
         self._put(key, (value, size + _OF_A_TASK * len(tasks)))
 

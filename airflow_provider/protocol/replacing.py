@@ -1,4 +1,4 @@
-"""``dataclasses.replace`` in half of its time, for frozen classes with slots: each event makes some new values."""
+"""``dataclasses.replace`` in half the time, for frozen classes with slots: each event makes several new values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 __all__ = ["replaced"]
 
 if TYPE_CHECKING:
-    from dataclasses import replace as replaced  # whose names and types mypy checks, field by field
+    from dataclasses import replace as replaced  # so that mypy checks the fields' names and types
 else:
     T = TypeVar("T")
     _REPLACERS: dict[type, Callable[[Any, Mapping[str, object]], Any]] = {}
 
     def replaced(value: T, /, **changes: object) -> T:
-        """A copy of a value with some fields changed. The values are not checked, nor is ``__post_init__`` called.
+        """Copy a value with some fields changed. It neither checks the values nor calls ``__post_init__``.
 
         :raises KeyError: it has no such field
         """
@@ -29,7 +29,7 @@ else:
     def _replacer(kind: type[T]) -> Callable[[T, Mapping[str, object]], T]:
         names = tuple(field.name for field in fields(kind))
         values_of = attrgetter(*names)
-        put = {name: getattr(kind, name).__set__ for name in names}  # past the frozen class's own __setattr__
+        put = {name: getattr(kind, name).__set__ for name in names}  # bypasses the frozen class's __setattr__
         puts = tuple(put.values())
 
         def replaced(value: T, changes: Mapping[str, object]) -> T:

@@ -1,6 +1,6 @@
 """The records of a group's three topics: ``<group>.jobs``, ``<group>.status``, ``<group>.events``.
 
-Pure: values, keys and bytes. What a sequence of records adds up to is in ``jobs_view`` and ``status_view``.
+Pure: values, keys and bytes. The room ``ledger`` works out what a sequence of records amounts to.
 """
 
 from airflow_provider.records.checks import JobError

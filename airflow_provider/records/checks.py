@@ -1,4 +1,4 @@
-"""What a job must look like to be accepted, checked where it enters: at submission, and again where it is read."""
+"""Checks whether a job is acceptable, at submission and again where its record is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider.records.envelope import DEEPEST, dump
 
 LONGEST_ENTRY_POINT: Final = 500
 LONGEST_RUN_KEY: Final = 1_000
-"""Each record of a task has it. Airflow's run ids have at most 250 characters."""
+"""In characters. Each record of a task has it. Airflow's run ids have at most 250."""
 _JOB_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -29,7 +29,7 @@ class JobError(ValueError):
 
 
 def check_job_name(name: object) -> str:
-    """``name``, if keys and paths can carry it.
+    """Check that keys and paths can carry ``name``, and return it.
 
     :raises JobError: if they can't
     """
@@ -44,9 +44,9 @@ def check_job_name(name: object) -> str:
 
 
 def json_object(job: str, field_name: str, value: object) -> dict[str, Any]:
-    """A copy of ``value`` as JSON gives it back, which nobody else can change.
+    """Copy a JSON object, so that nobody else can change it.
 
-    :raises JobError: if it isn't a JSON object
+    :raises JobError: if ``value`` isn't a JSON object
     """
     if not isinstance(value, Mapping):
         raise JobError(job, field_name, f"must be a JSON object, not {type(value).__name__}")
@@ -63,7 +63,7 @@ def json_object(job: str, field_name: str, value: object) -> dict[str, Any]:
 
 
 def is_entry_point(text: object) -> bool:
-    """Whether ``text`` has the shape ``package.module:Name``; whether it can be imported, only a worker knows."""
+    """Whether ``text`` has the form ``package.module:Name``; only a worker knows whether it can be imported."""
     if not isinstance(text, str) or len(text) > LONGEST_ENTRY_POINT:
         return False
     module, colon, name = text.partition(":")

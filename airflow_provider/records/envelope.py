@@ -1,7 +1,7 @@
-"""A record's value as bytes: a JSON object with the version of its schema in ``"v"``.
+"""The value of a record as bytes: a JSON object with the version of its schema in ``"v"``.
 
-Fields that a reader doesn't know are ignored, so a schema may gain fields without a new version. A higher version means
-that the meaning of a field has changed: such a record is unreadable here, and the reader says so.
+Readers ignore unknown fields, so a schema may gain fields without a new version. A higher version means that the
+meaning of a field has changed: such a record can't be read here, and the reader logs that.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ T = TypeVar("T")
 
 SCHEMA_VERSION: Final = 1
 LARGEST_VALUE: Final = 16 * 1024 * 1024
-"""Bytes before compression: what is longer is neither written nor parsed. Some hundred thousand tasks in a group record
-come to as much; what brokers limit is the compressed size, of which a kilobyte may become a megabyte.
+"""The largest value in bytes, before compression, that is written or parsed. A group record of some hundred thousand
+tasks has that size. Brokers only limit the compressed size, and a kilobyte may become a megabyte.
 """
 LONGEST_TEXT: Final = 8_191
-"""Characters of a name, a url, a key or a message: all the wire is sure to carry."""
+"""The longest name, url, key or message in characters: what the wire can certainly carry."""
 _LARGEST: Final = 2**63 - 1
-# What one thread has read others write, hash and copy, with less stack left than that one had.
+# Other threads write, hash and copy what one thread has read, perhaps with less stack left.
 DEEPEST: Final = 100
-"""Levels of objects and lists in what users give: configs, results."""
+"""The most levels of objects and lists in values that users give: configs, results."""
 _DEEPEST_RECORD: Final = DEEPEST + 10
 
 TEXT: Final = msgspec.Meta(max_length=LONGEST_TEXT)
 COUNT: Final = msgspec.Meta(ge=0, le=LARGEST_NUMBER)
-"""What fields of records are annotated with: as from JSON they are read by ``msgspec.convert``, which checks both."""
+"""Annotations for fields of records; ``msgspec.convert`` checks them when it reads JSON."""
 
 
 class UnreadableRecordError(ValueError):
-    """A key or value that is none of this package's records, or one of a newer schema."""
+    """A key or value that is not a record of this package, or one of a newer schema."""
 
 
 def encode(data: Mapping[str, Any]) -> bytes:
-    """The bytes of a record's JSON form.
+    """Encode the JSON form of a record.
 
     :raises ValueError: for what JSON can't carry
     """
@@ -48,10 +48,11 @@ def encode(data: Mapping[str, Any]) -> bytes:
 
 
 def encode_step(data: dict[str, Any], *, free: tuple[str, ...]) -> bytes:
-    """The same bytes in a fifth of the time, by ``msgspec``: for what is written of each task many times a second.
+    """Encode as :func:`encode`, in a fifth of the time by ``msgspec``: for records that are written often for each
+    task.
 
-    :param data: a record's JSON form; its texts, whole numbers and names of fields are this package's own
-    :param free: the fields with other values in them, which ``json`` writes as it writes all others
+    :param data: the JSON form; its texts, whole numbers and field names are this package's own
+    :param free: the fields with values of other kinds, which ``json`` writes as everywhere else
     :raises ValueError: for what JSON can't carry
     """
     given = {name: msgspec.Raw(dump(data[name])) for name in free if data.get(name) is not None}
@@ -61,7 +62,7 @@ def encode_step(data: dict[str, Any], *, free: tuple[str, ...]) -> bytes:
 def decode(value: bytes) -> dict[str, Any]:
     """The inverse of :func:`encode`.
 
-    :raises UnreadableRecordError: if it is too long, no JSON object that can be written again, or of a newer schema
+    :raises UnreadableRecordError: if it is too long, not a JSON object that can be written again, or of a newer schema
     """
     if len(value) > LARGEST_VALUE:
         raise UnreadableRecordError(f"it has {len(value)} bytes, more than the {LARGEST_VALUE} that a record may have")
@@ -82,10 +83,10 @@ def decode(value: bytes) -> dict[str, Any]:
 
 
 def convert(data: object, to: type[T]) -> T:
-    """As ``msgspec.convert``, but that its errors are no ``ValueError`` before 0.21, which is newer than what the
-    constraints of Airflow 3.1 hold.
+    """As ``msgspec.convert``, but its errors are ``ValueError``, as they are from msgspec 0.21 on. The constraints of
+    Airflow 3.1 have an older one.
 
-    :raises ValueError: if it can't be read as that
+    :raises ValueError: if ``data`` can't be read as that type
     """
     try:
         return msgspec.convert(data, to)
@@ -94,11 +95,12 @@ def convert(data: object, to: type[T]) -> T:
 
 
 def dump(data: Any, *, deepest: int = _DEEPEST_RECORD) -> bytes:
-    """The one JSON form of a value: compact, keys sorted, so that equal values have equal bytes and equal hashes.
+    """Encode a value in its one JSON form: compact, with sorted keys, so that equal values have equal bytes and hashes.
 
-    By ``json``, though msgspec reads: what it writes of a float differs, and fingerprints are hashes of these bytes.
+    Written by ``json``, though msgspec reads it: msgspec writes floats differently, and fingerprints are hashes of
+    these bytes.
 
-    :param deepest: how many levels of objects and lists it may have
+    :param deepest: the most levels of objects and lists that it may have
     :raises ValueError: for what JSON can't carry: other types, NaN, infinities, keys that are not strings
     """
     try:
@@ -112,11 +114,11 @@ _ENCODER: Final = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separato
 
 
 def check_depth(data: Any, deepest: int = DEEPEST) -> None:
-    """What is nested deeper than this can't be written again everywhere. Nor can keys like 1 or None, which ``json``
-    turns into strings without a word: the value read would not be the one written.
+    """Check that a value can be written again everywhere.
 
-    :raises ValueError: for the one
-    :raises TypeError: for the other
+    :raises ValueError: if it is nested deeper than ``deepest`` levels
+    :raises TypeError: for keys like 1 or None, which ``json`` would silently turn into strings, so that another value
+        would be read
     """
     level = [data] if isinstance(data, _CONTAINERS) else []
     seen: set[int] = set()
@@ -126,7 +128,7 @@ def check_depth(data: Any, deepest: int = DEEPEST) -> None:
         inside: list[Any] = []
         for value in level:
             if id(value) in seen:
-                continue  # it contains itself, which ``json`` says
+                continue  # it contains itself, which ``json`` reports
             seen.add(id(value))
             if isinstance(value, dict):
                 for key in value:
@@ -142,14 +144,14 @@ def check_depth(data: Any, deepest: int = DEEPEST) -> None:
 
 
 _CONTAINERS: Final = (dict, list, tuple)
-"""What ``json`` goes into."""
+"""The types with values inside, for ``json``."""
 
 
 def check_plain(value: object) -> None:
-    """Refuse what Python reads from JSON, and what nobody can go on with.
+    """Refuse values that Python reads from JSON, but that can't be used further.
 
     :raises ValueError: for half a surrogate pair, which can't be written again, for text that is too long, and for
-        numbers that no clock has
+        numbers that don't fit into 64 bits
     """
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         raise ValueError(f"must have at most {LONGEST_TEXT} characters")

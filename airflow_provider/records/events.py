@@ -1,4 +1,4 @@
-"""The records of the events topic: what happened, for the timeline.
+"""The records of the events topic: what happened, for timelines.
 
 ``at_ms`` is wall clock, milliseconds since 1970.
 """
@@ -32,10 +32,10 @@ class _Deadline(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceEvent:
-    """A rebalance was completed.
+    """A completed rebalance.
 
     :param record: as in the status topic, but without the leader's memory
-    :param deadline_ms: when the scheduled delay is over; 0: none runs
+    :param deadline_ms: when the scheduled delay ends; 0: none runs
     """
 
     record: GroupRecord
@@ -66,7 +66,7 @@ class RebalanceEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskEvent:
-    """A task changed its state."""
+    """A change of a task's state."""
 
     status: TaskStatus
     at_ms: int
@@ -89,12 +89,12 @@ class TaskEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionEvent:
-    """Somebody has asked something of the group.
+    """A request of a user to the group.
 
-    :param action: in a word, as the command line has it: ``pause``, ``restart``
+    :param action: one word, as on the command line: ``pause``, ``restart``
     :param subject: what it is about: a job, a worker, or a task as ``job:index``
     :param by: the user, as ``user@host``, or a DAG's task as ``dag_id.task_id``
-    :param details: what else there is to say, for people
+    :param details: more about it, for people
     """
 
     action: Annotated[str, TEXT]
@@ -126,9 +126,9 @@ Event = RebalanceEvent | TaskEvent | ActionEvent
 
 
 def event_from_json(data: Mapping[str, Any]) -> Event:
-    """The event in a record of the events topic.
+    """Read an event from a record of the events topic.
 
-    :raises ValueError: if it is none; :class:`UnreadableRecordError` if it is of a kind not known here
+    :raises ValueError: if it is not an event; :class:`UnreadableRecordError` if it is of an unknown kind
     """
     match data.get("type"):
         case "rebalance":

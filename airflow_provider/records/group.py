@@ -1,4 +1,4 @@
-"""The ``group`` record, of whatever group protocol."""
+"""Reads the ``group`` record of any group protocol."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from airflow_provider.membership.record import ClassicRecord
 
 
 def group_record_from_json(data: Mapping[str, Any]) -> GroupRecord:
-    """:raises ValueError: for anything that is none, naming what is missing or wrong"""
+    """:raises ValueError: if it is not a group record, naming what is missing or wrong"""
     return DeclarativeRecord.from_json(data) if is_declarative(data) else ClassicRecord.from_json(data)

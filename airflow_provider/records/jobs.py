@@ -27,11 +27,13 @@ from airflow_provider.records.session_conf import check_session_conf
 from airflow_provider.records.slots import SLOTS_KEY, check_slots, wanted_slots
 
 MOST_TASKS: Final = 100_000
-"""Of one plan. As many as a group was ever tried with; each takes memory in every process that follows the group."""
+"""The most tasks of one plan: the most that a group was ever tested with. Each takes memory in every process that
+follows the group.
+"""
 
 
 _LONGEST_WAIT_MS: Final = 2**52
-"""With the time of day added to it, it still is a number that may stand in a record."""
+"""Added to the time of day, it is still a number that a record may have."""
 
 
 _MOST_WEIGHT: Final = 1e15
@@ -39,40 +41,39 @@ _Weight = Annotated[float, msgspec.Meta(gt=0, le=_MOST_WEIGHT)]
 
 
 class TaskKind(str, Enum):
-    """Whether a task comes to an end by itself."""
+    """Whether a task ends by itself."""
 
     BATCH = "batch"
     """Bounded: ends with a result."""
     STREAMING = "streaming"
-    """Unbounded: runs until it is stopped, and goes on from its checkpoint wherever it is started again."""
+    """Unbounded: runs until it is stopped, and continues from its checkpoint wherever it is started again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDefinition:
     """A job as it was submitted.
 
-    :param name: letters, digits, ``.``, ``_`` and ``-``, at most 200, because it becomes part of Kafka keys and of
-        paths
+    :param name: 1 to 200 letters, digits, ``.``, ``_`` and ``-``, because it becomes part of Kafka keys and of paths
     :param entry_point: ``package.module:Class`` (or a decorated function), importable on the workers
-    :param config: any JSON object, handed to the job's ``plan``
-    :param max_tasks: the most tasks a plan may have
-    :param run_key: names one run of the job, in at most 1,000 characters; the same definition under a new key runs
+    :param config: any JSON object, given to the job's ``plan``
+    :param max_tasks: the most tasks that a plan may have
+    :param run_key: the name of one run of the job, at most 1,000 characters; the same definition with a new key runs
         again
-    :param kind: what its tasks are expected to be
+    :param kind: of its tasks
     :param retries: how often a failed task is run again
-    :param retry_delay_ms: how long to wait before that
-    :param timeout_ms: how long an attempt of a task may take, then it is stopped and has failed; None: without end
+    :param retry_delay_ms: the wait before that
+    :param timeout_ms: an attempt of a task that takes longer is stopped and has failed; None: no limit
     :param session_conf: settings for the session of each task, from its next start on
     :param replan_interval_ms: plan again after so long, for jobs that watch for changes; None: plan once
     :param submitted_at_ms: wall clock, milliseconds since 1970
     :param submitted_by: who submitted it, for people
-    :param removal: the offset of the last removal of a job of this name before this one was submitted, if any is known;
-        set when the record is written. What is said of the job that was removed then is not said of this one
-    :param basis: the fingerprint of the definition that this one was altered from, at first: by it the tasks are known,
-        so that those whose own config stays the same go on. Empty: it was not altered since it was submitted
-    :param fingerprint: a hash of what is to run, and of the removal. Not part of it: the run key, the retry policy, the
-        settings of Spark, who submitted it, when
-    :raises JobError: for what can't be accepted
+    :param removal: the offset of the last removal of a job of this name before this one was submitted, if one is known;
+        set when the record is written. Statements about the removed job do not apply to this one
+    :param basis: the fingerprint of the definition from which this one was first altered. It identifies the tasks, so
+        that those with an unchanged config of their own continue. Empty: not altered since it was submitted
+    :param fingerprint: a hash of what is to run, and of the removal. It does not include the run key, the retry policy,
+        Spark's settings, who submitted it, and when
+    :raises JobError: if it is not acceptable
     """
 
     name: str
@@ -108,7 +109,7 @@ class JobDefinition:
         if self.timeout_ms is not None:
             self._check_number("timeout_ms", self.timeout_ms, 1, most=_LONGEST_WAIT_MS)
             if self.kind is TaskKind.STREAMING:
-                raise JobError(self.name, "timeout_ms", "means nothing for a job whose tasks have no end: leave it out")
+                raise JobError(self.name, "timeout_ms", "does not apply to a job whose tasks have no end: leave it out")
         if self.replan_interval_ms is not None:
             self._check_number("replan_interval_ms", self.replan_interval_ms, 1, most=_LONGEST_WAIT_MS)
         check_session_conf(self.name, self.session_conf)
@@ -141,12 +142,12 @@ class JobDefinition:
 
     @property
     def bounded(self) -> bool:
-        """Whether a run of this job comes to an end."""
+        """Whether a run of this job ends by itself."""
         return self.kind is TaskKind.BATCH and self.replan_interval_ms is None
 
     @property
     def tasks_basis(self) -> str:
-        """What its tasks' fingerprints are made of, besides their own configs."""
+        """What its tasks' fingerprints are computed from, besides their own configs."""
         return self.basis or self.fingerprint
 
     def same_as(self, other: JobDefinition) -> bool:
@@ -189,20 +190,20 @@ class JobDefinition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRecord:
-    """The tasks of a job's run: one config each. Made with :meth:`of`, which checks it against the definition.
+    """The tasks of a job's run: a config for each. Made with :meth:`of`, which checks it against the definition.
 
     :param run_key: of the definition that was planned
     :param definition: the fingerprint of that definition
     :param planned_by: the worker whose planner made it
     :param at_ms: wall clock, milliseconds since 1970
-    :param basis: of that definition, where it was altered
+    :param basis: that of the definition, if it was altered
     :param configs: equal ones are one object
-    :param stateful: whether the tasks have something to warm up before they move; it is no part of what a task is
-    :param large: how many slots each task takes that takes more than one, by its index
-    :param weights: how much work each task is, None where the plan does not say; empty: it says so of none. No part of
-        what a task is either: one that is thought to be more work than before goes on
-    :param fingerprints: for each task a hash of the definition and the task's own config: a task whose fingerprint
-        stays the same over a new plan needs no restart
+    :param stateful: whether the tasks have something to warm up before they move; not part of their fingerprints
+    :param large: the number of slots of each task that takes more than one, by index
+    :param weights: how much work each task is, None if the plan does not say; empty: it says so of none. Not part of
+        their fingerprints either: a task that is now thought to be more work continues
+    :param fingerprints: for each task a hash of the definition and the task's own config: a task whose fingerprint is
+        the same in a new plan need not be restarted
     :raises JobError: if it has too many tasks, or a config that can't be written as JSON
     """
 
@@ -219,7 +220,7 @@ class PlanRecord:
     large: Mapping[int, int] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        """What is small when compressed mostly repeats itself: kept once, it stays small here."""
+        """Keep equal configs once: large plans that were small when compressed mostly repeat themselves."""
         if len(self.configs) > MOST_TASKS:
             raise JobError(
                 self.job,
@@ -253,11 +254,11 @@ class PlanRecord:
         at_ms: int,
         stateful: bool = False,
     ) -> PlanRecord:
-        """What a planner returned, checked.
+        """Check what a planner returned.
 
         :param stateful: whether its tasks have something to warm up before they move
-        :raises JobError: if it has more than ``max_tasks`` tasks, a config that isn't a JSON object, or one with a
-            number of slots or a weight that is none
+        :raises JobError: if it has more than ``max_tasks`` tasks, a config that isn't a JSON object, or an invalid
+            number of slots or weight
         """
         if isinstance(configs, (str, bytes, Mapping)) or not isinstance(configs, Iterable):
             raise JobError(definition.name, "plan", f"must return a list of objects, not {type(configs).__name__}")
@@ -285,27 +286,28 @@ class PlanRecord:
         )
 
     def weight_of(self, index: int) -> float | None:
+        """How much work a task is; None: the plan does not say."""
         return self.weights[index] if index < len(self.weights) else None
 
     def config_of(self, index: int) -> Mapping[str, Any]:
-        """The task's config as its plan gave it."""
+        """The task's config as the planner returned it."""
         weight = self.weight_of(index)
         return self.configs[index] if weight is None else {**self.configs[index], WEIGHT: weight}
 
     def holds_for(self, definition: JobDefinition) -> bool:
-        """Whether its tasks go on: it plans that definition, or one that this was altered from, and no other plan has
-        been made since.
+        """Whether its tasks continue under ``definition``: it plans that one, or one from which that was altered, and
+        no plan was made since.
         """
         same = self.run_key == definition.run_key and (self.basis or self.definition) == definition.tasks_basis
         return self.is_of(definition) or (same and bool(definition.basis))
 
     def is_of(self, definition: JobDefinition) -> bool:
-        """Whether this plans that definition in its present run; no planner makes more tasks than were asked for."""
+        """Whether it plans that definition in its present run, with no more tasks than that allows."""
         planned = self.run_key == definition.run_key and self.definition == definition.fingerprint
         return planned and len(self.configs) <= definition.max_tasks
 
     def says_the_same(self, other: PlanRecord) -> bool:
-        """Whether both have the same to say of the tasks, whoever has made them, and when."""
+        """Whether both say the same about the tasks, whoever made them, and when."""
         return (self.configs, self.stateful, self.weights) == (other.configs, other.stateful, other.weights)
 
     def to_json(self) -> dict[str, Any]:
@@ -337,7 +339,7 @@ class TaskWork:
     """What a worker runs for a task (or planner) that it was assigned.
 
     :param config: the task's own config; for a planner the job's
-    :param fingerprint: a hash of what is to run; what runs under another one must be started again
+    :param fingerprint: a hash of what is to run; if it changes, the task has to be started again
     :param weight: how much work it is, if its plan says so
     """
 
@@ -349,40 +351,39 @@ class TaskWork:
 
     @property
     def slots(self) -> int:
-        """How many slots of its worker it takes, if there are so many. A planner takes none."""
+        """How many slots it takes, if its worker has so many; a planner takes none."""
         return 0 if self.task.is_planner else wanted_slots(self.config)
 
     def is_same(self, other: TaskWork) -> bool:
-        """Whether both are the same to run, by whatever definition."""
+        """Whether both mean the same work in the same run, even if the definitions differ."""
         return (self.fingerprint, self.definition.run_key) == (other.fingerprint, other.definition.run_key)
 
 
 class ControlAction(str, Enum):
-    """What an operator of the group may ask of a worker."""
+    """What the people who run a group may ask of a worker."""
 
     DRAIN = "drain"
-    """Leave the group, when what runs has finished."""
+    """Leave the group when the running tasks have finished."""
     STOP = "stop"
-    """Stop what runs and leave the group."""
+    """Stop the running tasks and leave the group."""
     LEAVE_SOON = "leave soon"
-    """Leave the group, when others have learned and taken what the worker has. Where tasks are not learned: drain."""
+    """Leave the group when others have learned and taken over its tasks. Where tasks are not learned, it drains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Soon:
-    """How a wish to leave soon differs in JSON from one to drain."""
+    """The field by which a request to leave soon differs in JSON from one to drain."""
 
     learned_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRecord:
-    """A wish to one worker.
+    """A request to one worker.
 
-    :param at_ms: wall clock, milliseconds since 1970; for people. Whether the worker had begun by then is a matter of
-        offsets: its clock is another one
-    :param within_ms: so long after it has heard of it, the worker stops what it still runs and leaves; None: it takes
-        the time that it takes
+    :param at_ms: wall clock, milliseconds since 1970; for people. Whether the worker had begun by then is decided by
+        offsets, as its clock is another one
+    :param within_ms: so long after it has read this, the worker stops what still runs and leaves; None: no limit
     :param by: who asks, for people
     """
 
@@ -393,7 +394,7 @@ class ControlRecord:
     by: Annotated[str, TEXT] = ""
 
     def to_json(self) -> dict[str, Any]:
-        # A release that knows of no learning is to drain: it could not read an action that it does not know.
+        # As a request to drain for releases without learning, which could not read an unknown action.
         soon = self.action is ControlAction.LEAVE_SOON
         return {
             "worker": self.worker,
@@ -416,7 +417,7 @@ class ControlRecord:
 
 
 def _taken_weight(job: str, index: int, config: dict[str, Any]) -> float | None:
-    """Take it out of what a plan has returned."""
+    """Remove the weight from a task's config and return it."""
     if WEIGHT not in config:
         return None
     weight = config.pop(WEIGHT)

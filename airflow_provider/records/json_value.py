@@ -1,4 +1,4 @@
-"""What may be written into a topic: plain JSON."""
+"""Checks that a value is plain JSON, so that it can be written into a topic."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _MOST_SHOWN: Final = 100
 
 
 class NotJsonError(Exception):
-    """JSON cannot carry a value; the message says where it is and what it is."""
+    """JSON can't carry a value; the message says where it is and what it is."""
 
 
 def to_json_value(value: object) -> Any:
-    """``value`` as it will be read back from a topic: tuples have become lists, nothing is shared with the original.
+    """``value`` as it will be read back from a topic: with lists for tuples, and nothing shared with the original.
 
-    :raises NotJsonError: for what JSON cannot carry, NaN and keys that are not strings among it; says where it is
+    :raises NotJsonError: for what JSON can't carry, including NaN and keys that are not strings; says where it is
     """
     _check(value, "$", MAX_DEPTH)
     return json.loads(json.dumps(value, allow_nan=False))
 
 
 def to_small_json_value(value: object, max_bytes: int) -> Any:
-    """As :func:`to_json_value`, for what has to fit into a record.
+    """As :func:`to_json_value`, for a value that has to fit into a record.
 
     :raises NotJsonError: also if its JSON has more than ``max_bytes`` bytes
     """
@@ -65,7 +65,7 @@ def _parts(value: dict[Any, Any] | list[Any] | tuple[Any, ...], path: str) -> It
 def _shown(key: object) -> str:
     try:
         return repr(key)[:_MOST_SHOWN]
-    except Exception:  # noqa: BLE001  code of a job; also an integer that Python refuses to write
+    except Exception:  # noqa: BLE001  code of a job, or an integer that Python refuses to write
         return f"of type {type(key).__qualname__}"
 
 

@@ -1,4 +1,4 @@
-"""The names of a group's topics and the keys of the records in them, readable with any Kafka tool."""
+"""The names of a group's topics and the keys of their records, readable with any Kafka tool."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ REBALANCE_KEY: Final = "rebalance"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicNames:
-    """The three topics of a group, of one partition each.
+    """The three topics of a group, each with one partition.
 
     :param jobs: compacted: what is to run
-    :param status: compacted: what runs, where
-    :param events: kept for a time: what happened
+    :param status: compacted: what runs, and where
+    :param events: kept for a limited time: what happened
     """
 
     jobs: str
@@ -37,20 +37,20 @@ class TopicNames:
 
 
 class KeyKind(str, Enum):
-    """What a record is about: the first part of its key."""
+    """The kind of a record: the first part of its key."""
 
     JOB = "job"
     PLAN = "plan"
     CONTROL = "control"
     HALT = "halt"
-    """Of a whole job."""
+    """About a whole job."""
     HALT_TASK = "halt-task"
     RESTART = "restart"
-    """Of a whole job."""
+    """About a whole job."""
     LEVELS = "levels"
     RESTART_TASK = "restart-task"
     REBALANCE = "rebalance"
-    """Of the whole group, as the next one is."""
+    """About the whole group, as the next one."""
     GROUP = "group"
     WORKER = "worker"
     TASK = "task"
@@ -62,9 +62,9 @@ _OF_THE_GROUP: Final = frozenset({KeyKind.GROUP, KeyKind.REBALANCE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A key, taken apart.
+    """A parsed key.
 
-    :param name: of the job or worker; empty for what is of the whole group
+    :param name: of the job or worker; empty for records about the whole group
     :param index: of the task, else -1
     """
 
@@ -103,7 +103,7 @@ def restart_key(job: str, index: int | None = None) -> str:
 
 
 def levels_key(worker: str) -> str:
-    """:param worker: whose, or :data:`~.log_levels.ALL_WORKERS`"""
+    """:param worker: its name, or :data:`~.log_levels.ALL_WORKERS`"""
     return f"{KeyKind.LEVELS.value}:{worker}"
 
 
@@ -137,9 +137,10 @@ def parse_key(key: bytes | None) -> Key:
 
 
 def _index(text: str) -> int:
-    """Of a task. Python reads numbers in many forms; two keys of one task would be two records to compaction.
+    """Parse the index of a task. Python reads numbers in many forms, but compaction would take two forms of one task's
+    key for different keys.
 
-    :raises ValueError: for any form but one
+    :raises ValueError: for any but the one form
     """
     index = int(text)
     if str(index) != text:

@@ -1,4 +1,4 @@
-"""The record of the jobs topic that says what of the jobs' code is to be logged, while workers run it."""
+"""The record of the jobs topic with the log levels of jobs' code, while workers run it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Annotated, Any, Final
 from airflow_provider.records.envelope import COUNT, TEXT, convert
 
 ALL_WORKERS: Final = "*"
-"""In place of a worker's name, which can't be this."""
+"""Stands for all workers; no worker can have this name."""
 MOST_LOGGERS: Final = 100
 _LOGGER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,199}")
 
 
 class LogLevel(str, Enum):
-    """Python's, by their names."""
+    """Python's log levels, by their names."""
 
     DEBUG = "DEBUG"
     INFO = "INFO"
@@ -27,20 +27,20 @@ class LogLevel(str, Enum):
 
 
 def is_logger(name: object) -> bool:
-    """Whether a logger of a job's code can have this name: the root's are not the job's alone."""
+    """Whether a logger of a job's code can have this name; the root logger is not only the job's."""
     return isinstance(name, str) and _LOGGER.fullmatch(name) is not None and name != "root"
 
 
 def is_within(name: str, prefixes: Iterable[str]) -> bool:
-    """Whether a logger is of code that is imported by one of these prefixes."""
+    """Whether a logger belongs to code with one of these import prefixes."""
     return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelsRecord:
-    """From which level on loggers write. They have it as long as it stands here, also in processes that start later.
+    """The levels of loggers. They apply while the record is there, also to processes that start later.
 
-    :param worker: whose, or :data:`ALL_WORKERS`
+    :param worker: a name, or :data:`ALL_WORKERS`
     :param levels: by logger
     :param by: who asked for the last change, for people
     :param at_ms: wall clock, milliseconds since 1970

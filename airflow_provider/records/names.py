@@ -1,4 +1,4 @@
-"""What people call a task: where its plan names it, that name stands behind its job and index."""
+"""The names of tasks: if its plan gives a task a name, people see it behind job and index."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 CHECKPOINT_KEY: Final = "checkpoint_key"
-"""In a task's configuration: the name of its checkpoint, where that is not the task's index."""
+"""The key in a task's config with the name of its checkpoint, if that is not the task's index."""
 WEIGHT: Final = "weight"
-"""In what a plan says of a task: how much work it is, beside the others."""
+"""The key in a task's config, as a planner returns it, that says how much work the task is compared with the others."""
 _NAMED_BY: Final = ("name", CHECKPOINT_KEY)
-"""The first of these in a task's configuration that is a text."""
+"""The name is the first of these in a task's config that is a text."""
 _LONGEST: Final = 60
 
 
 def task_name(config: Mapping[str, Any]) -> str:
-    """What the plan calls the task, in one printable line of at most 60 characters; empty: nothing.
+    """The name that the plan gives the task, in one printable line of at most 60 characters; empty: none.
 
-    A job may mean something else by ``name``, so nothing is refused.
+    Nothing is refused, as a job may mean something else by ``name``.
     """
     given = next((text for key in _NAMED_BY if isinstance(text := config.get(key), str) and text.strip()), "")
     head = " ".join(given[: 4 * _LONGEST].split())

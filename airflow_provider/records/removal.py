@@ -1,9 +1,9 @@
 """Who removed a job, and when.
 
-It stands in a last record of the job, as the field ``removed``, and a tombstone follows immediately: who reads on has
-seen both. Who reads after compaction has taken the first sees a deletion like any other, as older releases do, to
-which the field says nothing. A header of the tombstone would live longer; but confluent-kafka crashes the process over
-a header whose name is no UTF-8, and anybody who may write could send one.
+This is in a last record of the job, in the field ``removed``, and a tombstone follows immediately: readers that are up
+to date see both. After compaction has removed the first, readers see just a deletion, as do older releases, which
+ignore the field. A header of the tombstone would last longer; but confluent-kafka crashes the process over a header
+whose name is not UTF-8, and anybody with write access could send one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from airflow_provider.records.envelope import TEXT, convert
 from airflow_provider.records.times import time_in_words
 
 REMOVED: Final = "removed"
-"""The field of a job's record."""
+"""The name of that field in a job's record."""
 
 _LAST_MS: Final = 253_402_300_799_000
-"""The end of the year 9999: no calendar here goes on after that."""
+"""The end of the year 9999, where Python's calendar ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Removal:
     :param by: ``dag_id.task_id``, or ``user@host``
     :param at_ms: wall clock, milliseconds since 1970
     :param run_key: of the job's run that it ended
-    :param bounded: whether that run would have come to an end by itself
+    :param bounded: whether that run would have ended by itself
     """
 
     by: Annotated[str, TEXT]

@@ -1,4 +1,6 @@
-"""Which settings of Spark a job may have for its tasks: what counts when Spark starts, no session can set."""
+"""Which of Spark's settings a job may have for its tasks. Settings that apply when Spark starts can't be set in a
+session.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from airflow_provider.records.checks import JobError
 from airflow_provider.records.envelope import check_plain
 
 POOL: Final = "spark.scheduler.pool"
-"""The pool of Spark's FAIR scheduler: a property of what a session runs."""
+"""The pool of Spark's FAIR scheduler: it applies to what a session runs."""
 _WHEN_SPARK_STARTS: Final = re.compile(
     r"spark\.(acls|admin|api|app|appStateStore|archives|authenticate|barrier|block|blockManager|broadcast|buffer|"
     r"checkpoint|cleaner|connect|cores|decommission|deploy|diskStore|driver|driverEnv|dynamicAllocation|eventLog|"
@@ -19,7 +21,7 @@ _WHEN_SPARK_STARTS: Final = re.compile(
     r"redaction|reducer|resources|rpc|scheduler|security|serializer|shuffle|shutdown|speculation|stage|standalone|storage|"
     r"submit|task|taskMetrics|ui|unsafe|user|worker|yarn)(\..*)?"
 )
-"""Spark 4.3 refuses most of these in a session, and has no use for the others there."""
+"""Spark 4.3 refuses most of these in a session, and ignores the others there."""
 _STATIC: Final = re.compile(
     r"spark\.sql\.(broadcastExchange\.maxThreadThreshold|cache\.serializer|catalogImplementation|codegen\.cache\.maxEntries|"
     r"codegen\.comments|debug|defaultUrlStreamHandlerFactory\.enabled|event\.truncate\.length|extensions|"
@@ -29,11 +31,11 @@ _STATIC: Final = re.compile(
     r"sources\.schemaStringLengthThreshold|streaming\.streamingQueryListeners|streaming\.ui\..*|"
     r"subquery\.maxThreadThreshold|ui\.retainedExecutions|warehouse\.dir)"
 )
-"""Its static settings."""
+"""Spark SQL's static settings."""
 
 
 def check_session_conf(job: str, conf: object) -> None:
-    """Refuse what is known to be refused by Spark. What a release of Spark refuses besides, it says to the task.
+    """Refuse settings that Spark is known to refuse in a session. Others that a release refuses make the task fail.
 
     :raises JobError: naming the setting
     """
@@ -51,7 +53,7 @@ def check_session_conf(job: str, conf: object) -> None:
             raise JobError(
                 job,
                 "session_conf",
-                f"{name!r} counts when Spark starts, for all tasks of a worker: give it to the workers, as their"
+                f"{name!r} applies when Spark starts, to all tasks of a worker: give it to the workers, as their"
                 " spark_conf, or to the Spark Connect server. A job may have what a session can set, such as"
                 " 'spark.sql.shuffle.partitions'",
             )

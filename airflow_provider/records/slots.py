@@ -1,4 +1,4 @@
-"""How many slots of its worker a task takes while it runs: one, or as many as its configuration says."""
+"""The number of its worker's slots that a task takes while it runs: one, or what its config says."""
 
 from __future__ import annotations
 
@@ -10,26 +10,29 @@ from airflow_provider.protocol.model import HIGHEST_INDEX
 from airflow_provider.records.checks import JobError
 
 SLOTS_KEY: Final = "slots"
-"""In a task's configuration."""
+"""The key in a task's config."""
 
 
 def wanted_slots(config: Mapping[str, Any]) -> int:
-    """What is no number of slots a plan of an earlier release may have, which meant something else by it: one."""
+    """The number of slots in a task's config. An invalid one counts as one: plans of older releases may mean something
+    else by it.
+    """
     wanted = config.get(SLOTS_KEY, 1)
     return wanted if is_number_of_slots(wanted) else 1
 
 
 def check_slots(job: str, where: str, config: Mapping[str, Any]) -> None:
-    """:raises JobError: for what is no number of slots"""
+    """:raises JobError: if it is not a number of slots"""
     wanted = config.get(SLOTS_KEY, 1)
     if not is_number_of_slots(wanted):
         raise JobError(
             job,
             f"{where}.{SLOTS_KEY}",
-            f"{short(wanted)} must be a whole number, at least 1: so many of its worker's slots the task takes."
+            f"{short(wanted)} must be a whole number, at least 1: the number of its worker's slots that the task takes."
             " If it means something else in this job, give it another name",
         )
 
 
 def is_number_of_slots(value: object) -> bool:
+    """Whether a value from a config is a valid number of slots."""
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= HIGHEST_INDEX

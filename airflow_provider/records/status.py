@@ -1,4 +1,4 @@
-"""The records of the status topic: what runs, where. The group's own record is :mod:`..membership.record`."""
+"""The records of the status topic: what runs, and where. The group's own record is :mod:`..membership.record`."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ from airflow_provider.records.stream_progress import StreamProgress
 from airflow_provider.records.written import WrittenAsset
 
 _LONGEST_SESSION_MS: Final = 2**31 - 1
-"""On the wire a session timeout is an int32."""
+"""A session timeout is an int32 on the wire."""
 _TRACEBACK_TAIL: Final = 4_000
 _MESSAGE_LENGTH: Final = 500
 _FREE: Final = ("after", "handle", "progress", "result", "wrote")
-"""The fields of a task's record with values in them that are not texts and whole numbers of this package's own."""
+"""Fields of a task's record with other values than this package's own texts and whole numbers."""
 
 
 class TaskState(str, Enum):
-    """Where a task is on its way. Written by the worker that owns it."""
+    """The state of a task, written by the worker that owns it."""
 
     UNASSIGNED = "unassigned"
-    """Configured, but no worker has it or has reported it for this run. Written only of what had failed for good and
-    shall be tried again: by its worker, if that keeps it.
+    """Configured, but no worker has it or has reported it for this run. Written only for a task that had failed for
+    good and is to be tried again, by its worker, if that keeps it.
     """
     PENDING = "pending"
-    """Assigned; waits for a free slot, or for its next attempt (``error`` then is that of the last one). Mostly it is
+    """Assigned; waits for a free slot, or for its next attempt (``error`` is then that of the last one). Mostly it is
     not written: see :func:`~airflow_provider.ledger.task_places.effective_status`.
     """
     RUNNING = "running"
     """Started on the worker, or on the Spark side if it has a handle."""
     FINISHED = "finished"
-    """Came to its end by itself. Not assigned again in this run."""
+    """Ended by itself. Not assigned again in this run."""
     FAILED = "failed"
-    """Failed for good: its retries are used up. Not run again in this run unless people want that; its worker may keep
-    it for them.
+    """Failed for good: its retries are used up. Not run again in this run unless people ask for it; its worker may keep
+    it for that case.
     """
     STOPPED = "stopped"
-    """Stopped by its worker, because it moves, the worker leaves or the lease ended, and will be assigned again; or
-    because somebody has stopped it, and is assigned again when somebody has it go on.
+    """Stopped by its worker, because it moves, the worker leaves or the lease ended; then it will be assigned again. Or
+    stopped by a user; then it is assigned again when somebody resumes it.
     """
     PAUSED = "paused"
-    """Does not run because its job is paused. Nobody writes this: it is what people see instead of the states above
+    """Not running because its job is paused. Nobody writes this: people see it instead of the states above
     (:mod:`~airflow_provider.ledger.shown_tasks`).
     """
 
@@ -75,8 +75,8 @@ class TaskState(str, Enum):
 class TaskFailure:
     """Why a task failed.
 
-    :param message: short; of what failed on an executor a line for the cause, and one for what passed it on
-    :param traceback: its end, which is where the cause is
+    :param message: short; for a failure on an executor it has a line for the cause, and one for what passed it on
+    :param traceback: its end, which has the cause
     """
 
     message: Annotated[str, TEXT]
@@ -84,8 +84,9 @@ class TaskFailure:
 
     @classmethod
     def of(cls, message: str, traceback: str = "") -> TaskFailure:
-        """What a status record may carry: 500 characters and the last 4,000 of the traceback, all of which can be
-        written as UTF-8. What a file name in an error can't, is shown by its number.
+        """Shorten to what a status record may carry: 500 characters of the message and the last 4,000 of the traceback.
+
+        What can't be written as UTF-8, such as a file name in an error, is escaped.
         """
         message, traceback = (text.encode(errors="backslashreplace").decode() for text in (message, traceback))
         short = message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…"
@@ -110,12 +111,12 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointClaim:
-    """That a task has a checkpoint whose name is not the task's own, or wants it.
+    """A task has a checkpoint whose name is not the task's own, or waits for it.
 
     :param key: the checkpoint's name in its job
-    :param process: that of the worker, as in its own record
-    :param number: tells the claims of a process apart
-    :param lease_ms: how long that process may go on when another one has taken its worker's name
+    :param process: the worker's process, as in its own record
+    :param number: distinguishes the claims of a process
+    :param lease_ms: how long that process may continue after another one has taken its worker's name
     """
 
     key: Annotated[str, TEXT]
@@ -137,31 +138,31 @@ class CheckpointClaim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStatus:
-    """The last word about a task or planner.
+    """The last statement about a task or planner.
 
     :param epoch: of the assignment under which its worker wrote this; an older epoch never wins
     :param run_key: of the job's run that this is about
-    :param fingerprint: of what ran (:class:`~.jobs.TaskWork`); empty: not known, the run key alone decides
-    :param attempt: 1 for the first start; one more with every other start, also after a move or a lost worker. In an
-        epoch nothing that is said of an attempt replaces its end
-    :param failures: how many of the attempts failed, which is what the job's retries are counted against
-    :param spark_deaths: how often Spark has ended under an attempt, which the job's retries are not counted against
+    :param fingerprint: of what ran (:class:`~.jobs.TaskWork`); empty: unknown, the run key alone decides
+    :param attempt: 1 for the first start; one more with every other start, also after a move or a lost worker. Within
+        an epoch, nothing replaces the record of an attempt's end
+    :param failures: how many of the attempts failed; the job's retries are counted by this
+    :param spark_deaths: how often Spark has ended during an attempt; this does not count as a retry
     :param started_at_ms: wall clock, milliseconds since 1970, of this attempt
-    :param finished_at_ms: the same, when the attempt ended in whatever way
-    :param retry_at_ms: wall clock before which the next attempt shall not start, on any worker
+    :param finished_at_ms: the same for the attempt's end, however it ended
+    :param retry_at_ms: wall clock before which the next attempt must not start, on any worker
     :param error: of the last attempt that failed
     :param result: what a finished task returned, any JSON value
-    :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value. Of a task
-        that waits: what ran before it, and is not known to have ended
+    :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value. For a
+        pending task: what ran before, and is not known to have ended
     :param after: the handle of what lived on before this attempt, and has ended
-    :param read_to: of what has a handle: how far the jobs topic had been read as the attempt was to begin. What is
-        asked further on is still to be done, by whoever goes on with it
-    :param claim: of the checkpoint that this attempt has, None where the task's index names it
+    :param read_to: with a handle: how far the jobs topic had been read before the attempt began. Requests beyond that
+        are still to be carried out, by the worker that continues with it
+    :param claim: of the checkpoint that this attempt has; None if the checkpoint has the task's index as its name
     :param progress: of a stream: the last batch of this attempt that it has reported
     :param wrote: the assets that a finished task says it has written
     :param work: the last reported progress of any other running task
-    :param took_before_ms: how long the task took in the last runs of its job before this one, the newest at the end
-    :param kept: of a task that failed for good: its worker keeps it, and tries it again when somebody asks for that
+    :param took_before_ms: how long the task took in the last runs of its job before this one, oldest first
+    :param kept: of a task that failed for good: its worker keeps it, and tries it again when asked to
     """
 
     task: TaskId
@@ -197,46 +198,44 @@ class TaskStatus:
 
     @property
     def lives_on(self) -> bool:
-        """Whether something of it may run on the Spark side whether or not its worker is there, and be found by its
-        handle.
-        """
+        """Whether something of it may run on the Spark side even without its worker, and can be found by its handle."""
         return self.handle is not None and self.state in (TaskState.PENDING, TaskState.RUNNING)
 
     @property
     def server(self) -> str:
-        """On which Spark Connect server it runs whether or not its worker is there, for people; empty: on none."""
+        """The Spark Connect server on which it runs even without its worker, for people; empty: none."""
         detached = self.state is TaskState.RUNNING and isinstance(self.handle, dict)
         server = self.handle.get("server") if detached else None
         return server.partition("/;")[0] if isinstance(server, str) else ""
 
     def knows_of(self, before: TaskStatus) -> bool:
-        """Whether who wrote this knew what lives on by ``before``: it is about the same, or says to come after it."""
+        """Whether the writer of this knew what lived on by ``before``: it is about the same, or comes after it."""
         return _place(before.handle) in (_place(self.handle), _place(self.after))
 
     def says_gone(self, attempt: int, handle: Any) -> bool:
-        """Whether of what lived on by this handle nothing runs any more."""
+        """Whether this says that what lived on by this handle has stopped."""
         return self.state is TaskState.STOPPED and self.attempt == attempt and _place(self.handle) == _place(handle)
 
     @property
     def standing_claim(self) -> CheckpointClaim | None:
-        """Of the checkpoint that may be in use, or come into use at any moment."""
+        """The claim to a checkpoint that is in use, or may be at any moment."""
         return self.claim if self.state in (TaskState.PENDING, TaskState.RUNNING) else None
 
     @property
     def took_ms(self) -> int | None:
-        """How long the attempt took; None if it has not ended, or that is not said."""
+        """How long the attempt took; None if it has not ended, or that is unknown."""
         if self.started_at_ms is None or self.finished_at_ms is None or self.state is TaskState.RUNNING:
             return None
         return max(0, self.finished_at_ms - self.started_at_ms)
 
     @property
     def times_ms(self) -> tuple[int, ...]:
-        """How long it took in the last runs that came to their end, the newest at the end: what the next one knows."""
+        """How long it took in the last finished runs, oldest first, to be passed on to the next run."""
         took = self.took_ms if self.state is TaskState.FINISHED else None
         return (*self.took_before_ms, *(() if took is None else (took,)))[-RUNS_KEPT:]
 
     def running_ms(self, wall_ms: int) -> int | None:
-        """For how long it has been running; None if it is not, or that is not said.
+        """How long it has been running; None if it is not, or that is unknown.
 
         :param wall_ms: now, milliseconds since 1970
         """
@@ -249,8 +248,8 @@ class TaskStatus:
         return self.run_key == run_key and self.fingerprint in ("", fingerprint)
 
     def is_stale(self, known: TaskStatus) -> bool:
-        """Whether this, read after ``known``, must not replace it: an older assignment, an older attempt in it, or an
-        attempt that has come to its end. A leader that mends a record may write it after the end of what it tells of.
+        """Whether this, read after ``known``, must not replace it: it is of an older assignment, of an older attempt in
+        that, or of an attempt that has ended. A leader that mends a record may write it after a newer one.
         """
         if self.epoch != known.epoch:
             return self.epoch < known.epoch
@@ -262,8 +261,8 @@ class TaskStatus:
 
     @property
     def _over(self) -> int:
-        """How far the attempt is at its end: 1 if it was stopped, 2 if nobody needs another. An attempt that is stopped
-        before it has begun is still to come.
+        """How far the attempt has ended: 1 if it was stopped, 2 if no other is needed. An attempt that is stopped
+        before it has begun has not ended: it is still to come.
         """
         if self.state.final:
             return 2
@@ -298,7 +297,7 @@ class TaskStatus:
         }
 
     def encoded(self, **more: str | int) -> bytes:
-        """The record's value.
+        """Encode the record's value.
 
         :param more: further fields
         :raises ValueError: for a result or handle that JSON can't carry
@@ -320,14 +319,14 @@ class TaskStatus:
 
 
 def _place(handle: Any) -> Any:
-    """Where it is, without what is known of it since it has begun."""
+    """What identifies a handle's place: without what has become known since it has begun."""
     if isinstance(handle, dict) and "session_id" in handle:
         return handle.get("server"), handle["session_id"]
     return handle
 
 
 def _check_writable(name: str, value: object) -> None:
-    """A leader may have to write it again."""
+    """Check a value that a leader may have to write again."""
     try:
         check_depth(value)
     except (TypeError, ValueError) as wrong:
@@ -338,15 +337,15 @@ class WorkerPhase(str, Enum):
     """What a worker is doing."""
 
     JOINING = "joining"
-    """Started, has no assignment yet."""
+    """Started; has no assignment yet."""
     STABLE = "stable"
-    """Applied the assignment of ``epoch``, in its task process."""
+    """Has applied the assignment of ``epoch``, in its task's process."""
     DEFERRED = "deferred"
-    """Applied the assignment of ``epoch``; its membership is held by the triggerer."""
+    """Has applied the assignment of ``epoch``; the triggerer holds its membership."""
     STOPPING = "stopping"
-    """Stops what it runs and will leave."""
+    """Stops what it runs, and will leave."""
     LEFT = "left"
-    """Left the group, or was never let in."""
+    """Has left the group, or was never let in."""
 
     @property
     def applied(self) -> bool:
@@ -355,10 +354,10 @@ class WorkerPhase(str, Enum):
 
 
 class Lesson(NamedTuple):
-    """What a worker makes ready to run, while another has it.
+    """A task that a worker learns, while another has it.
 
-    :param progress: how far it is, from 0 to 1
-    :param ready: it may move here now
+    :param progress: from 0 to 1
+    :param ready: whether it may move here now
     """
 
     task: TaskId
@@ -367,14 +366,14 @@ class Lesson(NamedTuple):
 
 
 class FailedWarmUp(NamedTuple):
-    """What a worker could not make ready, and why."""
+    """A task that a worker could not make ready, and why."""
 
     task: TaskId
     error: Annotated[str, TEXT]
 
 
 class WarmUpDeaths(NamedTuple):
-    """How often this worker's process has ended while it made a task ready."""
+    """How often this worker's process has ended while it warmed up a task."""
 
     task: TaskId
     times: Annotated[int, COUNT]
@@ -382,26 +381,25 @@ class WarmUpDeaths(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerStatus:
-    """The last word of a worker about itself.
+    """The last statement of a worker about itself.
 
-    :param epoch: of the last assignment it applied; as long as it has applied none, that of the newest group record it
-        has read (0 without one), so that its words are not taken for old ones
+    :param epoch: of the last assignment that it has applied. Before the first one, that of the newest group record it
+        has read (0 without one), so that the record does not count as stale
     :param slots: how many tasks it runs at the same time; 0 once it drains
-    :param owned: what it is assigned
-    :param running: what of it runs now
-    :param process: which process holds the membership, in a form by which a successor can see that it has ended
+    :param owned: the tasks that it is assigned
+    :param running: those of them that run now
+    :param process: the process that holds the membership, in a form by which a successor can tell that it has ended
     :param at_ms: wall clock, milliseconds since 1970
-    :param member_id: by which it is in the group, as far as it knows; empty before that, and while the membership goes
-        from a task's process to a triggerer
-    :param left: why it leaves, or has left, in order; said before the coordinator hears of it
-    :param returns_ms: how long its return would take at most if this process ended; 0: it would never be back; None:
-        not known
-    :param condition: what keeps its tasks from running, or the worker from taking any; mostly nothing
-    :param learning: it stands here, and not in a record of the task: that one is its owner's
-    :param leaves_soon: it was asked to leave when others have learned what it has. It goes on running that, unless it
-        drains because its group learns nothing
-    :param failed_warm_ups: why it learns some tasks no further, as long as nothing else has become of them there
-    :param warm_up_deaths: for the next process under this name, as long as nothing else has become of these tasks there
+    :param member_id: its own in the group, as far as it knows; empty before that, and while the membership goes from a
+        task's process to a triggerer
+    :param left: why it leaves, or has left, in an orderly way; written before it tells the coordinator
+    :param returns_ms: how long it would take at most to return if this process ended; 0: it never would; None: unknown
+    :param condition: what keeps its tasks from running, or the worker from taking any; mostly empty
+    :param learning: the tasks that it learns; here, because the records of those tasks are their owners'
+    :param leaves_soon: it was asked to leave when others have learned its tasks. It keeps running them, unless it
+        drains because nothing is learned in its group
+    :param failed_warm_ups: why it has stopped learning some tasks, until something else happens to these there
+    :param warm_up_deaths: for the next process under this name, until something else happens to these tasks there
     :param spark_ui: the address of its Spark UI, as Spark reports it; empty: the UI is off
     :param allowed: import prefixes of the code that it may import as jobs; None: it has not said
     """
@@ -428,7 +426,7 @@ class WorkerStatus:
 
     @property
     def drains(self) -> bool:
-        """Whether it starts nothing more, and leaves when what it runs has finished."""
+        """Whether it starts nothing more, and leaves when its running tasks have finished."""
         return self.slots == 0
 
     def is_stale(self, known: WorkerStatus) -> bool:
@@ -467,5 +465,5 @@ class WorkerStatus:
         status = convert(data, cls)
         if status.returns_ms is None or status.returns_ms <= LONGEST_DELAY_MS:
             return status
-        # A leader makes a deadline of it: longer than any delay is as good as the longest.
+        # A leader computes a deadline from it, for which nothing is longer than the longest delay.
         return replace(status, returns_ms=LONGEST_DELAY_MS)

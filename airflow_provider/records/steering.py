@@ -15,8 +15,8 @@ class Halt(str, Enum):
     """Why a job does not run for now."""
 
     PAUSED = "paused"
-    """Its tasks stop but stay assigned, so that resuming needs no rebalance, and they find what their worker keeps for
-    them. They count in their worker's share meanwhile.
+    """Its tasks stop but stay assigned. So resuming needs no rebalance, and they find what their worker keeps for them.
+    Meanwhile they count in their worker's share.
     """
     STOPPED = "stopped"
     """Its tasks stop and are released. They count in nobody's share, and are assigned again in a round."""
@@ -24,7 +24,7 @@ class Halt(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaltRecord:
-    """A job does not run as long as it has this record.
+    """A job does not run while it has this record.
 
     :param by: who asked for it, for people
     :param at_ms: wall clock, milliseconds since 1970
@@ -51,9 +51,9 @@ class HaltRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHaltRecord:
-    """One task does not run until somebody restarts it: its worker releases it, as the tasks of a stopped job.
+    """One task does not run until somebody restarts it: its worker releases it, like the tasks of a stopped job.
 
-    It is about the task as it was planned. In another run, or with another config, the same index is another task,
+    It applies to the task as it was planned. In another run, or with another config, the same index is another task,
     which is not stopped.
 
     :param run_key: of the job's run
@@ -92,7 +92,7 @@ class TaskHaltRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceRecord:
-    """The group shall rebalance now. The first round whose leader has read this record is the one that was asked for.
+    """The group is to rebalance now. The first round whose leader has read this record is the requested one.
 
     :param by: who asked for it, for people
     :param at_ms: wall clock, milliseconds since 1970
@@ -115,10 +115,10 @@ class RebalanceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRecord:
-    """What runs of a job, or of one of its tasks, shall start anew where it is.
+    """What runs of a job, or of one of its tasks, is to be started again where it is.
 
-    It is about attempts that began when it had not been read. So it is done once, however often it is read again, and
-    whoever begins later has nothing to do about it.
+    It applies to attempts that began before this record was read. So it is done once, however often the record is read
+    again, and later attempts ignore it.
 
     :param index: of the task, -1 for the planner; None: all of them
     :param by: who asked for it, for people

@@ -10,7 +10,7 @@ _LAST_S: Final = 253_402_300_799
 
 
 def time_in_words(wall_ms: int) -> str:
-    """To the second, for people.
+    """The time to the second, for people.
 
     :param wall_ms: milliseconds since 1970
     """
@@ -18,10 +18,10 @@ def time_in_words(wall_ms: int) -> str:
 
 
 def time_as_text(wall_ms: int) -> str:
-    """The same in ISO 8601."""
+    """The time in ISO 8601."""
     return _at(wall_ms).isoformat()
 
 
 def _at(wall_ms: int) -> datetime:
-    """A record may have a time that is in no calendar: it is shown as the last one."""
+    """The time; one beyond Python's calendar, which a record may have, is shown as the calendar's last one."""
     return datetime.fromtimestamp(min(wall_ms // 1000, _LAST_S), tz=timezone.utc)

@@ -14,11 +14,11 @@ _NAME = msgspec.Meta(min_length=1, max_length=TEXT.max_length)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenAsset:
-    """What the attempt that finished has written of an asset.
+    """What a finished attempt has written to an asset.
 
     :param name: of the asset in Airflow
-    :param uri: of the asset; equal to the name if the job gave none
-    :param rows: None: not known
+    :param uri: of the asset; the name if the job gave none
+    :param rows: None: unknown
     """
 
     name: Annotated[str, _NAME]

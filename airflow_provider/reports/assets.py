@@ -23,7 +23,7 @@ class AssetReport:
     tasks: int
 
     def with_those(self, other: AssetReport) -> AssetReport:
-        """Both counted together, under this name."""
+        """The sum of both reports, under this one's name."""
         rows = None if self.rows is None or other.rows is None else self.rows + other.rows
         return AssetReport(name=self.name, uri=self.uri, rows=rows, tasks=self.tasks + other.tasks)
 
@@ -37,8 +37,9 @@ class AssetReport:
 
 
 def added_up(finished: Iterable[TaskStatus]) -> tuple[AssetReport, ...]:
-    """What these tasks have written, by asset, in the order in which assets are first named. A task counts once,
-    however often it was tried: its status is that of the attempt that finished.
+    """Add up what these tasks have written, by asset, in the order in which assets are first named.
+
+    A task counts once, however often it was tried: its status is that of the attempt that finished.
     """
     known: dict[tuple[str, str], AssetReport] = {}
     for status in finished:

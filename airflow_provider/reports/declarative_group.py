@@ -12,9 +12,9 @@ from airflow_provider.protocol.model import MemberId, TaskId, Tasks, tasks_to_js
 
 
 def tables(group: GroupState, name: Callable[[TaskId], str] = str) -> str:
-    """Who is in the group, what each is to have, and what each has; with what stands in the way, where something does.
+    """The members, and the target and present assignment of each, with the holders of tasks that it waits for.
 
-    :param name: what a task is called
+    :param name: how to show a task
     """
     return "\n".join(
         (
@@ -36,7 +36,7 @@ def tables(group: GroupState, name: Callable[[TaskId], str] = str) -> str:
 
 
 def phase(group: GroupState) -> str:
-    """How far it is, by the names that KIP-848 has for it."""
+    """The group's state, by KIP-848's names."""
     if not group.members:
         return "Empty"
     if group.target.epoch < group.epoch:
@@ -46,7 +46,7 @@ def phase(group: GroupState) -> str:
 
 
 def to_json(group: GroupState) -> dict[str, Any]:
-    """What :func:`tables` has, as a JSON object."""
+    """The content of :func:`tables`, as a JSON object."""
     return {
         "epoch": group.epoch,
         "assignment_epoch": group.target.epoch,
@@ -74,7 +74,7 @@ def to_json(group: GroupState) -> dict[str, Any]:
 
 
 def configuration_lines(group: GroupState) -> list[str]:
-    """What people have set for it; nothing where all is by default."""
+    """The group's settings, if any are not the defaults."""
     configured = _configured(group)
     return ["Configuration", *_lines(f"{name}={value}" for name, value in configured.items())] if configured else []
 
@@ -85,7 +85,7 @@ def _configured(group: GroupState) -> dict[str, int]:
 
 
 def waiting_for(group: GroupState, member_id: MemberId) -> Mapping[TaskId, MemberId]:
-    """What a member is to have that others still hold, and who does."""
+    """The tasks of a member's target that others still hold, with their holders."""
     return {
         task: holder
         for task in sorted(group.target.of(member_id).tasks)

@@ -1,4 +1,4 @@
-"""How far workers are that were asked to leave their group, in words. Pure."""
+"""The progress of workers that were asked to leave their group, in words. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from airflow_provider.reports.group_words import how_it_is, state_in_words
 from airflow_provider.reports.learners import by_owner, learners
 
 _MOST_NAMED: Final = 5
-"""Of the workers, and of what others learn of each."""
+"""How many workers are named, and how many learned tasks of each."""
 
 
 def departure_in_words(asked: Collection[WorkerId], jobs: JobsSnapshot, status: StatusSnapshot) -> str:
-    """As in "3 of 5 have left; w1 (stable, leaves soon): 2 tasks, w3 learns ingest:3 of w1 (warming, 42 %); w2 …".
+    """Describe it as in "3 of 5 have left; w1 (stable, leaves soon): 2 tasks, w3 learns ingest:3 of w1 (warming, 42 %);
+    w2 …".
 
-    :param jobs: read further than the wishes
+    :param jobs: read beyond the requests to leave
     """
     there = sorted(still_there(asked, jobs, status))
     if not there:

@@ -1,4 +1,4 @@
-"""A job as it was defined, and what has become of it, both at once: what Connect calls expanded. Pure."""
+"""A job's definition together with its state, as Connect's ``expand`` gives both. Pure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class TaskDescription:
     """A task of a job's present plan, or its planner.
 
     :param slots: how many slots of its worker it takes while it runs; the planner takes none
-    :param config: its own; of the planner the job's
-    :param last: the last word about it in this run; None: nobody has it, or had
-    :param state: as people see it
+    :param config: its own; for the planner the job's
+    :param last: its last status in this run; None: no worker has it, or had it
+    :param state: as shown to people
     :param waits_for: what keeps its worker from running it, in words
     """
 
@@ -38,11 +38,11 @@ class TaskDescription:
 
     @property
     def worker(self) -> str:
-        """Who has it, or had it last."""
+        """The worker that has it, or had it last."""
         return "" if self.last is None else self.last.worker
 
     def to_json(self, now_ms: int) -> dict[str, Any]:
-        """:param now_ms: wall clock by which it is counted how long it has run"""
+        """:param now_ms: wall clock, to compute how long it has run"""
         run = {"state": self.state.value} if self.last is None else run_to_json(self.last, now_ms)
         failed = self.last is not None and self.last.error is not None and self.state is not TaskState.FINISHED
         error = self.last.error.to_json() if failed and self.last and self.last.error else None
@@ -52,11 +52,11 @@ class TaskDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDescription:
-    """A job, whole.
+    """A job and all its tasks.
 
-    :param version: tells its definition from others that it had or will have
-    :param halt: by whom it was paused or stopped, and when; None: it runs
-    :param planner: what plans it
+    :param version: identifies its definition among earlier and later ones
+    :param halt: who paused or stopped it, and when; None: it runs
+    :param planner: its planner
     :param tasks: of its present plan
     """
 
@@ -69,12 +69,12 @@ class JobDescription:
 
     @classmethod
     def of(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> JobDescription | None:
-        """None if there is no such job."""
+        """Describe a job; None if there is no such job."""
         definition, report = jobs.jobs.get(job), JobReport.of(job, jobs, status)
         if definition is None or report is None:
             return None
 
-        nobodys = state_of_nobodys(job, jobs)
+        unowned = state_of_nobodys(job, jobs)
 
         def described(task: TaskId) -> TaskDescription:
             work, last = jobs.planned_work(task), shown_status(task, jobs, status)
@@ -84,7 +84,7 @@ class JobDescription:
                 slots=jobs.slots_of(task),
                 config={} if work is None else work.config,
                 last=last,
-                state=nobodys if last is None else last.state,
+                state=unowned if last is None else last.state,
                 waits_for=kept_waiting_by(last, status),
             )
 
@@ -99,7 +99,7 @@ class JobDescription:
         )
 
     def to_json(self, *, now_ms: int) -> dict[str, Any]:
-        """:param now_ms: wall clock by which it is counted how long tasks have run"""
+        """:param now_ms: wall clock, to compute how long tasks have run"""
         progress = self.report.progress
         return {
             "definition": self.definition.to_json(),
@@ -115,7 +115,7 @@ class JobDescription:
         }
 
     def lines(self) -> list[str]:
-        """For a terminal."""
+        """The description for a terminal."""
         definition, progress = self.definition, self.report.progress
         submitted = (
             f"submitted by {definition.submitted_by or 'somebody'} at {time_in_words(definition.submitted_at_ms)}"

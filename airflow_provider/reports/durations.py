@@ -11,7 +11,7 @@ from airflow_provider.records import TaskState
 
 
 def finished_times(jobs: JobsSnapshot, status: StatusSnapshot) -> Mapping[str, list[tuple[int, int]]]:
-    """How long the finished tasks of each job's present run took (ms), with the index of each."""
+    """How long the finished tasks of each job's present run took (ms), each with its index."""
     times: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for task, last in status.tasks.items():
         took = last.took_ms if last.state is TaskState.FINISHED and not task.is_planner else None

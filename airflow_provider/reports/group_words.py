@@ -1,4 +1,4 @@
-"""A group as ``cospark groups describe`` tells it to people: what is many is counted."""
+"""A group as ``cospark groups describe`` shows it to people: long lists are replaced by counts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from airflow_provider.reports.learners import GivenUp, LearnerTask
 from airflow_provider.reports.spans import span
 
 _MOST_LISTED: Final = 20
-"""So many tasks are listed, of a worker and of the group; more are counted."""
+"""How many tasks are listed at most, of a worker and of the group; if there are more, they are counted."""
 
 
 def whose(state: str) -> str:
-    """A task that was tried again keeps the error of the try before, whatever has become of it since."""
+    """What precedes an error: a task that is tried again keeps the error of the earlier attempt, whatever its state."""
     return "" if state == TaskState.FAILED.value else ", an earlier one failed"
 
 
 def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
-    """:param tasks: each of them, however many"""
+    """Describe a group in lines.
+
+    :param about: what ``cospark groups describe`` has as JSON
+    :param tasks: list each task, however many there are
+    """
     protocol = f", protocol {about['protocol']}" if about["protocol"] else ""
     lines = [f"group {about['group']}: {about['state']}{protocol}"]
     if about["epoch"] is None:
@@ -73,7 +77,7 @@ def _state(member: Mapping[str, Any]) -> str:
 
 
 def how_it_is(worker: WorkerStatus) -> dict[str, Any]:
-    """How a worker is, as :func:`state_in_words` takes it."""
+    """The state of a worker, in the form that :func:`state_in_words` takes."""
     return {
         "state": worker.state.value,
         "condition": worker.condition,
@@ -83,7 +87,7 @@ def how_it_is(worker: WorkerStatus) -> dict[str, Any]:
 
 
 def state_in_words(worker: Mapping[str, Any]) -> str:
-    """How a worker is."""
+    """The state of a worker in words."""
     going = ""
     if worker["drains"]:
         going = "drains, because the group learns no tasks" if worker["leaves_soon"] else "drains"
@@ -116,7 +120,7 @@ def _server(run: Mapping[str, Any]) -> str:
 
 
 def _when(run: Mapping[str, Any]) -> str:
-    """See :func:`~airflow_provider.reports.task_runs.run_to_json`."""
+    """How long it took or runs, and its progress; see :func:`~airflow_provider.reports.task_runs.run_to_json`."""
     if run["waits_for"]:
         return f", {run['waits_for']}"
     if run["seconds"] is None:
@@ -128,7 +132,7 @@ def _when(run: Mapping[str, Any]) -> str:
 
 
 def _counted(tasks: Mapping[str, Any]) -> Iterator[str]:
-    """How many tasks of each job are where, and the first that failed."""
+    """The number of tasks of each job in each state, and the first ones that failed."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for task, run in tasks.items():
         counts[task.rpartition(":")[0]][run["state"]] += 1

@@ -1,4 +1,4 @@
-"""What is made ready somewhere before it moves there: who learns it, whose it is, how far it is. Pure."""
+"""Learner tasks: who learns them, who owns them, their progress. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TOO_LONG: Final = "it took longer than learner_timeout"
 class LearnerTask:
     """A task that a worker learns.
 
-    :param learner: who learns it
-    :param learned: whose it is meanwhile; None: nobody's
-    :param progress: how far it is, from 0 to 1
-    :param ready: it may move now
-    :param failed: it can't be made ready there
+    :param learner: the worker that learns it
+    :param learned: its owner meanwhile; None: it has none
+    :param progress: from 0 to 1
+    :param ready: whether it may move now
+    :param failed: whether it can't be made ready there
     """
 
     task: TaskId
@@ -39,7 +39,7 @@ class LearnerTask:
 
     @property
     def percent(self) -> int:
-        """Rounded down: what has 100 is ready, or about to be."""
+        """The progress, rounded down: a task with 100 is ready, or about to be."""
         return floor(100 * self.progress)
 
     @property
@@ -77,12 +77,11 @@ class LearnerTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenUp:
-    """A task that is left where it is, since it could not be made ready elsewhere, or not in time.
+    """A task that stays where it is, since it could not be made ready elsewhere, or not in time.
 
-    :param learner: who has learned it in vain
-    :param learned: whose it is; None: nobody's
-    :param error: why its warm-up failed, or that it took too long; empty: the learner's record tells nothing of it any
-        more
+    :param learner: the worker that tried to learn it
+    :param learned: its owner; None: it has none
+    :param error: why its warm-up failed, or that it took too long; empty: the learner's record does not say any more
     """
 
     task: TaskId
@@ -110,7 +109,7 @@ class GivenUp:
 
 
 def learners(status: StatusSnapshot) -> tuple[LearnerTask, ...]:
-    """All of a group, by task: what its leader has them learn, and how far they say they are."""
+    """All learner tasks of a group, sorted: what its leader lets workers learn, with the progress that these report."""
     record = status.group
     if record is None:
         return ()
@@ -137,7 +136,7 @@ def learners(status: StatusSnapshot) -> tuple[LearnerTask, ...]:
 
 
 def given_up(status: StatusSnapshot) -> tuple[GivenUp, ...]:
-    """All of a group, by task."""
+    """All given up tasks of a group, sorted."""
     record = status.group
     found = [
         GivenUp(task=task, learner=worker, learned=status.owner_of(task), error=errors.get(task, otherwise))
@@ -149,8 +148,8 @@ def given_up(status: StatusSnapshot) -> tuple[GivenUp, ...]:
 
 
 def _without_error(status: StatusSnapshot, worker: WorkerId) -> str:
-    """Why something was given up that this worker names no error of. One that came back without a round may have
-    forgotten the error.
+    """Why a task was given up for which this worker reports no error: it took too long. Empty if the worker may have
+    forgotten an error, because it has returned without a round.
     """
     said = status.workers.get(worker)
     known = said is not None and status.group is not None and status.group.members.get(worker) == said.member_id
@@ -158,13 +157,13 @@ def _without_error(status: StatusSnapshot, worker: WorkerId) -> str:
 
 
 def _errors(status: StatusSnapshot, worker: WorkerId) -> Mapping[TaskId, str]:
-    """Why this worker's warm-ups failed for good."""
+    """The errors of this worker's failed warm-ups."""
     said = status.workers.get(worker)
     return {} if said is None else {failed.task: failed.error for failed in said.failed_warm_ups}
 
 
 def by_owner(all_learners: Iterable[LearnerTask]) -> Mapping[WorkerId, list[LearnerTask]]:
-    """What is being learned, by whose it is."""
+    """Group learner tasks by their owners."""
     owned: defaultdict[WorkerId, list[LearnerTask]] = defaultdict(list)
     for learner in all_learners:
         if learner.learned is not None:
@@ -173,7 +172,7 @@ def by_owner(all_learners: Iterable[LearnerTask]) -> Mapping[WorkerId, list[Lear
 
 
 def by_learner(all_learners: Iterable[LearnerTask]) -> Mapping[WorkerId, list[LearnerTask]]:
-    """What is being learned, by who learns it."""
+    """Group learner tasks by their learners."""
     learning: defaultdict[WorkerId, list[LearnerTask]] = defaultdict(list)
     for learner in all_learners:
         learning[learner.learner].append(learner)

@@ -1,4 +1,4 @@
-"""A rebalance, in words for a task log. Pure."""
+"""A rebalance in words, for the log of a task. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_NAMES: Final = 20
 _LONGEST_REASON: Final = 500
 
 _MEMBERS: Final[Memo[GroupRecord, str]] = Memo()
-"""Each of a thousand members says who they are."""
+"""The members' names in words: each of a thousand members logs the same."""
 
 
 def ends_with_its_worker(task: TaskId) -> bool:  # noqa: ARG001
@@ -33,10 +33,10 @@ def ends_with_its_worker(task: TaskId) -> bool:  # noqa: ARG001
 def epoch_in_words(
     record: GroupRecord, me: WorkerId, label: Label = str, outlives: Outlives = ends_with_its_worker
 ) -> Iterator[str]:
-    """What a rebalance means: for the group, for each task that moves, and for the worker ``me``.
+    """Describe a rebalance: the group, each task that moves, and what the worker ``me`` has.
 
-    :param label: what a task is called
-    :param outlives: whether a task keeps running without its worker, so that it does not stop when it moves
+    :param label: how to show a task
+    :param outlives: whether a task keeps running without its worker, so does not stop when it moves
     """
     led = "led by this worker" if record.leader == me else f"led by {record.leader}"
     workers = "worker" if len(record.members) == 1 else "workers"
@@ -65,8 +65,8 @@ def epoch_in_words(
 
 
 def _lessons(record: GroupRecord, label: Label) -> Iterator[str]:
-    """What is learned from this round on. Its owner goes on with it meanwhile, which is why it is one that stops in
-    words.
+    """The lessons that begin with this round. The reasons are worded like those of tasks that stop, since their owners
+    still have them.
     """
     for task, lesson in islice(one_by_one(record.lessons), _MOST_MOVES):
         whose = f" of {lesson.source}" if lesson.source else ""
@@ -77,7 +77,7 @@ def _lessons(record: GroupRecord, label: Label) -> Iterator[str]:
 
 
 def move_in_words(task: TaskId, move: Move, label: Label = str, outlives: Outlives = ends_with_its_worker) -> str:
-    """One task's change of place, and why."""
+    """The move of one task, and why."""
     it = label(task)
     if move.target is None and move.reason is not MoveReason.DELETED and outlives(task):
         return f"{it} leaves {move.source}, and keeps running: {why(move)}"
@@ -89,15 +89,15 @@ def move_in_words(task: TaskId, move: Move, label: Label = str, outlives: Outliv
 
 
 def tasks_in_words(tasks: Iterable[TaskId], label: Label = str) -> str:
-    """Tasks by name, shortened where there are very many."""
+    """Tasks by name, shortened if there are very many."""
     ordered = sorted(tasks)
     return names_in_words([label(task) for task in ordered[:_MOST_NAMES]], of=len(ordered)) or "no task"
 
 
 def names_in_words(names: Sequence[str], *, of: int | None = None) -> str:
-    """Shortened: a group may have thousands of workers and tasks, and each of its workers says this in its own log.
+    """Names, shortened: a group may have thousands of workers and tasks, and each worker writes them into its own log.
 
-    :param of: how many there are, if ``names`` are only the first of them
+    :param of: how many there are in all, if ``names`` are only the first of them
     """
     return in_short(names, of=of, most=_MOST_NAMES)
 

@@ -1,4 +1,4 @@
-"""A replayed round in sentences: why each task moves, waits, or is learned."""
+"""Explains a replayed round in sentences: why each task moves, waits, or is learned."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _AGAIN: Final = frozenset({MoveReason.RETURNED, MoveReason.NOT_READY})
 
 
 def explain(this: Round, before: Memory, moves: Iterable[Move], after: Memory) -> Iterator[str]:
-    """A sentence for each task that moves, and for each worker that is to be back.
+    """A sentence for each task that moves, and for each worker that is waited for.
 
-    :param before: what the leader remembered of the round before
-    :param after: what it remembers of this one
+    :param before: the leader's memory before this round
+    :param after: its memory after it
     """
     for task, move in one_by_one(moves):
         yield f"{sentence(task, move)}{_why_not_back(this, before, move)}"
@@ -37,7 +37,7 @@ def explain(this: Round, before: Memory, moves: Iterable[Move], after: Memory) -
 
 
 def _why_not_back(this: Round, memory: Memory, move: Move) -> str:
-    """What is known of the worker that has lost the task, and why it is not waited for."""
+    """What is known of the worker that has lost the task, as the reason why it is not waited for."""
     if move.reason is not MoveReason.LOST or move.source is None:
         return ""
     absence = this.absent.get(move.source, Absence())
@@ -49,7 +49,7 @@ def _why_not_back(this: Round, memory: Memory, move: Move) -> str:
 
 
 def held_back(this: Round, decided: GroupAssignment, policy: Policy) -> Iterator[str]:
-    """A sentence about the moves that balance asks for and that a policy of steps leaves for later."""
+    """A sentence about moves for balance that a policy of steps leaves for later."""
     left = above_shares(this.configured, decided.target)
     if not isinstance(policy, Incremental) or not left or decided.memory.ends_ms:
         return
@@ -67,14 +67,14 @@ def sentence(task: TaskId, move: Move) -> str:
 
 
 def lesson_sentence(task: TaskId, move: Move) -> str:
-    """Who learns a task, and why."""
+    """Which worker learns a task, and why."""
     return f"{move.target} learns {task}: {why(replace(move, target=None))}"  # its owner still has it
 
 
 def explain_learners(
     this: LearnerRound, before: LearnerMemory, decided: LearnerAssignment, rule: LearnedRule, limits: Limits
 ) -> Iterator[str]:
-    """As :func:`explain`, with a sentence for each task that begins or ends to be learned."""
+    """As :func:`explain`, with a sentence for each lesson that begins or ends."""
     late = [move for move in decided.moves if _is_late(move)]
     others = [move for move in decided.moves if move not in late]
     yield from explain(this, before.cooperative, others, decided.memory.cooperative)

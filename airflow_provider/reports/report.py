@@ -1,4 +1,4 @@
-"""What the topics say, as it is passed on by XCom. Pure, but for the time of day."""
+"""Reports on jobs and groups, according to the topics, as XCom has them. Pure, but for the time of day."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def _no_runs() -> Mapping[int, TaskStatus]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """How far the present run of a job is.
+    """The state of a job's present run.
 
-    :param progress: in numbers, with the errors
+    :param progress: numbers of tasks, and errors
     :param results: what finished tasks returned, by index
-    :param names: what the plan calls its tasks, by index
+    :param names: the names that the plan gives tasks, by index
     :param submitted_by: who submitted it
-    :param learners: which of its tasks are made ready elsewhere
+    :param learners: its tasks that are being learned
     :param assets: what its finished tasks say they have written
-    :param runs: gives, by index, the last word about each task that somebody has or has had. They are looked up when
-        the report is shown: a sensor makes one at each change, of thousands of tasks
+    :param runs: returns, by index, the last status of each task that a worker has or has had. They are looked up only
+        when the report is shown: a sensor makes a report at each change, of thousands of tasks
     """
 
     progress: JobProgress
@@ -80,7 +80,7 @@ class JobReport:
         return self.progress.state is JobState.FAILED
 
     def to_json(self, *, now_ms: int | None = None) -> dict[str, Any]:
-        """:param now_ms: wall clock by which it is counted how long tasks have run; by default that of this host"""
+        """:param now_ms: wall clock, to compute how long tasks have run; by default this host's"""
         now_ms = int(time.time() * 1000) if now_ms is None else now_ms
         progress = self.progress
         return {
@@ -105,12 +105,12 @@ def _error_json(error: TaskFailure) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
-    """The last completed rebalance of a group, and what has come of it.
+    """The last completed rebalance of a group, and what followed.
 
     :param converged: each member has applied it, and no further round is to follow
-    :param shortage: of slots for tasks that never end, if there is one
-    :param learners: what is made ready where it is to move
-    :param given_up: what could not be made ready there
+    :param shortage: of slots for unbounded tasks, if there is one
+    :param learners: the tasks that are being learned
+    :param given_up: the tasks that could not be made ready elsewhere
     """
 
     record: GroupRecord

@@ -1,10 +1,13 @@
-"""How long something took, or has been going on, in words."""
+"""Durations in words."""
 
 from __future__ import annotations
 
 
 def span(ms: int) -> str:
-    """:param ms: milliseconds; clocks of two hosts may make it negative, which is shown as none"""
+    """A duration in words.
+
+    :param ms: milliseconds; a negative number, as from the clocks of two hosts, is shown as 0
+    """
     seconds = max(0, ms) / 1000
     if seconds < 10:
         return f"{seconds:.1f} s"

@@ -1,4 +1,4 @@
-"""How far the tasks of jobs are, in a line for the log of a task that waits. Pure."""
+"""How many tasks of jobs have finished, run or failed: one line for the log of a task that waits. Pure."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskState, TaskStatus
 
 SAY_EVERY_S: Final = 30.0
-"""No log of one who waits has more than a line in so long."""
+"""The log of a waiting task has at most one line in so many seconds."""
 
 SAY_AGAIN_S: Final = 600.0
-"""Nor less than one in so long, though nothing has changed."""
+"""It has at least one line in so many seconds, even if nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How far the present runs of some jobs are. Two that are equal say the same, but for the time that has passed.
+    """The state of some jobs' present runs. Equal ones read the same, but for the time that has passed.
 
     :param planning: how many of the jobs have no plan yet
-    :param tasks: how many the plans have
-    :param longest: what the one is called that has run longest of those that run
-    :param since_ms: since when (wall clock, milliseconds since 1970)
-    :param halted: that of one job, if it was paused or stopped: by whom
+    :param tasks: how many tasks the plans have
+    :param longest: the label of the task that has been running longest
+    :param since_ms: since when it runs (wall clock, milliseconds since 1970)
+    :param halted: for one job that was paused or stopped: by whom
     """
 
     planning: int
@@ -42,7 +42,7 @@ class Standing:
 
     @classmethod
     def of_job(cls, job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Standing:
-        """That of one job, which is in the group."""
+        """The state of one job, which is in the group."""
         progress = job_progress(job, jobs, status)
         assert progress is not None
         halt = jobs.halt_of(job)
@@ -65,7 +65,7 @@ class Standing:
 
     @classmethod
     def of_group(cls, jobs: JobsSnapshot, status: StatusSnapshot) -> Standing:
-        """That of all jobs in the group that are not over."""
+        """The state of all jobs of the group that have not ended."""
         every = [cls.of_job(job, jobs, status) for job in jobs.jobs]
         going = [one for one in every if one.planning or one.finished + one.failed < one.tasks]
         with_longest = [one for one in going if one.longest is not None]
@@ -93,7 +93,7 @@ class Standing:
 
 
 def _running(job: str, planned: int, jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:
-    """The last words about those tasks of a job that run."""
+    """The last statuses of a job's running tasks."""
     for task in (TaskId(job, index) for index in range(planned)):
         said = status.tasks.get(task)
         if said is not None and said.state is TaskState.RUNNING:
@@ -112,13 +112,13 @@ def _for(since_ms: int | None, wall_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoFar:
-    """What is waited for and where that is. Two that are equal say the same, but for the time that has passed."""
+    """What is waited for, and its present state. Equal ones read the same, but for the time that has passed."""
 
     text: str
     standing: Standing | None = None
 
     def of_group(self, group: str) -> SoFar:
-        """With the words that name the group in which it is waited for."""
+        """A copy that names the group in which it is waited for."""
         return replace(self, text=f"Group {group}: waiting for {self.text}")
 
     def in_words(self, wall_ms: int) -> str:
@@ -126,23 +126,23 @@ class SoFar:
 
 
 def group_so_far(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> SoFar | None:
-    """How far a group is; None if it has nothing to run, which its workers say by themselves."""
+    """The state of a group; None if it has nothing to run, which its workers log themselves."""
     if why_idle(jobs, status.tasks) is not None:
         return None
     return SoFar(text=f"Group {group}", standing=Standing.of_group(jobs, status))
 
 
 class Pace:
-    """When the log of one who waits says how things are: when they have changed, but not too often."""
+    """Decides when a waiting task logs the state: when it has changed, but not too often."""
 
     def __init__(self) -> None:
         self._said: object = None
         self._said_at_s: float | None = None
 
     def is_due(self, what: object, now_s: float) -> bool:
-        """Whether to say this now; asked only by who then says it.
+        """Whether to log this now; the caller then does.
 
-        :param now_s: by a clock that never goes back
+        :param now_s: by a monotonic clock
         """
         if self._said_at_s is not None:
             wait_s = SAY_AGAIN_S if what == self._said else SAY_EVERY_S

@@ -1,4 +1,4 @@
-"""Where each task of a job is: who has it, since when it runs or how long it took. Pure."""
+"""The last attempts of a job's tasks: which worker has each, and how long it runs or took. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider.records.times import time_as_text
 
 
 def task_runs(job: str, planned: int, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[int, TaskStatus]:
-    """By index, those tasks of the job's present run that somebody has, or has had."""
+    """The last status of each task of the job's present run that a worker has, or has had, by index."""
     last = ((index, shown_status(TaskId(job, index), jobs, status)) for index in range(planned))
     return {index: task for index, task in last if task is not None}
 
@@ -21,7 +21,7 @@ def task_runs(job: str, planned: int, jobs: JobsSnapshot, status: StatusSnapshot
 def run_to_json(status: TaskStatus, now_ms: int) -> dict[str, Any]:
     """The last attempt of a task, for people and for XCom.
 
-    :param now_ms: wall clock; another host's may differ, so it counts for what still runs only
+    :param now_ms: wall clock; as another host's may differ, it is only used for tasks that still run
     """
     ms = status.running_ms(now_ms) if status.took_ms is None else status.took_ms
     far = status.progress or status.work

@@ -1,4 +1,4 @@
-"""How each worker of a group is, in words: the same in ``cospark status`` and on the page. Pure."""
+"""The state of each worker of a group in words: the same in ``cospark status`` and on the page. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from airflow_provider.reports.group_words import how_it_is, state_in_words
 
 
 def known_workers(status: StatusSnapshot) -> list[WorkerId]:
-    """Who is in the group, or has said something of itself."""
+    """The workers that are in the group, or have a record."""
     return sorted({*(status.group.members if status.group else {}), *status.workers})
 
 
 def worker_in_words(name: WorkerId, status: StatusSnapshot) -> str | None:
-    """What is said of a worker; None: nothing, it is of no concern any more."""
+    """The state of a worker; None: it does not matter any more."""
     worker, record = status.workers.get(name), status.group
     if why := stands_back(status).get(name):
         return f"stands back: {why}"
@@ -35,6 +35,6 @@ def _left(worker: WorkerStatus) -> str:
 
 
 def waiting_for(name: WorkerId, status: StatusSnapshot) -> Tasks:
-    """Lost tasks that wait for this worker to come back."""
+    """The lost tasks that wait for this worker to return."""
     record = status.group
     return NO_TASKS if record is None else record.waiting_by_worker.get(name, NO_TASKS)

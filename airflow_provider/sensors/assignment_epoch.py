@@ -1,4 +1,4 @@
-"""Waits for a rebalance."""
+"""The sensor that waits for a rebalance."""
 
 from __future__ import annotations
 

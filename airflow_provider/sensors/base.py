@@ -1,4 +1,4 @@
-"""What all sensors of a group have in common: they read its topics, by poking or in the triggerer."""
+"""The base class of all sensors of a group: they read its topics, by poking or in the triggerer."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SparkGroupSensor(BaseSensorOperator):
             text("kafka_conn_id", kafka_conn_id)
 
     def condition(self) -> Condition:
-        """What is waited for, from rendered parameters.
+        """The condition to wait for, from rendered parameters.
 
         :raises ValueError: if they are wrong
         """
@@ -103,12 +103,12 @@ class SparkGroupSensor(BaseSensorOperator):
             return super().resume_execution(next_method, next_kwargs, context)
 
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """What the trigger has seen."""
+        """Return the report, after the trigger's event."""
         self.group_link = event["link"]
         return self._report_of(event, context)
 
     def _look(self, context: Context) -> Answer | None:
-        """What the topics say now; None: not what is waited for."""
+        """The answer by the topics as they are now; None: the condition does not hold."""
         condition = self.condition()
         group = group_name(self.group)
         looked = SparkGroupHook(self.kafka_conn_id).look(
@@ -119,19 +119,19 @@ class SparkGroupSensor(BaseSensorOperator):
             self._tell(SoFar(text=f"Group {group} has no topics yet: {_NOBODY}"))
             return None
         answer, so_far, link = looked
-        if link or answer is None:  # in the end to the last leader, where all have left
+        if link or answer is None:  # at the end keep the last leader's link, even if all have left
             show_link(self, context, link)
         if answer is None:
             self._tell(so_far.of_group(group))
         return answer
 
     def _tell(self, so_far: SoFar) -> None:
-        """A sensor that pokes looks more often than its log can bear."""
+        """Log the progress, if due: a sensor that pokes looks too often to log it each time."""
         if self._pace.is_due(so_far, time.monotonic()):
             self.log.info("%s", so_far.in_words(wall_ms()))
 
     def _report_of(self, answer: Mapping[str, Any], context: Context) -> dict[str, Any]:
-        """:raises AirflowFailException: if what is waited for will not come: no retry could help"""
+        """:raises AirflowFailException: if what is waited for will not happen, so that no retry could help"""
         if answer["problem"]:
             leave_report(self, context, answer["report"])
             raise AirflowFailException(problem_in_words(group_name(self.group), answer))
@@ -139,7 +139,7 @@ class SparkGroupSensor(BaseSensorOperator):
 
     @contextmanager
     def _leaving_a_report(self, context: Context) -> Iterator[None]:
-        """Also when the sensor's time is over."""
+        """Leave a report when the sensor's time has ended."""
         try:
             yield
         except AirflowSensorTimeout:
@@ -149,6 +149,6 @@ class SparkGroupSensor(BaseSensorOperator):
 
 
 def _began_ms(context: Context) -> int | None:
-    """When the DAG run began (wall clock, milliseconds since 1970): anew when it is cleared."""
+    """When the DAG run began (wall clock, milliseconds since 1970); clearing it sets this again."""
     began = getattr(context.get("dag_run"), "start_date", None)
     return None if began is None else int(began.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""Waits for a job of a group."""
+"""The sensor that waits for a job of a group."""
 
 from __future__ import annotations
 

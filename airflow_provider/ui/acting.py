@@ -37,16 +37,22 @@ router: Final = APIRouter(prefix="/api/act")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToGroup:
+    """An action on a group."""
+
     conn: str
     group: str
 
     def noted(self) -> dict[str, Any]:
+        """What the audit log gets, as JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToJob(ToGroup):
-    """:param defined_at: the offset of the definition that the user looks at"""
+    """An action on a job.
+
+    :param defined_at: the offset of the definition that the user looks at
+    """
 
     job: str
     defined_at: int
@@ -54,7 +60,10 @@ class ToJob(ToGroup):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToTasks(ToJob):
-    """:param tasks: the indexes of some tasks; None: the whole job"""
+    """An action on a job or some of its tasks.
+
+    :param tasks: the indexes of some tasks; None: the whole job
+    """
 
     tasks: list[int] | None = None
 
@@ -65,20 +74,27 @@ class ToTasks(ToJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskWorker(ToGroup):
+    """A request to a worker to leave."""
+
     worker: str
     action: ControlAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaleGroup(ToGroup):
-    """:param workers: how many stay"""
+    """A request to scale a group down.
+
+    :param workers: how many stay
+    """
 
     workers: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelOf(ToGroup):
-    """:param level: None: reset it
+    """A request to set a log level.
+
+    :param level: None: reset it
     :param worker: empty: in all workers
     """
 
@@ -161,7 +177,7 @@ def rebalance_group(act: ToGroup, by: By, world: ItsWorld) -> Done:
 def set_level(act: LevelOf, by: By, world: ItsWorld) -> Done:
     try:
         worker = WorkerId(worker_name(act.worker)) if act.worker else None
-    except ValueError as wrong:  # what nobody can read would lie in the topic for ever
+    except ValueError as wrong:  # nobody could read a record with such a key, and it would stay for ever
         raise HTTPException(status.HTTP_409_CONFLICT, str(wrong)) from wrong
     return _steer("level", act, by, world, SetLogLevel(logger=act.logger, level=act.level, worker=worker))
 

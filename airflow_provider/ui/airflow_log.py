@@ -1,12 +1,14 @@
-"""Airflow's audit log."""
+"""Writes to Airflow's audit log."""
 
 from __future__ import annotations
 
 
 def note_in_audit_log(event: str, by: str, extra: str) -> None:
-    """:param event: what was done
+    """Write an entry.
+
+    :param event: what was done
     :param by: the user's name
-    :param extra: what else is to be known, as JSON
+    :param extra: more about it, as JSON
     """
     from airflow.models.log import Log
     from airflow.utils.session import create_session

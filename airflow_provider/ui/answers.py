@@ -1,4 +1,4 @@
-"""Answers that a browser need not be sent twice."""
+"""Caches answers, so that many viewers share one, and an unchanged one is not sent twice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Made(NamedTuple):
 
 
 class Answers:
-    """The last answer to each question, so that many who look at the same thing have it made once."""
+    """The last answer to each question, which is made once for all who look at the same."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,7 +33,7 @@ class Answers:
         self._bytes = 0
 
     def known(self, request: Request, version: str) -> Response | None:
-        """The answer, if it has been made or the browser has it.
+        """The answer, if it is in the cache or the browser has it.
 
         :param version: of what is asked for; the same question with the same version has the same answer
         """
@@ -44,7 +44,10 @@ class Answers:
         return _response(request, made) if made is not None and made.tag == tag else None
 
     def answer(self, request: Request, version: str, make: Callable[[], object]) -> Response:
-        """:param make: makes it if it is not known"""
+        """The answer, from the cache or made now.
+
+        :param make: makes it
+        """
         known = self.known(request, version)
         if known is not None:
             return known
@@ -53,9 +56,9 @@ class Answers:
         return _response(request, made)
 
     def last(self, request: Request) -> Response:
-        """What was answered last, for whoever can't wait for the present answer.
+        """The last answer to the question, for users who can't wait for the present one.
 
-        :raises HTTPException: that it is to be asked again soon, if nothing was
+        :raises HTTPException: 503, to ask again soon, if there is none
         """
         made = self._get(request)
         if made is None:

@@ -1,4 +1,4 @@
-"""The application: every route asks first whether this user may see it, and whether it can be read at all."""
+"""The application. Every route first checks that this user may see it, and that the request is JSON."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a request may carry. Python reads more than JSON has: numbers that are none, and half characters. Such a value
-can't be written to a topic or a database, and not even be named in a refusal.
+"""Checks request bodies. Python's parser accepts more than JSON: NaN, infinities, and half characters. Such values
+can't be written to a topic or a database, and not even be quoted in an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which clusters the page shows: connections of type ``kafka`` in Airflow."""
+"""The clusters that the page shows: connections of type ``kafka`` in Airflow."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _PREFIX: Final = "AIRFLOW_CONN_"
 
 
 class Connections:
-    """Looked up in Airflow now and then, not at each question.
+    """The connections. Airflow is asked for them every 30 seconds, not at each question.
 
-    :param names: gives the ids of those that may be shown
-    :param settings_of: gives a connection's settings
+    :param names: returns the ids of those that may be shown
+    :param settings_of: returns a connection's settings
     """
 
     def __init__(
@@ -39,8 +39,9 @@ class Connections:
         self._look_at = 0.0
 
     def all(self) -> Mapping[str, KafkaSettings | str]:
-        """The settings of each, or why it can't be used. One thread looks them up, which may take a secrets backend
-        long; whoever asks meanwhile is told what was known before.
+        """The settings of each connection, or why it can't be used.
+
+        One thread looks them up, which may take long in a secrets backend. Others get the last known ones meanwhile.
         """
         known = self._known
         if known is not None and self._clock() < self._look_at:
@@ -63,8 +64,8 @@ class Connections:
 
 
 def of_airflow() -> Connections:
-    """Those that are configured to be shown (``page_connections``), or else all of type ``kafka`` in the database and
-    the environment; of other secret backends no list can be had.
+    """The connections that are configured (``page_connections``), or else all of type ``kafka`` in the database and the
+    environment; other secrets backends can't list theirs.
     """
     return Connections(_names, lambda name: SparkGroupHook(name).get_settings())
 
@@ -97,7 +98,10 @@ def _in_environment() -> list[str]:
 
 
 def _kind_of(connection: str) -> object:
-    """:param connection: as JSON, or as an address"""
+    """The type of a connection.
+
+    :param connection: as JSON, or as a URI
+    """
     if not connection.startswith("{"):
         return connection.partition("://")[0]
     try:

@@ -13,8 +13,10 @@ from airflow_provider.ui.views.config_form import ConfigField, form_fields
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """:param fields: of a form; none if the job declares no config, or its declaration is not known here
-    :param unknown: why it is not known here; empty if it is
+    """What a job declares of its config.
+
+    :param fields: of a form; none if the job declares no config, or its declaration is not known here
+    :param unknown: why it is not known here; empty: it is
     """
 
     fields: tuple[ConfigField, ...] = ()
@@ -30,7 +32,10 @@ def configured_prefixes() -> list[str]:
 
 
 def declared_by(entry_point: str, allowed: Sequence[str]) -> Declared:
-    """:param allowed: import prefixes; an entry point within one of them is imported"""
+    """What a job declares, if it may be imported here.
+
+    :param allowed: import prefixes; an entry point within one of them is imported
+    """
     try:
         schema = json_schema_of(load_job(entry_point, allowed))
     except EntryPointNotAllowedError:

@@ -44,7 +44,7 @@ class SubmitJob:
         return {**named, "entry_point": self.entry_point}
 
     def definition(self, by: str) -> JobDefinition:
-        """:raises JobError: for what can't be accepted"""
+        """:raises JobError: if it is not acceptable"""
         return JobDefinition(
             name=self.job,
             entry_point=self.entry_point,
@@ -61,8 +61,10 @@ class SubmitJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeJob:
-    """:param defined_at: the offset of the definition that the form was filled with
-    :param config: changes, by key; None removes a key
+    """Changes of a job from the form.
+
+    :param defined_at: the offset of the definition with which the form was filled
+    :param config: changes by key; None removes a key
     :param session_conf: likewise
     """
 
@@ -159,5 +161,5 @@ def alter_job(act: ChangeJob, by: By, world: ItsWorld) -> Done:
 def _named(
     conn: str, group: str, job: str, config: Mapping[str, Any], session_conf: Mapping[str, Any]
 ) -> dict[str, object]:
-    """For the audit log: the keys of the config and the names of settings without the values, which may be secret."""
+    """What the audit log gets: the keys of the config and of the settings without the values, which may be secret."""
     return {"conn": conn, "group": group, "job": job, "config": sorted(config), "session_conf": sorted(session_conf)}

@@ -35,22 +35,27 @@ class Act(Protocol):
     def group(self) -> str: ...
 
     def noted(self) -> dict[str, Any]:
-        """What the audit log gets of it, as JSON."""
+        """What the audit log gets, as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """:param words: says to the user what was done"""
+    """The answer to an action.
+
+    :param words: tells the user what was done
+    """
 
     words: str
 
 
 def done(name: str, act: Act, by: str, world: World, do: Callable[[KafkaSettings], str]) -> Done:
-    """:param do: does it, and says what was done
+    """Carry out an action.
+
+    :param do: does it, and returns what was done in words
     :raises HTTPException: if it can't be done
     """
     settings = world.settings(act.conn, act.group)
-    world.note(f"cospark_{name}", by, json.dumps(act.noted()))  # first, so that no action goes unnoted
+    world.note(f"cospark_{name}", by, json.dumps(act.noted()))  # before it is done, so that none is missing
     if not world.acts.acquire(blocking=False):
         raise HTTPException(
             status.HTTP_503_SERVICE_UNAVAILABLE,

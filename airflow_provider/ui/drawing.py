@@ -1,4 +1,4 @@
-"""Where the script lies that draws: in the wheel of bokeh, which is an extra."""
+"""Finds bokeh's scripts, which draw the timeline, in bokeh's wheel, which is an extra."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOW_TO_GET_IT: Final = (
 
 
 def script(name: str) -> Path | None:
-    """The file of one of the scripts; None: there is none."""
+    """The file of one of the scripts; None: it is not installed."""
     found = find_spec("bokeh")
     if found is None or found.origin is None or name not in SCRIPTS:
         return None

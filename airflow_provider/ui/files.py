@@ -1,4 +1,4 @@
-"""The files of the page: a browser gets them as they are, from here and from nowhere else."""
+"""The static files of the page. All are served from here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "same-origin",
 }
-"""No script but our own, and none within a document. The drawing library writes styles into its elements."""
+"""Only our own scripts are allowed, and none in a document. Styles are allowed inline, as bokeh writes some."""
 
 _ASK_AGAIN: Final = "private, no-cache"
 _FOR_EVER: Final = "private, max-age=31536000, immutable"
@@ -47,9 +47,9 @@ def page(
     conn: str | None = None,
     group: str | None = None,
 ) -> Response:
-    """What this user may do, and what is missing, is part of the document: the first view needs no other request.
+    """The document. It says what this user may do, and what is missing, so the first view needs no other request.
 
-    Reading the group in the address begins here: the scripts ask for it as soon as they run.
+    It also begins to read the group in the address, which the scripts ask for as soon as they run.
     """
     if conn and group:
         world.begin(conn, group)
@@ -62,14 +62,17 @@ def page(
 
 @router.get("/static/{version}/{name}")
 def static(request: Request, version: str, name: str) -> Response:
-    """:param version: of all these files together: as long as it is the same, a browser need not ask again"""
+    """A file of the page.
+
+    :param version: of all these files together; while it is the same, a browser need not ask again
+    """
     path = _files().get(name)
     return _file(request, path, _FOR_EVER if version == _version() else _ASK_AGAIN)
 
 
 @router.get("/static/{name}")
 def shown_by_airflow(request: Request, name: str) -> Response:
-    """Icons: Airflow's own document knows of no version."""
+    """An icon, as Airflow's own document requests it, without a version."""
     return _file(request, _files().get(name))
 
 
@@ -97,7 +100,7 @@ def _tag(content: bytes) -> str:
 
 
 def _version() -> str:
-    """Of the scripts and styles, which load each other and so belong together."""
+    """A hash of all scripts and styles: they load each other, so a browser needs all of the same version."""
     tags = (_content(path, path.stat().st_mtime_ns)[1] for path in sorted(_files().values()))
     return hashlib.sha256("".join(tags).encode()).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""Where a page that stands beside a DAG run or a task instance leads."""
+"""Finds the groups for a page that is shown next to a DAG run or a task instance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from airflow_provider.ui.whereabouts import Whereabouts, rendered_fields, wherea
 router: Final = APIRouter(prefix="/api")
 
 _NO_NUL: Final = r"^[^\x00]*$"
-"""Airflow's database can't be asked for others, nor for larger numbers."""
+"""Airflow's database can't be asked for other texts, nor for larger numbers."""
 
 Id = Annotated[str, Query(min_length=1, max_length=250, pattern=_NO_NUL)]
 TaskIdOrNone = Annotated[str | None, Query(max_length=250, pattern=_NO_NUL)]

@@ -1,4 +1,4 @@
-"""All tasks of a group, ready for pages to be cut out of them: they are looked through once for all who ask."""
+"""Keeps all tasks of a group, from which pages are cut, so that they are computed once for all viewers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider.ui.views.tasks import FoundTask, KnownPlan, found_tasks
 
 
 class KeptTasks:
-    """Safe for threads: of those who ask together one looks, and the others wait for that."""
+    """Safe for threads: if several ask at the same time, one computes and the others wait for the result."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -22,7 +22,10 @@ class KeptTasks:
         self._plans: dict[str, KnownPlan] = {}
 
     def of(self, version: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Sequence[FoundTask]:
-        """:param version: tells the snapshots of both apart"""
+        """All tasks of a group.
+
+        :param version: identifies both snapshots
+        """
         with self._lock:
             if self._version != version:
                 self._version, self._tasks = version, found_tasks(jobs, status, self._known)

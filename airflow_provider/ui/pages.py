@@ -1,4 +1,4 @@
-"""What a browser is sent: with each view of a group its head, and what to know of how it is read."""
+"""What a browser is sent: with each view of a group its head, which says how well the group can be read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from airflow_provider.ui.world import World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """A group and how it is read.
+    """A group, and how well it can be read.
 
-    :param reading: its topics are being read for the first time; there is nothing else yet
-    :param away: why no broker can be reached; what is shown is the last that was known
-    :param problem: why the topics can't be read; the same
+    :param reading: its topics are being read for the first time, and nothing else is known yet
+    :param away: why no broker can be reached; the page shows what was last known
+    :param problem: why the topics can't be read; likewise
     """
 
     conn: str
@@ -28,7 +28,10 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPage:
-    """:param body: what the view shows; None: nothing is known yet"""
+    """A view of a group.
+
+    :param body: what the view shows; None: nothing is known yet
+    """
 
     head: Head
     body: object
@@ -38,9 +41,9 @@ class GroupPage:
 class Cluster:
     """The groups of one connection.
 
-    :param listing: they are looked for, and nothing is known yet
-    :param problem: why they can't be looked for now
-    :param more: how many there are that are not shown
+    :param listing: its groups are being listed for the first time
+    :param problem: why they can't be listed now
+    :param more: how many groups are not shown
     """
 
     conn: str
@@ -52,7 +55,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clusters:
-    """:param version: the same as before: nothing has changed"""
+    """The groups of all connections.
+
+    :param version: if it is the same as before, nothing has changed
+    """
 
     version: str
     clusters: tuple[Cluster, ...]
@@ -64,6 +70,7 @@ def begun(conn: str, group: str) -> GroupPage:
 
 
 def head_of(conn: str, watched: WatchedGroup, seen: Seen) -> Head:
+    """The head of a group that is being read."""
     known = seen.whole and not seen.missing
     return Head(
         conn=conn,
@@ -76,6 +83,7 @@ def head_of(conn: str, watched: WatchedGroup, seen: Seen) -> Head:
 
 
 def clusters(world: World) -> Clusters:
+    """All connections with their groups; begins to read groups that are not read yet."""
     versions, found = [], []
     for conn, settings in world.connections.all().items():
         if isinstance(settings, str):

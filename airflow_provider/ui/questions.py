@@ -1,4 +1,4 @@
-"""What a page asks of the groups that it shows."""
+"""The routes of a page's questions about groups."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ class Asked:
         self.watched: WatchedGroup | None = world.group(conn, group)
 
     def answer(self, make: Callable[[WatchedGroup, Seen], object], version: str = "") -> Response:
-        """:param make: makes what the page shows beside the group's head
-        :param version: of what else it is made of
+        """Answer it.
+
+        :param make: makes what the page shows below the group's head
+        :param version: of anything else that it is made of
         """
         watched, answers, request = self.watched, self._world.answers, self._request
         if watched is None:
@@ -57,7 +59,7 @@ class Asked:
             return known
         try:
             with watched.working():
-                seen = watched.seen()  # by now it may be another, and its answer made
+                seen = watched.seen()  # it may have changed while this waited, and its answer be in the cache
                 return answers.answer(request, f"{seen.version}.{version}", lambda: page(seen))
         except BusyError:
             return answers.last(request)
@@ -69,7 +71,9 @@ def asked(
     conn: Annotated[str, Query(min_length=1, max_length=250)],
     group: Annotated[str, Query(min_length=1, max_length=250)],
 ) -> Asked:
-    """A function: of a class, the FastAPI of Airflow 3.1's constraints can't read the annotations."""
+    """Make an :class:`Asked`. A function, since the FastAPI of Airflow 3.1's constraints can't read a class's
+    annotations.
+    """
     return Asked(request, world, conn, group)
 
 
@@ -78,7 +82,7 @@ About = Annotated[Asked, Depends(asked)]
 
 @router.get("/groups")
 def all_groups(request: Request, world: ItsWorld) -> Response:
-    """Every group of every cluster, in short."""
+    """All groups of all clusters, in short."""
     try:
         with world.listing.mine():
             found: Clusters = clusters(world)
@@ -131,7 +135,7 @@ def one_task(about: About, job: Text, index: Annotated[int, Query(ge=-1, le=HIGH
 
 @router.get("/timeline")
 def its_timeline(about: About, since: Annotated[int, Query(ge=0)] = 0) -> Response:
-    """What has changed of the timeline since."""
+    """The changes of the timeline since then."""
     if about.watched is None:
         return about.answer(lambda _, __: None)
     feed = about.watched.events()

@@ -1,7 +1,7 @@
-"""Who may see the page and act on it: Airflow's auth manager is asked, on every route.
+"""Checks who may see the page and act on it, by Airflow's auth manager, on every route.
 
-Groups are no resources of Airflow's. What the page shows is what tasks of DAGs do, say and return, and what it does is
-done to them: so who may see the task instances of all DAGs may see it, and who may edit them may act.
+Groups are not resources of Airflow. The page shows what tasks of DAGs do, log and return, and acts on these. So users
+who may see the task instances of all DAGs may see it, and users who may edit them may act.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import HTTPException, Request, status
 
 _ALL_DAGS: Final = DagDetails(id="~")
-"""Airflow's own sign for all DAGs, and the id of none. An auth manager that is asked about no DAG in particular, as for
-a list, may say yes to who has a right to any one of them (FAB's does); about this one it does to who has it to all.
+"""Airflow's own symbol for all DAGs, which is no DAG's id. If an auth manager is asked about no DAG in particular, as
+for a list, it may grant access to a user with a right to any of them (FAB's does). Asked about this one, it grants
+access to users with a right to all.
 """
 
 ACTING_HEADER = "X-Cospark-Act"
-"""Without it nothing is done: no form and no link of another site can send it."""
+"""Required for every action: no form and no link of another site can send it."""
 
 
 def may_see(user: GetUserDep) -> None:
@@ -33,7 +34,7 @@ def may_see(user: GetUserDep) -> None:
 
 
 def may_see_dag(dag_id: str, user: GetUserDep) -> None:
-    """The same for one DAG, in addition."""
+    """The same check for one DAG, in addition."""
     allowed = get_auth_manager().is_authorized_dag(
         method="GET", access_entity=DagAccessEntity.TASK_INSTANCE, details=DagDetails(id=dag_id), user=user
     )
@@ -41,14 +42,14 @@ def may_see_dag(dag_id: str, user: GetUserDep) -> None:
 
 
 def can_act(user: GetUserDep) -> bool:
-    """Whether to offer what the user may do."""
+    """Whether to show the user actions."""
     return get_auth_manager().is_authorized_dag(
         method="PUT", access_entity=DagAccessEntity.TASK_INSTANCE, details=_ALL_DAGS, user=user
     )
 
 
 def may_prepare(user: GetUserDep) -> None:
-    """May the user see configs of jobs? Only users who may act.
+    """Check that the user may see configs of jobs, as only users who may act do.
 
     :raises HTTPException: for a user without the right
     """
@@ -56,8 +57,9 @@ def may_prepare(user: GetUserDep) -> None:
 
 
 def may_act(request: Request, user: GetUserDep) -> str:
-    """:returns: the user's name
-    :raises HTTPException: for a user without the right, and for what does not come from the page itself
+    """Check that the user may act, and return the user's name.
+
+    :raises HTTPException: for a user without the right, and for a request that does not come from the page itself
     """
     _refuse_unless(can_act(user), "to act on groups one must be allowed to edit the tasks of all DAGs")
     _refuse_unless(request.headers.get(ACTING_HEADER) == "1", f"the header {ACTING_HEADER} is missing")
@@ -66,7 +68,9 @@ def may_act(request: Request, user: GetUserDep) -> str:
 
 
 def _is_same_origin(request: Request) -> bool:
-    """Browsers send one of both with all that may change something; a proxy may have changed the host."""
+    """Whether the page itself sent it. Browsers send one of both headers with all requests that may change anything;
+    a proxy may have changed the host.
+    """
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"

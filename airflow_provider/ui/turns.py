@@ -1,5 +1,5 @@
-"""Who works on the same thing does so in turn, and few wait: each holds one of the threads in which the API server
-answers whatever it is asked.
+"""Limits how many requests wait for the same computation. Each of them holds one of the threads in which the API server
+answers all its requests.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from typing import Final
 
 MOST_IN_TURN: Final = 5
-"""One works, and the others wait for what it has made."""
+"""One computes, and the others wait for its result."""
 
 
 class BusyError(Exception):
-    """So many wait already that nobody else may."""
+    """Too many wait already."""
 
 
 class Turns:
-    """One at a time has its turn."""
+    """A lock with a limited queue."""
 
     def __init__(self) -> None:
         self._places = threading.BoundedSemaphore(MOST_IN_TURN)
@@ -26,7 +26,10 @@ class Turns:
 
     @contextmanager
     def mine(self) -> Iterator[None]:
-        """:raises BusyError: at once, if too many wait for their turn"""
+        """Hold the lock.
+
+        :raises BusyError: immediately, if too many wait
+        """
         if not self._places.acquire(blocking=False):
             raise BusyError
         try:

@@ -1,7 +1,7 @@
-"""Reads the groups that somebody looks at, and lets them go when nobody does any more.
+"""Reads the groups that somebody looks at, and stops when nobody does any more.
 
-A page asks again and again for what it shows. Each question only notes what is looked at, and answers with what has
-been read by then: the one thread of a cluster begins to read, lists and lets go, so that nobody waits for a broker.
+A page asks again and again. A request only notes what is looked at, and gets what has been read by then. One thread per
+cluster lists groups, and starts and stops reading them, so that no request waits for a broker.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from airflow_provider.ui.views.tasks import FoundTask
 log: Final = logging.getLogger(__name__)
 
 LET_GO_S: Final = 60.0
-"""After so long without a question."""
+"""A group is not read any more so many seconds after the last request."""
 MOST_GROUPS: Final = 200
-"""So many groups of a cluster are read; of more, those that were looked at last."""
+"""The most groups of a cluster that are read; if there are more, the ones that were looked at last."""
 
 _LIST_AGAIN_S: Final = 3.0
 _LIST_TIMEOUT_S: Final = 10.0
 _TICK_S: Final = 1.0
 _HOLD_S: Final = 0.5
-"""A group is looked at again after so long: a browser asks each second."""
+"""A group's snapshot is renewed after so many seconds, as a browser asks every second."""
 _REST: Final = 5
-"""Or after so many times as long as it took to show it: everything else in the API server has the time between."""
+"""Or after this multiple of the time that it took to show it, so that the API server has time for everything else."""
 
 Clock = Callable[[], float]
 
@@ -55,11 +55,11 @@ class Seen:
     """A group, as far as it has been read.
 
     :param whole: its topics have been read to their ends once
-    :param away: why no broker can be reached at present, and this grows old; empty: one can
-    :param problem: why it can't be read, and this grows old; empty: it can
+    :param away: why no broker can be reached at present, so that this is getting old; empty: one can
+    :param problem: why it can't be read, so that this is getting old; empty: it can
     :param missing: there is no such group
-    :param at_ms: when it was looked at, wall clock
-    :param version: the same as before: nothing has changed, and no delay has passed
+    :param at_ms: the time of the snapshot, wall clock
+    :param version: if it is the same as before, nothing has changed, and no delay has ended
     """
 
     group: str
@@ -76,7 +76,7 @@ class Seen:
 class WatchedGroup:
     """A group that somebody looks at.
 
-    :ivar asked_at: when somebody asked last
+    :ivar asked_at: the time of the last request
     """
 
     def __init__(self, topics: FollowedTopics, asked_at: float, *, clock: Clock = time.monotonic) -> None:
@@ -91,8 +91,8 @@ class WatchedGroup:
         self._worked_s = 0.0
 
     def seen(self) -> Seen:
-        """As it is, or was a moment ago: a group may change in every moment, and what is made of it is to be the same
-        for all who look on.
+        """A snapshot of the group, up to a moment old: a group may change at any moment, and all viewers should share
+        what is computed from a snapshot.
         """
         with self._looking:
             if self._seen is None or not self._seen.whole or self._clock() >= self._look_again_at:
@@ -103,7 +103,8 @@ class WatchedGroup:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Held by one at a time who makes something of what was seen. The longer it takes, the longer that is seen.
+        """Hold this while something is computed from a snapshot, one at a time. The longer that takes, the longer the
+        snapshot is used.
 
         :raises BusyError: if too many wait for it
         """
@@ -134,15 +135,15 @@ class WatchedGroup:
         )
 
     def short(self, seen: Seen) -> GroupInShort:
-        """It stands beside each view: made once for all of them."""
+        """The summary, which is shown with each view, and made once for all of them."""
         return self._short.get(seen, lambda: group_in_short(seen.group, seen.jobs, seen.status, now_ms=seen.at_ms))
 
     def tasks(self, seen: Seen) -> Sequence[FoundTask]:
-        """All of its tasks, for pages to be cut out."""
+        """All of its tasks, from which pages are cut."""
         return self._tasks.of(seen.version, seen.jobs, seen.status)
 
     def events(self) -> TimelineFeed:
-        """What has happened in it; from the first question on that is read, too."""
+        """Its timeline; the events topic is read from the first call on."""
         return self._topics.follow_timeline()
 
     async def aclose(self) -> None:
@@ -162,7 +163,7 @@ class Listing:
 
 
 class ClusterWatch:
-    """One cluster that somebody looks at. Its thread ends when nobody does.
+    """One cluster that somebody looks at. Its thread ends when nobody does any more.
 
     :param settings: how to reach it
     """
@@ -188,7 +189,7 @@ class ClusterWatch:
         return self._ended
 
     def look(self, group: str) -> WatchedGroup | None:
-        """A group, whose reading has begun or begins now; None: ask again."""
+        """A group that is being read. None: reading it is about to begin, ask again."""
         with self._lock:
             found = self._groups.get(group)
             if found is not None:
@@ -199,7 +200,7 @@ class ClusterWatch:
         return None
 
     def look_at_all(self) -> tuple[Listing, list[WatchedGroup]]:
-        """All groups that can be seen, and those of them whose reading has begun."""
+        """All groups that can be seen, and those of them that are being read."""
         with self._lock:
             begun = self._all_asked_at is None
             self._all_asked_at = self._clock()
@@ -213,7 +214,7 @@ class ClusterWatch:
         return self._listing, found
 
     def close(self) -> None:
-        """Let everything go; returns when that is done."""
+        """Stop reading everything, and wait until that is done."""
         with self._lock:
             self._ended = True
         self._tell()
@@ -224,7 +225,7 @@ class ClusterWatch:
         if loop is not None:
             try:
                 loop.call_soon_threadsafe(self._wake.set)
-            except RuntimeError:  # it has just ended
+            except RuntimeError:  # the loop has just ended
                 log.debug("the watch of %s ends", self._settings.bootstrap_servers)
 
     def _run(self) -> None:
@@ -261,7 +262,7 @@ class ClusterWatch:
         with self._lock:
             wanted, self._wanted = self._wanted, {}
         for name, asked_at in wanted.items():
-            if name in self._groups:  # it was asked for again while its reading began
+            if name in self._groups:  # requested again while it was being opened
                 continue
             topics = FollowedTopics(self._settings, name)
             await asyncio.to_thread(topics.attach)
@@ -285,7 +286,7 @@ class ClusterWatch:
     def _end_if_unused(self) -> None:
         with self._lock:
             unused = not self._is_listed and not self._groups and not self._wanted
-            if unused and self._clock() - self._begun_at > LET_GO_S:  # who has it begin is about to ask
+            if unused and self._clock() - self._begun_at > LET_GO_S:  # whoever has just started it is about to ask
                 self._ended = True
 
     async def _list(self) -> None:
@@ -308,6 +309,7 @@ class Watches:
         self._clusters: dict[KafkaSettings, ClusterWatch] = {}
 
     def of(self, settings: KafkaSettings) -> ClusterWatch:
+        """The watch of a cluster, started if it does not run."""
         with self._lock:
             watch = self._clusters.get(settings)
             if watch is None or watch.ended:

@@ -1,4 +1,4 @@
-"""Which groups the tasks of a DAG run are about: Airflow keeps the rendered arguments of each."""
+"""Finds the groups that the tasks of a DAG run are about, by the rendered arguments that Airflow keeps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 class Whereabouts:
     """A group that a task is about.
 
-    :param job: of a job, or of who waits for it: its name
+    :param job: its name, if the task submits a job or waits for one
     """
 
     conn_id: str
@@ -22,7 +22,7 @@ class Whereabouts:
 
 
 def whereabouts(rendered: Iterable[Mapping[str, Any]]) -> tuple[Whereabouts, ...]:
-    """Each group once; with a job, if only one task is about it.
+    """Each group once; with a job, if only one task is about the group.
 
     :param rendered: the rendered arguments of tasks
     """
@@ -39,7 +39,7 @@ def whereabouts(rendered: Iterable[Mapping[str, Any]]) -> tuple[Whereabouts, ...
 
 
 def rendered_fields(dag_id: str, run_id: str, task_id: str | None, map_index: int | None) -> list[Mapping[str, Any]]:
-    """What Airflow has kept of a run, or of one of its tasks; of a task that has not begun nothing."""
+    """The rendered arguments of a run's tasks, or of one task. There are none for a task that has not begun."""
     from airflow.models.renderedtifields import RenderedTaskInstanceFields as Rendered
     from airflow.utils.session import create_session
     from sqlalchemy import select

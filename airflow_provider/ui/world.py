@@ -1,4 +1,4 @@
-"""What the page's routes work with."""
+"""What the page's routes share."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from airflow_provider.ui.turns import Turns
 from airflow_provider.ui.watching import WatchedGroup, Watches
 
 MOST_ACTS: Final = 8
-"""At a time. Each waits for a broker, half a minute for one that is away, in one of the 40 threads in which the API
-server answers whatever it is asked, the heartbeats of Airflow's tasks among it.
+"""The most actions at a time. Each waits for a broker, for half a minute if that is away, in one of the 40 threads in
+which the API server answers all its requests, including the heartbeats of Airflow's tasks.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """:param connections: the clusters that may be shown
-    :param note: writes what was done into Airflow's audit log: its name, by whom, and the rest as JSON
-    :param prefixes: gives the import prefixes of jobs that the API server may import
-    :param listing: the turns of those who ask for all groups
+    """What all routes use.
+
+    :param connections: the clusters that may be shown
+    :param note: writes an action into Airflow's audit log: its name, the user, and the rest as JSON
+    :param prefixes: returns the import prefixes of jobs that the API server may import
+    :param listing: held while all groups are listed, one at a time
     :param acts: held by each thread that carries out an action
     """
 
@@ -43,9 +45,9 @@ class World:
     acts: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MOST_ACTS))
 
     def settings(self, conn: str, group: str) -> KafkaSettings:
-        """The settings of the connection of a group.
+        """The settings of a group's connection.
 
-        :raises HTTPException: for what can't be a group's name, and a connection that is not shown or can't be used
+        :raises HTTPException: for an invalid group name, and for a connection that is not shown or can't be used
         """
         try:
             group_name(group)
@@ -63,7 +65,7 @@ class World:
         return settings
 
     def group(self, conn: str, group: str) -> WatchedGroup | None:
-        """A group; None: its reading is about to begin.
+        """A group; None: reading it is about to begin.
 
         :raises HTTPException: see :meth:`settings`
         """

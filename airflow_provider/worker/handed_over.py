@@ -47,7 +47,7 @@ class HandedOver:
         """
         check_saved(data, "worker")
         if not isinstance(data.get("member"), Mapping):
-            raise ValueError("not a saved worker: it has no membership. Clear the task: its worker joins anew")
+            raise ValueError("not a saved worker: it has no membership. Clear the task: its worker joins again")
         began_at, since, asked = (data.get(name) for name in ("began_at", "idle_since_ms", "asked_since_ms"))
         with reading_saved("worker"):
             return cls(

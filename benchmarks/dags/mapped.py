@@ -1,4 +1,4 @@
-"""Both ways in one Airflow: a worker that runs twelve tasks, and twelve mapped tasks that each make a session."""
+"""Both ways in one Airflow: a worker that runs twelve tasks, and twelve mapped tasks that each start a session."""
 
 from __future__ import annotations
 

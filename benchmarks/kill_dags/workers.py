@@ -1,4 +1,4 @@
-"""Two workers for the streams of each way to run them; all else as the operator has it by default."""
+"""Two workers for the streams of each way to run them, with the operator's defaults for everything else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ for way, options in _WAYS.items():
             allowed_entry_points="benchmarks",
             checkpoint_root=f"{os.environ['KILL_FOLDER']}/{way}",
             spark_conf={"spark.sql.streaming.minBatchesToRetain": 100_000},
-            progress_interval=3,  # by which it is seen that a stream is watched
+            progress_interval=3,  # a report shows that a stream is watched
             retries=9,
             retry_delay=timedelta(seconds=1),
             **options,

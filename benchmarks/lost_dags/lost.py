@@ -1,4 +1,4 @@
-"""A worker that stays, and one that is lost in whatever way; all as the operator has it by default."""
+"""A worker that stays, and one that is lost in different ways, with the operator's defaults for everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks of given lengths, each a mapped Airflow task that makes no session: what Airflow itself takes for them."""
+"""Tasks of given lengths, each a mapped Airflow task without a session: the time that Airflow itself takes for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's DAGs: three workers share the months of 2013, and a fourth joins them while they are at it."""
+"""The demo's DAGs: three workers share the months of 2013, and a fourth joins while they run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airflow_provider.sensors.job import JobSensor
 GROUP = "flights"
 ALLOWED = ["demo"]
 SERVER = os.environ.get("COSPARK_DEMO_SPARK")
-# Four Spark applications start at about the same time on a small machine: they need no more than a quick compiler.
+# Four Spark applications start at about the same time on a small machine, so their JVMs use only the quick compiler.
 OF_THEIR_OWN = {
     "spark_master": "local[1]",
     "spark_conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},

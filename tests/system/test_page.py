@@ -176,7 +176,7 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
             "dialog [name=session_conf]", '{"spark.sql.shuffle.partitions": 16, "spark.executor.memory": "9g"}'
         )
         browser.click("dialog .primary", "Submit")
-        browser.see("'spark.executor.memory' counts when Spark starts")
+        browser.see("'spark.executor.memory' applies when Spark starts")
         (refusal,) = browser.complaints()
         assert "409" in refusal
         browser.write("dialog [name=session_conf]", '{"spark.sql.shuffle.partitions": 16}')

@@ -122,7 +122,7 @@ def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
         (("j", "m:f", "--max-tasks", "0"), "max_tasks"),
         (("j", "m:f", "--retries", "-1"), "retries"),
         (("j", "m:f", "--session-conf", "spark.sql.x"), "--session-conf spark.sql.x: must be KEY=VALUE"),
-        (("j", "m:f", "--session-conf", "spark.cores.max=4"), "'spark.cores.max' counts when Spark starts"),
+        (("j", "m:f", "--session-conf", "spark.cores.max=4"), "'spark.cores.max' applies when Spark starts"),
         (("j", "m:f", "--kind", "streaming", "--wait"), "does not end by itself"),
         (("j", "m:f", "--replan-interval-ms", "9", "--wait"), "does not end by itself"),
         (("j", "m:f", "--timeout", "9"), "--timeout: must be above 0, and needs --wait"),

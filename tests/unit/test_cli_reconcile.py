@@ -103,8 +103,8 @@ def test_a_key_that_means_nothing_is_named_once(tmp_path: Path, capsys: pytest.C
     status, answers, complaints = reconciled(line, line, tmp_path=tmp_path, capsys=capsys)
     assert (status, answers) == (0, [STOPS, STOPS])
     assert complaints.splitlines() == [
-        "cospark reconcile: line 1: the key 'member.epochs' means nothing here, and is ignored",
-        "cospark reconcile: line 1: the key 'targets' means nothing here, and is ignored",
+        "cospark reconcile: line 1: the key 'member.epochs' is unknown, and is ignored",
+        "cospark reconcile: line 1: the key 'targets' is unknown, and is ignored",
     ]
 
 

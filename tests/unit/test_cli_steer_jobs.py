@@ -93,7 +93,7 @@ def test_a_job_starts_anew_as_a_whole_or_by_tasks(cli: Cli) -> None:
     assert cli("restart", "g", "etl", "--task", "7") == (
         1,
         "",
-        "cospark jobs restart: job 'etl' has 2 tasks, from 0 on; there is none of index 7\n",
+        "cospark jobs restart: job 'etl' has no task 7: it has 2 tasks, from 0 on\n",
     )
 
 
@@ -231,7 +231,7 @@ def test_settings_of_spark_are_given_and_removed_by_name(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
-        (("--session-conf", "spark.executor.memory=9g"), "session_conf: 'spark.executor.memory' counts when Spark"),
+        (("--session-conf", "spark.executor.memory=9g"), "session_conf: 'spark.executor.memory' applies when Spark"),
         (("--session-conf", "spark.sql.a"), "--session-conf spark.sql.a: must be KEY=VALUE"),
         (("--session-conf", "a=1", "--remove-session-conf", "a"), "--remove-session-conf a: --session-conf gives it a"),
     ],

@@ -102,9 +102,9 @@ def test_what_keeps_it_from_joining_is_one_line(
         (("--policy", "incremental", "--max-moves", "0"), "--max-moves: 0 must be"),
         (
             ("--policy", "immediate", "--max-delay-ms", "5"),
-            "--max-delay-ms: means nothing under the policy 'immediate'",
+            "--max-delay-ms: does not apply to the policy 'immediate'",
         ),
-        (("--move-interval-ms", "5"), "--move-interval-ms: means nothing under the policy 'deferred'"),
+        (("--move-interval-ms", "5"), "--move-interval-ms: does not apply to the policy 'deferred'"),
         (("--policy", "incremental", "--max-moves", "1", "--connect-protocol", "eager"), "--policy: 'incremental'"),
         (("--session-timeout-ms", "100"), "session_timeout_ms=100"),
         (("--session-timeout-ms", "70000"), "rebalance_timeout_ms=60000 must be at least session_timeout_ms=70000"),

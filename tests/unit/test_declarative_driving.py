@@ -223,7 +223,7 @@ async def test_who_knows_that_its_former_process_has_ended_does_not_wait_for_its
 
 async def test_a_membership_of_the_classic_protocol_is_refused() -> None:
     async with living_declared() as life:
-        with pytest.raises(ValueError, match="'classic', and its worker speaks 'connect'"):
+        with pytest.raises(ValueError, match="'classic', but its worker uses 'connect'"):
             life.memberships().make(IdleListener(), {"v": 1})
 
 

@@ -224,7 +224,7 @@ class TestUnencodable:
             ({"url": "é" * 2**14}, "url takes 32768 bytes"),
             ({"url": "\ud800"}, "url"),
             ({"config_offset": 2**63}, "config_offset 9223372036854775808"),
-            ({"version": 0, "assignment": Assignment(version=0)}, "v0 has no room"),
+            ({"version": 0, "assignment": Assignment(version=0)}, "v0 can't carry"),
         ],
     )
     def test_metadata(self, change: dict[str, Any], complaint: str) -> None:
@@ -241,8 +241,8 @@ class TestUnencodable:
             ({"assigned": frozenset({TaskId("a", -2)})}, "assigned has task -2 of 'a'"),
             ({"revoked": frozenset({TaskId("a", 2**31)})}, "revoked has task 2147483648 of 'a'"),
             ({"assigned": frozenset({TaskId("a" * 2**15, 0)})}, "assigned: job takes 32768 bytes"),
-            ({"version": 0, "delay_ms": 1}, "v0 is the whole"),
-            ({"version": 0, "revoked": frozenset({TaskId("a", 0)})}, "v0 is the whole"),
+            ({"version": 0, "delay_ms": 1}, "v0 is complete"),
+            ({"version": 0, "revoked": frozenset({TaskId("a", 0)})}, "v0 is complete"),
         ],
     )
     def test_assignment(self, change: dict[str, Any], complaint: str) -> None:
@@ -309,7 +309,7 @@ SAMPLES: list[tuple[Decoder, bytes]] = [
 
 
 def _odd(_data: bytes, _at: int, _end: int, _count: int) -> None:
-    raise fields._OddError
+    raise fields._MalformedJobsError
 
 
 def _read(data: bytes) -> object:

@@ -168,9 +168,9 @@ def word(value: int) -> bytes:
         (table_of([(0, word(4))], word(2**15) + bytes(2**15)), "url at byte 20: takes 32768 bytes"),
         (table_of([(2, word(4))], word(0)), "owned.vtable at byte 24: can't have 0 bytes"),
         (table_of([(4, word(4))], word(1) + bytes(8)), "progress at byte 28: has 1 entries for 0 tasks"),
-        (table_of([(7, b"\xff\xff\xff\xff")]), "slots at byte 30: -1 is no number from 0 on"),
-        (table_of([(8, struct.pack("<d", float("nan")))]), "weight at byte 32: nan is no number from 0 on"),
-        (table_of([(9, struct.pack("<q", -1))]), "epoch at byte 34: -1 is no number from 0 on"),
+        (table_of([(7, b"\xff\xff\xff\xff")]), "slots at byte 30: -1 is not a number from 0 on"),
+        (table_of([(8, struct.pack("<d", float("nan")))]), "weight at byte 32: nan is not a number from 0 on"),
+        (table_of([(9, struct.pack("<q", -1))]), "epoch at byte 34: -1 is not a number from 0 on"),
         (table_of([(9, b"\0")]), "epoch at byte 30: can't be 4 bytes into a table of 5"),
     ],
 )
@@ -183,10 +183,10 @@ def test_each_complaint_names_the_field_and_the_byte(data: bytes, complaint: str
 @pytest.mark.parametrize(
     ("tasks", "complaint"),
     [
-        (PackedTasks(b"ab", b"\1\0", *[b"\1\0\0\0"] * 2), "sizes are of 1 bytes, names have 2"),
+        (PackedTasks(b"ab", b"\1\0", *[b"\1\0\0\0"] * 2), "sizes add up to 1 bytes, names have 2"),
         (PackedTasks(b"a", b"\1\0", b"", b"\1\0\0\0"), "counts has 0 entries for 1 jobs"),
         (PackedTasks(b"a", b"\1\0", b"\xff\xff\xff\xff", b""), "counts has -1"),
-        (PackedTasks(b"a", b"\1\0", b"\2\0\0\0", b"\1\0\0\0"), "counts is of 2 tasks, indexes has 1"),
+        (PackedTasks(b"a", b"\1\0", b"\2\0\0\0", b"\1\0\0\0"), "counts add up to 2 tasks, indexes has 1"),
         (PackedTasks(b"a", b"\1\0", b"\1\0\0\0", b"\xfe\xff\xff\xff"), "indexes has -2; the lowest is -1"),
         (PackedTasks(b"x" * 2**15, b"\0\x80", b"\0\0\0\0", b""), "sizes has 32768, a name has at most 32767 bytes"),
         # A text as a whole, but cut in the middle of a character.

@@ -199,7 +199,7 @@ def test_single_tasks_are_named_and_those_that_finished_are_told() -> None:
     outcome = ask(topics, RestartJob(job="etl", tasks=frozenset({0, 2})))
     assert (outcome.restarted, outcome.finished) == ((E0,), (E2,))
     assert set(topics.jobs.task_restarts) == {E0}
-    with pytest.raises(OperationError, match="job 'etl' has 3 tasks, from 0 on; there is none of index 3, 7"):
+    with pytest.raises(OperationError, match="job 'etl' has no task 3, 7: it has 3 tasks, from 0 on"):
         ask(topics, RestartJob(job="etl", tasks=frozenset({0, 3, 7})))
 
 
@@ -207,7 +207,7 @@ def test_before_there_is_a_plan_there_is_a_planner_only() -> None:
     topics = MemoryTopics()
     asyncio.run(topics.submit(JOB))
     assert not ask(topics, RestartJob(job="etl", tasks=frozenset({-1}))).changed, "nobody has it"
-    with pytest.raises(OperationError, match="job 'etl' has no plan yet; there is none of index 0"):
+    with pytest.raises(OperationError, match="job 'etl' has no task 0: it has no plan yet"):
         ask(topics, RestartJob(job="etl", tasks=frozenset({0})))
 
 
@@ -249,7 +249,7 @@ def test_settings_of_spark_merge_likewise_and_nothing_is_planned_anew_for_them()
     assert not ask(topics, AlterJob(job="etl", session_conf=changes)).changed, "it is so already"
     (done,) = [event for event in topics.events if isinstance(event, ActionEvent) and event.action == "alter"]
     assert done.details == "spark.sql.b, spark.sql.c", "their values may be secrets"
-    with pytest.raises(JobError, match=r"'spark\.executor\.memory' counts when Spark starts"):
+    with pytest.raises(JobError, match=r"'spark\.executor\.memory' applies when Spark starts"):
         ask(topics, AlterJob(job="etl", session_conf={"spark.executor.memory": "9g"}))
 
 

@@ -48,7 +48,7 @@ class TestJobOperator:
         assert (summary["state"], summary["changed"], summary["counts"]) == ("planning", True, {})
 
     def test_settings_that_no_session_can_have_are_refused_at_once_unless_a_template_says_them(self) -> None:
-        with pytest.raises(ValueError, match=r"^session_conf: 'spark\.executor\.memory' counts when Spark starts"):
+        with pytest.raises(ValueError, match=r"^session_conf: 'spark\.executor\.memory' applies when Spark starts"):
             job_operator(session_conf={"spark.executor.memory": "4g"})
         job_operator(session_conf={"spark.{{ params.name }}": "4g"})
 

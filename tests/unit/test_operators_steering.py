@@ -141,7 +141,7 @@ def test_a_dag_alters_only_the_version_that_it_has_looked_at(topics: MemoryTopic
         (
             RestartSparkJobOperator,
             {"tasks": [7]},
-            "group 'g': job 'job' has 2 tasks, from 0 on; there is none of index 7",
+            "group 'g': job 'job' has no task 7: it has 2 tasks, from 0 on",
         ),
         (AlterSparkJobOperator, {"task_retries": -1}, "group 'g': job 'job', retries: -1 must be a whole number"),
     ],
@@ -170,7 +170,7 @@ def test_a_broker_that_is_away_is_a_case_for_retries(topics: MemoryTopics) -> No
         (AlterSparkJobOperator, {"task_timeout": 0}, "^task_timeout: "),
         (AlterSparkJobOperator, {"if_version": "latest"}, "^if_version: "),
         (AlterSparkJobOperator, {"session_conf": {"spark.sql.a": []}}, "^session_conf: "),
-        (AlterSparkJobOperator, {"session_conf": {"spark.cores.max": 2}}, "^session_conf: 'spark.cores.max' counts"),
+        (AlterSparkJobOperator, {"session_conf": {"spark.cores.max": 2}}, "^session_conf: 'spark.cores.max' applies"),
     ],
 )
 def test_what_is_wrong_in_any_case_is_refused_where_the_dag_is_parsed(

@@ -200,7 +200,7 @@ class TestWorkerOperator:
         group.status = StatusSnapshot(workers={WorkerId("dag.task"): record})
         stuck = frozenset({TaskId("job", 1)})
         runs.endings.append(outcome(Ending.FENCED, error="another process joined", still_running=stuck))
-        with pytest.raises(AirflowException, match=r"still running: job:1.*its next try joins anew") as raised:
+        with pytest.raises(AirflowException, match=r"still running: job:1.*its next try joins again") as raised:
             worker_operator().resume(context(), event=_handed_over())
         assert not isinstance(raised.value, AirflowFailException), "there is to be a next try"
         assert len(runs.made) == 1

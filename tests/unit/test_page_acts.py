@@ -175,7 +175,7 @@ def test_what_is_looked_at_is_sent_with_it(page: Page) -> None:
 
 
 def test_a_task_that_there_is_not(page: Page) -> None:
-    refused = "job 'job' has 3 tasks, from 0 on; there is none of index 8"
+    refused = "job 'job' has no task 8: it has 3 tasks, from 0 on"
     assert do(page, "restart", **JOB, tasks=[8]) == (409, refused)
 
 

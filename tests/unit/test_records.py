@@ -332,7 +332,7 @@ def test_a_limit_of_time_is_no_part_of_the_work_and_older_records_have_none() ->
 
 
 def test_tasks_without_end_have_no_limit_of_time() -> None:
-    with pytest.raises(JobError, match="timeout_ms: means nothing for a job whose tasks have no end"):
+    with pytest.raises(JobError, match="timeout_ms: does not apply to a job whose tasks have no end"):
         JobDefinition(name="flights", entry_point="m:f", kind=TaskKind.STREAMING, timeout_ms=1)
 
 

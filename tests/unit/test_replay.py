@@ -101,7 +101,7 @@ def test_a_key_that_means_nothing_is_named_once(tmp_path: Path, capsys: pytest.C
     file = tmp_path / "history"
     mistyped = {**GONE, "retuns_ms": {"w2": 0}}
     file.write_text("\n".join(json.dumps(line) for line in (FIRST, {**mistyped, "ready": {}}, mistyped)))
-    ignored = "means nothing here, and is ignored\n"
+    ignored = "is unknown, and is ignored\n"
     for options, said in (
         ("", f"cospark replay: line 2: the key 'ready' {ignored}cospark replay: line 2: the key 'retuns_ms' {ignored}"),
         ("--protocol extensible ", f"cospark replay: line 2: the key 'retuns_ms' {ignored}"),
@@ -311,7 +311,7 @@ def test_a_maximum_delay_that_is_no_number(value: str, capsys: pytest.CaptureFix
     [
         ("--max-delay=-1", "--max-delay-ms: -1 must be a whole number from 0"),
         ("--policy incremental", "--max-moves: the policy 'incremental' needs to know"),
-        ("--max-moves 3", "--max-moves: means nothing under the policy 'deferred'"),
+        ("--max-moves 3", "--max-moves: does not apply to the policy 'deferred'"),
     ],
 )
 def test_options_that_make_no_policy(options: str, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -189,4 +189,4 @@ def test_a_bad_line_is_named(run: Replay, line: dict[str, Any], wrong: str) -> N
 
 def test_a_rule_of_owners_means_nothing_without_learners(capsys: pytest.CaptureFixture[str]) -> None:
     assert replay.run(parse("--learned when-ready -")) == 2
-    assert capsys.readouterr().err == "cospark replay: --learned: means nothing without --protocol extensible\n"
+    assert capsys.readouterr().err == "cospark replay: --learned: needs --protocol extensible\n"

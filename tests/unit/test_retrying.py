@@ -81,7 +81,7 @@ def test_single_tasks_can_be_named() -> None:
     retried = asyncio.run(topics.retry_failed("copy", {1, 2}, by="me"))
     assert retried == (TaskId("copy", 1),)
     assert topics.status.tasks[TaskId("copy", 0)].state is FAILED
-    with pytest.raises(OperationError, match="job 'copy' has 3 tasks, from 0 on; there is none of index 7"):
+    with pytest.raises(OperationError, match="job 'copy' has no task 7: it has 3 tasks, from 0 on"):
         asyncio.run(topics.retry_failed("copy", {7}, by="me"))
     with pytest.raises(NoJobError, match="the group has no job 'no such job'"):
         asyncio.run(topics.retry_failed("no such job", by="me"))

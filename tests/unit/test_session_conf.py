@@ -51,7 +51,7 @@ def test_a_job_may_have_what_a_session_can_set(name: str) -> None:
     ],
 )
 def test_what_counts_when_spark_starts_is_refused_and_it_is_said_where_it_belongs(name: str) -> None:
-    with pytest.raises(JobError, match=f"session_conf: '{name}' counts when Spark starts, .*: give it to the workers"):
+    with pytest.raises(JobError, match=f"session_conf: '{name}' applies when Spark starts, .*: give it to the workers"):
         replace(JOB, session_conf={name: "1"})
 
 

@@ -123,7 +123,7 @@ def test_what_has_not_begun_is_shown_as_stopped_though_nobody_says_so() -> None:
         ({0, 1}, "task etl:1 has finished already, so it can't be stopped"),
         ({2}, "task etl:2 has failed already, so it can't be stopped"),
         ({-1}, "job 'etl': a planner can't be stopped alone; stop the job"),
-        ({9}, "job 'etl' has 3 tasks, from 0 on; there is none of index 9"),
+        ({9}, "job 'etl' has no task 9: it has 3 tasks, from 0 on"),
     ],
 )
 def test_what_can_not_be_stopped_is_refused_and_nothing_is_written(tasks: set[int], refusal: str) -> None:

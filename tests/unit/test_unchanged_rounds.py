@@ -246,5 +246,5 @@ async def test_a_leader_holds_the_assignment_back_and_says_so(
     assert answer.record is not None
     assert answer.record.unchanged == (last + 1 if len(before) == 1 else 0)
     assert waited == [held_back_s] * bool(held_back_s)
-    said = f"{last + 1} rebalances in a row changed nothing (why the last one: no reason at all)"
+    said = f"{last + 1} rebalances in a row changed nothing (cause of the last one: no reason at all)"
     assert (said in caplog.text) == bool(held_back_s)

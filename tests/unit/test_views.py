@@ -436,7 +436,7 @@ def test_a_group_record_names_its_leader_by_a_text(
 ) -> None:
     status.write(GROUP_KEY, json.dumps({"v": 1, **record_of().to_json(), name: garbage}).encode())
     assert status.view.snapshot().group is None
-    assert "a name is a text" in unreadable[0].reason
+    assert "a name must be a text" in unreadable[0].reason
 
 
 def test_what_is_told_of_an_unreadable_record_is_short_however_long_it_is() -> None:

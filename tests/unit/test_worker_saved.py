@@ -62,7 +62,7 @@ async def test_a_membership_that_does_not_say_its_protocol_is_classic(membership
 async def test_a_membership_of_another_protocol_is_refused(memberships: Memberships) -> None:
     saved = {**(await handed_over())["member"], "group_protocol": "connect"}
     listener = IdleListener()
-    with pytest.raises(ValueError, match=r"'connect'.*speaks 'classic'.*clear the task"):
+    with pytest.raises(ValueError, match=r"'connect'.*uses 'classic'.*clear the task"):
         memberships.make(listener, saved)
 
 
@@ -73,7 +73,7 @@ def test_what_nobody_has_saved_is_refused(version: object) -> None:
 
 
 def test_what_a_newer_release_has_saved_is_refused_with_what_to_do() -> None:
-    with pytest.raises(ValueError, match=r"version 2, and this release reads up to 1: upgrade the triggerer and the"):
+    with pytest.raises(ValueError, match=r"version 2, but this release reads up to 1: upgrade the triggerer and the"):
         HandedOver.from_json({"v": SAVED_VERSION + 1, "member": {}})
 
 

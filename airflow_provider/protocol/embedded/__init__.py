@@ -1,10 +1,10 @@
 """Connect's embedded protocol: what members and leader tell each other inside JoinGroup and SyncGroup, as bytes.
 
-The coordinator passes these bytes on without looking at them, and says which of the offered versions it has chosen for
-the round. Each version is a module of its own with the four functions of a :class:`Codec`. :data:`CODECS` is the table
-of them. Those of Connect itself (:data:`CONNECTS`) have the same values, :data:`EXTENSIBLE` has its own.
+The coordinator passes these bytes on unread, and says which of the offered versions it has chosen for the round. Each
+version is a module with the four functions of a :class:`Codec`, and :data:`CODECS` is the table of them. Connect's own
+versions (:data:`CONNECTS`) share their values; :data:`EXTENSIBLE` has values of its own.
 
-Bytes that a peer has sent raise ``MalformedEmbeddedError`` and nothing else, in time and memory that are a small
+Decoding a peer's bytes raises ``MalformedEmbeddedError`` and nothing else. It takes time and memory of at most a small
 multiple of their size.
 """
 
@@ -22,10 +22,10 @@ _Assignment = TypeVar("_Assignment")
 
 
 class Codec(Protocol[_State, _Assignment]):
-    """One version of the embedded protocol, and the values in which it speaks."""
+    """One version of the embedded protocol, with its types of metadata and assignments."""
 
     def encode_metadata(self, state: _State) -> bytes:
-        """A member's metadata for JoinGroup. The same state gives the same bytes, whatever the order of its sets.
+        """Encode a member's metadata for JoinGroup. Equal states give equal bytes, whatever the order of their sets.
 
         :raises LocalProtocolError: for a value that the format can't carry
         """
@@ -37,7 +37,7 @@ class Codec(Protocol[_State, _Assignment]):
         """
 
     def encode_assignment(self, assignment: _Assignment) -> bytes:
-        """What a leader sends one member in SyncGroup. The bytes do not depend on the order of its sets.
+        """Encode what a leader sends one member in SyncGroup. The bytes do not depend on the order of its sets.
 
         :raises LocalProtocolError: for a value that the format can't carry
         """
@@ -60,9 +60,9 @@ _BY_VERSION: Final[Mapping[int, Codec[Any, Any]]] = {protocol.version: codec for
 
 
 def codec_of_bytes(data: bytes) -> Codec[Any, Any]:
-    """For tools, which see bytes without the group that has chosen a protocol: by the number with which all begin.
+    """Choose the codec by the version with which the bytes begin, for tools that do not know the group's protocol.
 
-    A version that is not known yet is read like the last one that is; one that can't be, like the first, which says so.
+    A version that is too new is read like the latest that we know. A negative one is read like v0, which rejects it.
     """
     version = int.from_bytes(data[:2], "big", signed=True)
     return _BY_VERSION[max((known for known in _BY_VERSION if known <= version), default=0)]

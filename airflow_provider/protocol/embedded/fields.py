@@ -1,9 +1,9 @@
-"""Kafka's old, non-flexible types: writing and reading one field after the other.
+"""Writes and reads fields of Kafka's old, non-flexible types, one after the other.
 
-STRING has a length of 16 bits, arrays and bytes one of 32; all is big-endian. A length of -1 is null.
+A STRING has a length of 16 bits, arrays and bytes have one of 32; all is big-endian. A length of -1 is null.
 
-Tasks are most of what is written and read, a hundred thousand of them in a round of a large group: what is done for
-each is inlined, a job's name is encoded and decoded once, and bytes that were read not long ago are not read again.
+Most of what is written and read are tasks, a hundred thousand of them in a round of a large group. So the code for one
+task is inlined, each job's name is encoded and decoded once, and bytes that were read recently are not read again.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ NULL: Final = -1
 
 _MAX_STRING: Final = 2**15 - 1
 _SMALLEST_JOB: Final = I16.size + I32.size
-"""Bytes of a job with an empty name and no tasks: what each entry of an array of jobs takes at least."""
+"""The least that an entry of an array of jobs takes, in bytes: an empty name and no tasks."""
 
 _ONE_INDEX: Final = struct.Struct(">ii")
 _ONE_TASK: Final = {index: _ONE_INDEX.pack(1, index) for index in range(PLANNER_INDEX, 1_000)}
-"""The array of one task, as bytes: in a group whose jobs are spread a worker has one task of each."""
+"""The encoded arrays of a single task: where jobs are spread, a worker has one task of each."""
 
 _MOST_NAMES: Final = 10_000
 _LONGEST_NAME: Final = 250
-"""Bytes; longer names are not kept, so that a hostile peer can't fill the memory with them."""
+"""In bytes. Longer names are not cached, so that a hostile peer can't fill the memory with them."""
 _encoded: dict[str, bytes] = {}
 _decoded: dict[bytes, str] = {}
-"""Names of jobs, with and without their lengths. They recur in each round, once for each worker."""
+"""Caches of job names, encoded with their lengths, decoded without. Each worker sends the same ones in each round."""
 _job_of: Final = itemgetter(0)
 READ: Final = Recent[bytes, tuple[Tasks, int]]()
-"""Tasks, and the size of their array, by the bytes from its beginning on: most members own what they did before."""
+"""Bytes from the beginning of an array on -> its tasks and size. A cache: most members own what they owned before."""
 
 
 class Writer:
-    """Collects fields; every complaint names the field."""
+    """Collects encoded fields; each error names the field."""
 
     __slots__ = ("_parts",)
 
@@ -56,6 +56,7 @@ class Writer:
         self._parts: list[bytes] = []
 
     def done(self) -> bytes:
+        """The bytes of all fields so far."""
         return b"".join(self._parts)
 
     def version(self, version: int) -> None:
@@ -67,18 +68,19 @@ class Writer:
         try:
             self._parts.append(form.pack(value))
         except struct.error:
-            raise LocalProtocolError(f"{field} {value!r} is no integer of {form.size} bytes") from None
+            raise LocalProtocolError(f"{field} {value!r} is not an integer of {form.size} bytes") from None
 
     def string(self, text: str, field: str) -> None:
         self._parts.append(_string(text, field))
 
     def nested(self, inner: Writer, field: str) -> None:
+        """Append another writer's fields as a byte string."""
         encoded = inner.done()
         self.integer(I32, len(encoded), field)
         self._parts.append(encoded)
 
     def jobs(self, tasks: Tasks, field: str) -> None:
-        """Sorted by job and index."""
+        """Append an array of jobs, sorted by job and index."""
         by_job = _grouped(tasks)
         self.integer(I32, len(by_job), field)
         put, name_of, array_of = self._parts.append, _encoded.get, _ONE_TASK.get
@@ -91,7 +93,7 @@ class Writer:
 
 
 def _grouped(tasks: Tasks) -> dict[str, int | list[int]]:
-    """The indexes by job; of a job with one task only that, as most are where jobs are spread."""
+    """The indexes of each job: a number for a job with one task, as most are where jobs are spread, else a list."""
     by_job: dict[str, int | list[int]] = {}
     for job, index in tasks:
         if job not in by_job:
@@ -141,8 +143,8 @@ def _array(indexes: Sequence[int], job: str, field: str) -> bytes:
 class Cursor:
     """Reads fields from ``data[at:end]``.
 
-    Every length is checked against what remains before anything is read or made, so neither time nor memory can exceed
-    a small multiple of the input's size. Every complaint names the field and where it starts in ``data``.
+    Every length is checked against what remains before anything is read or allocated, so time and memory are at most a
+    small multiple of the input's size. Every error names the field and where it starts in ``data``.
     """
 
     __slots__ = ("_data", "_end", "_path", "at")
@@ -155,14 +157,16 @@ class Cursor:
 
     @classmethod
     def over(cls, data: bytes) -> Cursor:
+        """A cursor over all of ``data``."""
         return cls(data, at=0, end=len(data))
 
     @property
     def remaining(self) -> int:
+        """How many bytes have not been read yet."""
         return self._end - self.at
 
     def nested(self, size: int, path: str) -> Cursor:
-        """Of the next ``size`` bytes."""
+        """A cursor over the next ``size`` bytes, which this one does not skip."""
         return Cursor(self._data, at=self.at, end=self.at + size, path=path)
 
     def integer(self, form: struct.Struct, field: str) -> int:
@@ -195,7 +199,10 @@ class Cursor:
             raise self._malformed(field, f"is not UTF-8: {wrong.reason}") from None
 
     def length(self, field: str, *, smallest_entry: int, null_allowed: bool = False) -> int:
-        """The length that starts an array or a byte string whose entries take at least so many bytes each."""
+        """Read the length of an array or a byte string.
+
+        :param smallest_entry: the least that an entry takes, in bytes
+        """
         start = self.at
         count = self.integer(I32, field)
         if count == NULL and null_allowed:
@@ -206,6 +213,7 @@ class Cursor:
         return count
 
     def jobs(self, field: str, *, null_allowed: bool) -> Tasks:
+        """Read an array of jobs, each with an array of tasks."""
         start = self.at
         count = self.length(field, smallest_entry=_SMALLEST_JOB, null_allowed=null_allowed)
         if count in (NULL, 0):
@@ -218,14 +226,14 @@ class Cursor:
             return tasks
         try:
             found, self.at = _jobs(self._data, self.at, self._end, count)
-        except (_OddError, struct.error):
-            found = self._jobs_with_care(field, count)
+        except (_MalformedJobsError, struct.error):
+            found = self._jobs_field_by_field(field, count)
         tasks = frozenset(found)
         READ.put(rest, (tasks, self.at - start), tasks, len(rest))
         return tasks
 
-    def _jobs_with_care(self, field: str, count: int) -> list[TaskId]:
-        """The same, field by field: to say which one is wrong."""
+    def _jobs_field_by_field(self, field: str, count: int) -> list[TaskId]:
+        """Read the jobs again, field by field, to name the field that is wrong."""
         tasks: list[TaskId] = []
         for _ in range(count):
             job = self.string(f"{field}.connector")
@@ -250,14 +258,14 @@ class Cursor:
         return MalformedEmbeddedError(f"{self._path}{field} at byte {self.at}: {what}")
 
 
-class _OddError(Exception):
-    """Something is wrong with an array of jobs. What, is found by reading it with care."""
+class _MalformedJobsError(Exception):
+    """Something is wrong with an array of jobs; reading it again field by field tells what."""
 
 
 def _jobs(data: bytes, at: int, end: int, count: int) -> tuple[list[TaskId], int]:
-    """So many jobs with their tasks, and where they end.
+    """Read ``count`` jobs with their tasks, and where they end.
 
-    :raises _OddError, struct.error: they are not in order
+    :raises _MalformedJobsError, struct.error: for malformed bytes
     """
     short, integer, known, make = I16.unpack_from, I32.unpack_from, _decoded.get, tuple.__new__
     tasks: list[TaskId] = []
@@ -266,33 +274,33 @@ def _jobs(data: bytes, at: int, end: int, count: int) -> tuple[list[TaskId], int
         begin = at + 2
         counted = begin + size
         if size < 0 or counted + 4 > end:
-            raise _OddError
+            raise _MalformedJobsError
         job = known(data[begin:counted])
         if job is None:
             job = _text(data[begin:counted])
         (number,) = integer(data, counted)
         at = counted + 4 + 4 * number
         if number < 0 or at > end:
-            raise _OddError
+            raise _MalformedJobsError
         if number == 1:
             (index,) = integer(data, counted + 4)
             if index < PLANNER_INDEX:
-                raise _OddError
+                raise _MalformedJobsError
             tasks.append(make(TaskId, (job, index)))
         elif number:
             indexes = struct.unpack_from(f">{number}i", data, counted + 4)
             if min(indexes) < PLANNER_INDEX:
-                raise _OddError
+                raise _MalformedJobsError
             tasks += [make(TaskId, (job, index)) for index in indexes]
     return tasks, at
 
 
 def _text(name: bytes) -> str:
-    """:raises _OddError: it is not UTF-8"""
+    """:raises _MalformedJobsError: it is not UTF-8"""
     try:
         job = str(name, "utf-8")
     except UnicodeDecodeError:
-        raise _OddError from None
+        raise _MalformedJobsError from None
     if len(name) <= _LONGEST_NAME:
         _make_room(_decoded)
         _decoded[name] = job

@@ -1,14 +1,14 @@
-"""Flatbuffers, as far as the embedded protocol has them: tables of numbers, texts, vectors, and other tables.
+"""Flatbuffers, as far as the embedded protocol uses them: tables of numbers, texts, vectors, and other tables.
 
-All is little-endian. An offset says how far ahead something lies, counted from where the offset stands. A table begins
-with the way back to its vtable. That has the size of both, and for each field, by its place in the schema, where in the
-table it is; 0: absent. What a vtable has beyond the fields that we know, a later schema has added. See "FlatBuffers
-Internals" in Google's documentation.
+All is little-endian. An offset says how far ahead something lies, counted from the offset's own place. A table begins
+with the distance back to its vtable. The vtable has the sizes of both and, for each field in the order of the schema,
+where in the table it lies (0: absent). Entries beyond the fields that we know come from a later schema. See
+"FlatBuffers Internals" in Google's documentation.
 
 Google's runtime for Python checks nothing of what it reads, so each offset has to be followed and checked here anyway.
-It is also slow: it takes 110 µs to write one message beside the tasks in it, 40 µs to read one (here 6 and 7), and the
-leader of a thousand workers does that a thousand times a round. The tests compare this with the accessors that Google's
-compiler makes of the schema.
+It is also slow: apart from the tasks in a message, it takes 110 µs to write one and 40 µs to read one (here 6 and 7),
+and the leader of a thousand workers does that a thousand times a round. The tests compare this module with the
+accessors that Google's compiler generates from the schema.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ I64: Final = struct.Struct("<q")
 F64: Final = struct.Struct("<d")
 _U32: Final = struct.Struct("<I")
 _VTABLE: Final = struct.Struct("<HH")
-"""How a vtable begins: its size and that of the table, in bytes."""
+"""The beginning of a vtable: its own size and the table's, in bytes."""
 _OFFSET: Final = _U32.size
 _LONGEST_TEXT: Final = 2**15 - 1
-"""Bytes. So many a text has in the versions before, and in the records that speak of the same names."""
+"""In bytes: the most that a text has in v0 to v2, and in the records with the same names."""
 
 
 def slots(*names: str) -> Mapping[str, int]:
-    """The fields of a table, in the order of the schema."""
+    """Number the fields of a table, given in the order of the schema."""
     return {name: slot for slot, name in enumerate(names)}
 
 
 class Table:
-    """Reads fields of one table. Nothing is read or made before it is known to lie within the bytes.
+    """Reads the fields of one table. Nothing is read or allocated before it is known to lie within the bytes.
 
-    So time and memory are at most a small multiple of their length, for each table that is read. Every complaint names
+    So time and memory are at most a small multiple of the bytes' length, for each table that is read. Every error names
     the field and the byte of the message.
     """
 
@@ -51,8 +51,8 @@ class Table:
     def __init__(self, data: bytes, at: int, fields: Mapping[str, int], path: str) -> None:
         """
         :param at: where the table begins
-        :param fields: those that the reader knows, see :func:`slots`
-        :param path: how complaints call the table, with what stands between that and the name of a field
+        :param fields: those that we know, see :func:`slots`
+        :param path: the prefix of field names in errors
         """
         self._data, self._at, self._fields, self._path = data, at, fields, path
         last = len(data) - _OFFSET
@@ -78,24 +78,25 @@ class Table:
         return cls(data, at + _U32.unpack_from(data, at)[0], fields, "")
 
     def number(self, field: str, form: struct.Struct, default: float | None, least: float = -math.inf) -> Any:
-        """A number, of the type that its form has; the default where it is absent.
+        """Read a number, of the type that its form has; the default if it is absent.
 
-        :param least: what is below is malformed
+        :param least: a lower value is malformed
         """
         at = self._position(field, form.size)
         if at is None:
             return default
         value = form.unpack_from(self._data, at)[0]
         if not least <= value < math.inf:
-            raise self._malformed(field, at, f"{value} is no number from {least} on")
+            raise self._malformed(field, at, f"{value} is not a number from {least} on")
         return value
 
     def truth(self, field: str) -> bool:
-        """False where it is absent."""
+        """Read a bool; False if it is absent."""
         at = self._position(field, BOOL.size)
         return at is not None and self._data[at] != 0
 
     def text(self, field: str) -> str | None:
+        """Read a text; None if it is absent."""
         at = self._target(field)
         if at is None:
             return None
@@ -108,13 +109,14 @@ class Table:
             raise self._malformed(field, at, f"is not UTF-8: {wrong.reason}") from None
 
     def table(self, field: str, fields: Mapping[str, int]) -> Table | None:
+        """Read another table; None if it is absent."""
         at = self._target(field)
         return None if at is None else Table(self._data, at, fields, f"{self._path}{field}.")
 
     def packed(self, field: str, size: int) -> bytes:
-        """A vector as it lies in the bytes, or a text: empty where it is absent.
+        """Read the bytes of a vector or a text; empty if it is absent.
 
-        :param size: bytes of an entry
+        :param size: of an entry, in bytes
         """
         at = self._target(field)
         if at is None:
@@ -123,11 +125,11 @@ class Table:
         return self._data[begin : begin + self._count(field, at, size) * size]
 
     def malformed(self, field: str, what: str) -> MalformedEmbeddedError:
-        """What is wrong with a field that could be read."""
+        """The error for a field that could be read, but whose value is wrong."""
         return self._malformed(field, self._target(field) or self._at, what)
 
     def _position(self, field: str, size: int) -> int | None:
-        """Where a field of so many bytes is in the table; None: it is absent."""
+        """Where a field of so many bytes lies; None: it is absent."""
         slot = self._fields[field]
         offset = self._offsets[slot] if slot < len(self._offsets) else 0
         if not offset:
@@ -137,12 +139,15 @@ class Table:
         return self._at + offset
 
     def _target(self, field: str) -> int | None:
-        """Where that is to which the field is an offset; None: it is absent."""
+        """Where the value lies to which the field is an offset; None: the field is absent."""
         position = self._position(field, _OFFSET)
         return None if position is None else position + int(_U32.unpack_from(self._data, position)[0])
 
     def _count(self, field: str, at: int, size: int) -> int:
-        """The length of a vector, or a text, whose entries have so many bytes each."""
+        """The length of the vector or text at ``at``.
+
+        :param size: of an entry, in bytes
+        """
         if at + _OFFSET > len(self._data):
             raise self._malformed(field, at, f"lies outside of {len(self._data)} bytes")
         count = int(_U32.unpack_from(self._data, at)[0])
@@ -156,17 +161,17 @@ class Table:
 
 
 class Number(NamedTuple):
-    """A field that stands in its table."""
+    """A field whose value lies in the table itself."""
 
     form: struct.Struct
     value: float
 
 
 class Piece(NamedTuple):
-    """Bytes to which a field is an offset. They may lie anywhere: all offsets in them are to places in them.
+    """Bytes to which a field is an offset. They may lie anywhere, as all offsets inside of them stay inside.
 
     :param entry: the byte at which the offset points
-    :param alignment: the piece begins at a multiple of so many bytes
+    :param alignment: the piece has to begin at a multiple of so many bytes
     """
 
     data: bytes
@@ -175,9 +180,9 @@ class Piece(NamedTuple):
 
 
 def text(value: str, field: str) -> Piece:
-    """Of at most 32,767 bytes.
+    """Encode a text.
 
-    :raises LocalProtocolError: for one that has more, or no UTF-8 form
+    :raises LocalProtocolError: if it takes more than 32,767 bytes, or has no UTF-8 form
     """
     try:
         encoded = value.encode()
@@ -189,21 +194,21 @@ def text(value: str, field: str) -> Piece:
 
 
 def string(data: bytes) -> Piece:
-    """A text from its bytes. It ends with a zero that its length does not count."""
+    """A text, given as UTF-8. It ends with a zero byte that its length does not count."""
     return Piece(_U32.pack(len(data)) + data + bytes(4 - len(data) % 4))
 
 
 def packed(data: bytes, size: int) -> Piece:
-    """A vector from its bytes.
+    """A vector, given as the bytes of its entries.
 
-    :param size: bytes of an entry. The first one lies at a multiple of that, the vector's length before it
+    :param size: of an entry, in bytes; the first entry lies at a multiple of that, behind the vector's length
     """
     count = _U32.pack(len(data) // size)
     return Piece(bytes(4) + count + data, 4, 8) if size == 8 else Piece(count + data + bytes(-len(data) % 4))
 
 
 def table(fields: Sequence[Number | Piece | None]) -> Piece:
-    """A table with what its fields point to.
+    """A table together with all that its fields point to.
 
     :param fields: in the order of the schema; None: absent
     :raises struct.error: for a number that its form can't hold
@@ -239,12 +244,12 @@ def finished(root: Piece) -> bytes:
 
 
 class _Layout(NamedTuple):
-    """How a table with certain fields present is laid out, behind its vtable.
+    """How a table is laid out behind its vtable, given which of its fields are present.
 
-    :param form: of both
-    :param head: what is the same in each such table: the vtable, and the way back to it
-    :param places: the slots in the order in which they are written, each with its place
-    :param entry: where the table begins
+    :param form: of vtable and table together
+    :param head: what is the same in each such table: the vtable, and the distance back to it
+    :param places: the slots in the order in which they are written, each with its byte from the vtable's beginning on
+    :param entry: the byte at which the table begins
     """
 
     form: struct.Struct
@@ -256,9 +261,9 @@ class _Layout(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _layout(forms: tuple[struct.Struct | None, ...]) -> _Layout:
-    """The widest fields first, so that each lies at a multiple of its size without gaps between them.
+    """Put the widest fields first, so that each lies at a multiple of its size without gaps.
 
-    :param forms: of the fields, None: absent
+    :param forms: of the fields; None: absent
     """
     while forms and forms[-1] is None:
         forms = forms[:-1]

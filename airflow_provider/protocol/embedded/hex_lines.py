@@ -1,4 +1,4 @@
-"""Metadata and assignments of classic groups as lines of hex, as copied from a packet dump -> their fields."""
+"""Reads metadata and assignments of classic groups from lines of hex, as copied from a packet dump."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from airflow_provider.protocol.model import NO_TASKS, Assignment, MalformedEmbed
 
 
 def decode_metadata_line(line: bytes) -> dict[str, Any]:
-    """What a member says in JoinGroup.
+    """Decode a member's metadata, as in JoinGroup.
 
-    :raises MalformedEmbeddedError: it is none
+    :raises MalformedEmbeddedError: if it is no such thing
     """
     data = _from_hex(line)
     return metadata_to_json(codec_of_bytes(data).decode_metadata(data))
 
 
 def decode_assignment_line(line: bytes) -> dict[str, Any]:
-    """What a leader sends one member in SyncGroup.
+    """Decode what a leader sends one member in SyncGroup.
 
-    :raises MalformedEmbeddedError: it is none
+    :raises MalformedEmbeddedError: if it is no such thing
     """
     data = _from_hex(line)
     return assignment_to_json(codec_of_bytes(data).decode_assignment(data))
 
 
 def metadata_to_json(state: WorkerState | ExtensibleState) -> dict[str, Any]:
-    """The keys of v0 to v2, and those that v3 adds."""
+    """Metadata as JSON: the keys of v0 to v2, and for v3 those that it adds."""
     if isinstance(state, ExtensibleState):
         return _extensible_metadata_to_json(state)
     return {
@@ -40,7 +40,7 @@ def metadata_to_json(state: WorkerState | ExtensibleState) -> dict[str, Any]:
 
 
 def assignment_to_json(assignment: Assignment | ExtensibleAssignment) -> dict[str, Any]:
-    """The keys of v0 to v2, and those that v3 adds."""
+    """An assignment as JSON: the keys of v0 to v2, and for v3 those that it adds."""
     if isinstance(assignment, ExtensibleAssignment):
         return _extensible_assignment_to_json(assignment)
     return {
@@ -56,7 +56,7 @@ def assignment_to_json(assignment: Assignment | ExtensibleAssignment) -> dict[st
 
 
 def _extensible_metadata_to_json(state: ExtensibleState) -> dict[str, Any]:
-    """What the worker owns stands where it does for v1 and v2."""
+    """What the worker owns is at the same key as in v1 and v2."""
     how_far = state.how_far()
     owned = Assignment(version=state.version, assigned=state.owned.tasks()) if state.owned else None
     older = WorkerState(version=state.version, url=state.url, config_offset=state.config_offset, assignment=owned)

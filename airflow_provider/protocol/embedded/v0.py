@@ -1,4 +1,4 @@
-"""v0, ``default``, eager: everybody has stopped everything before it joins, and an assignment is the whole of it.
+"""v0, ``default``, eager: members stop everything before they join, and an assignment is all that a member has to run.
 
 ======================  ==================================================================================
 metadata                version i16, url STRING, config-offset i64
@@ -9,8 +9,8 @@ job                     connector STRING, tasks [i32]; task -1 is the connector 
 
 The bytes are those of Java's ``ConnectProtocol``. What follows the last field is ignored, as Java does.
 
-Stricter than Java, because no peer writes such bytes and each would do harm further in: a length below -1 (Java: null),
-text that isn't UTF-8 (Java: replacement characters, so another job's name), a task below -1.
+This is stricter than Java in three cases that no peer writes and that would do harm further in: a length below -1
+(Java: null), text that isn't UTF-8 (Java: replacement characters, so the name of another job), a task below -1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from airflow_provider.protocol.model import Assignment, ConfigOffset, LocalProto
 def encode_metadata(state: WorkerState) -> bytes:
     """A member's metadata for JoinGroup."""
     if state.assignment is not None:
-        raise LocalProtocolError("metadata of v0 has no room for an assignment: its member has stopped everything")
+        raise LocalProtocolError("metadata of v0 can't carry an assignment: its member has stopped everything")
     out = Writer()
     write_state(out, state)
     return out.done()
@@ -41,7 +41,7 @@ def decode_metadata(data: bytes) -> WorkerState:
 def encode_assignment(assignment: Assignment) -> bytes:
     """What a leader sends one member in SyncGroup."""
     if assignment.revoked or assignment.delay_ms:
-        raise LocalProtocolError("an assignment of v0 is the whole of it: it has no room for revoked tasks or a delay")
+        raise LocalProtocolError("an assignment of v0 is complete in itself: it can't carry revoked tasks or a delay")
     out = Writer()
     write_head(out, assignment)
     out.jobs(assignment.assigned, "assigned")
@@ -61,18 +61,18 @@ def decode_assignment(data: bytes) -> Assignment:
     )
 
 
-# ---- what later versions begin with, too
+# ---- what later versions begin with as well
 
 
 def write_state(out: Writer, state: WorkerState) -> None:
-    """The metadata of v0."""
+    """Write all fields of v0's metadata."""
     out.version(state.version)
     out.string(state.url, "url")
     out.integer(I64, state.config_offset, "config_offset")
 
 
 def write_head(out: Writer, assignment: Assignment) -> None:
-    """An assignment up to its tasks."""
+    """Write the fields of an assignment before its tasks."""
     out.version(assignment.version)
     out.integer(I16, assignment.error, "error")
     out.string(assignment.leader, "leader")

@@ -21,7 +21,7 @@ from airflow_provider.protocol.model import NO_TASKS, Assignment, ConfigOffset, 
 def encode_metadata(state: WorkerState) -> bytes:
     """A member's metadata for JoinGroup.
 
-    An own assignment that says nothing at all (no leader, no tasks, no offset) is sent as null, as Java does.
+    An assignment that says nothing (no leader, no tasks, no offset) is sent as null, as Java does.
     """
     out = Writer()
     write_state(out, state)

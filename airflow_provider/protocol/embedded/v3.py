@@ -1,8 +1,8 @@
 """v3, ``extensible``: whole targets, and tasks that are learned before they move.
 
-The version, as in all others, then one flatbuffer: the table ``Metadata`` or ``Assignment`` of ``extensible.fbs``. That
-explains each field. A later version is read like this one. Fields that are not known are ignored, and those that are
-absent have their defaults.
+A message is the version, as in all others, and one flatbuffer: the table ``Metadata`` or ``Assignment`` of
+``extensible.fbs``, which explains each field. A later version is read like this one. Unknown fields are ignored, and
+absent ones have their defaults.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def decode_metadata(data: bytes) -> ExtensibleState:
 
 
 def encode_assignment(assignment: ExtensibleAssignment) -> bytes:
-    """A leader's word to one worker, for SyncGroup.
+    """Encode a leader's assignment for one worker, for SyncGroup.
 
     :raises LocalProtocolError: for a value that the format can't carry
     """
@@ -150,11 +150,11 @@ def _check_learning(state: ExtensibleState) -> None:
     if state.progress and len(state.progress) != len(state.learning):
         raise LocalProtocolError(f"progress has {len(state.progress)} entries for {len(state.learning)} tasks")
     if not all(0 <= part <= 1 for part in state.progress):
-        raise LocalProtocolError(f"progress is from 0 to 1, unlike {state.progress}")
+        raise LocalProtocolError(f"progress must be from 0 to 1, unlike {state.progress}")
     if state.ready and not state.ready.tasks() <= state.learning.tasks():
-        raise LocalProtocolError("what is ready is also in what it learns")
+        raise LocalProtocolError("a task that is ready must also be in what the worker learns")
     if state.failed and not state.failed.tasks() <= state.learning.tasks() - state.ready.tasks():
-        raise LocalProtocolError("what has failed is also in what it learns, and is not ready")
+        raise LocalProtocolError("a task that has failed must also be in what the worker learns, and not be ready")
 
 
 def _message(version: int, fields: Mapping[str, Number | Piece | None], slots: Mapping[str, int]) -> bytes:
@@ -173,19 +173,19 @@ def _too_wide(fields: Mapping[str, Number | Piece | None]) -> LocalProtocolError
             try:
                 field.form.pack(field.value)
             except struct.error:
-                return LocalProtocolError(f"{name} {field.value!r} is no number of {field.form.size} bytes")
+                return LocalProtocolError(f"{name} {field.value!r} is not a number of {field.form.size} bytes")
     return LocalProtocolError("the message is too long: offsets have four bytes")
 
 
 def _number(form: struct.Struct, value: float | None, default: float | None) -> Number | None:
-    """What is as by default need not be sent."""
+    """A number; None, which is not sent, if it has the default value."""
     return None if value is None or value == default else Number(form, value)
 
 
 def _count(form: struct.Struct, value: float | None, default: float | None, field: str) -> Number | None:
-    """A number of something, or how much of it."""
+    """As :func:`_number`, for values that can't be negative, infinite or NaN."""
     if value is not None and not 0 <= value < math.inf:
-        raise LocalProtocolError(f"{field} is a number from 0 on, not {value}")
+        raise LocalProtocolError(f"{field} must be a number from 0 on, not {value}")
     return _number(form, value, default)
 
 
@@ -207,7 +207,7 @@ def _tasks(tasks: PackedTasks) -> Piece | None:
 
 
 _NO_TASKS: Final = flatbuffer.table([])
-"""A target that is there, and empty."""
+"""A target that is present, and empty."""
 
 
 def _root(data: bytes, slots: Mapping[str, int]) -> tuple[int, Table]:

@@ -8,8 +8,8 @@ import { banner } from "./parts.js";
 
 const group = () => ({ conn: address.get("conn"), group: address.get("group") });
 
-// A button that asks first, and then says what was done or why not. `form` makes the fields of the question.
-// `yes`: the words of the confirmation, if they differ from the button's.
+// A button that asks for confirmation, and then says what was done or why not. `form` makes the question's input fields.
+// `yes`: the label of the confirming button, if it differs from the button's.
 function button(words, { question, consequence, form, path, body, danger, again, yes = words }) {
   return el("button", { type: "button", class: danger ? "danger" : "", onclick: (event) => (event.stopPropagation(), confirm()) }, words);
 
@@ -77,7 +77,7 @@ export const actions = {
       !complete && halt && button("Resume", { again, path: "resume", body: { job, defined_at }, question: `Resume ${job}?`, consequence: "Its tasks run again, and continue where they were." }),
       !complete && halt?.halt !== "paused" && button("Pause", { again, path: "pause", body: { job, defined_at }, question: `Pause ${job}?`, consequence: "Its tasks stop, and stay with their workers. Progress is kept. Resuming needs no rebalance." }),
       !complete && halt?.halt !== "stopped" && button("Stop", { again, danger: true, path: "stop", body: { job, defined_at }, question: `Stop ${job}?`, consequence: "Its tasks stop and are released, so that other jobs get the slots. Progress is kept. Resuming needs a rebalance." }),
-      !complete && !halt && button("Restart", { again, danger: true, path: "restart", body: { job, defined_at }, question: `Restart ${job}?`, consequence: "Running tasks restart where they are, failed tasks are tried again, and tasks that were stopped singly run again. Finished tasks stay finished." }),
+      !complete && !halt && button("Restart", { again, danger: true, path: "restart", body: { job, defined_at }, question: `Restart ${job}?`, consequence: "Running tasks restart where they are, failed tasks are tried again, and tasks that were stopped individually run again. Finished tasks stay finished." }),
       (state === "failed" || counts.failed > 0 || errors.length > 0) && button("Retry failed", { again, path: "retry", body: { job, defined_at }, question: `Retry the failed tasks of ${job}?`, consequence: "Tasks that have failed for good get all their retries once more. Running tasks are left alone." }),
       button("Alter", { again, path: "alter", body: { job }, form: () => alterForm(job), question: `Alter ${job}?`, consequence: "If its config or its maximum of tasks changes, it is planned again, and only tasks whose own configs change are restarted." }),
       button("Remove", { again, danger: true, path: "remove", body: { job, defined_at }, question: `Remove ${job}?`, consequence: "Its tasks are stopped, and their progress is lost." }),

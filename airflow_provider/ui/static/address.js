@@ -1,4 +1,4 @@
-// What is shown stands in the address: a reload, or a link that is passed on, shows the same.
+// The address says what is shown, so that a reload, or a link that is passed on, shows the same.
 
 const query = new URLSearchParams(location.search);
 
@@ -17,10 +17,10 @@ export function only(values) {
   return `?${new URLSearchParams(filled)}`;
 }
 
-// The group that is shown, as a question names it.
+// The query of a request about the group that is shown.
 export const about = (more = {}) => only({ conn: get("conn"), group: get("group"), ...more });
 
-// A link into Airflow's own pages. Airflow's frame lets nothing in it navigate the window; Airflow's own document may.
+// Follows a link into Airflow's own pages. A page in Airflow's frame may not navigate the window; Airflow's document may.
 export function leadOut(event) {
   const link = event.currentTarget;
   if (parent === window || event.ctrlKey || event.metaKey || event.shiftKey) return;

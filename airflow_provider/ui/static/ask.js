@@ -1,4 +1,4 @@
-// Asks the server, and asks again: what has not changed is not sent twice.
+// Asks the server, and polls it; an unchanged answer is not sent again.
 
 import { serverSaid } from "./words.js";
 
@@ -9,7 +9,7 @@ export class Refused extends Error {
   }
 }
 
-// Nothing is wrong: many ask for the same.
+// Not an error: the server is busy because many ask for the same.
 class AskAgain extends Error {
   constructor(afterMs) {
     super("ask again");
@@ -47,7 +47,7 @@ const EVERY_MS = 1000;
 const READING_MS = 150;
 const HIDDEN_MS = 15000;
 
-// Asks for what `path()` names until it is stopped.
+// Polls `path()` until it is stopped.
 export class Poll {
   #path; #show; #fail; #timer; #stopped = false; #tag = null; #asked = ""; #turn = 0;
 
@@ -59,7 +59,7 @@ export class Poll {
     this.now();
   }
 
-  // Ask now; an answer that is under way is of no interest any more.
+  // Asks now, and ignores an answer that is under way.
   now() {
     clearTimeout(this.#timer);
     this.#run(++this.#turn);

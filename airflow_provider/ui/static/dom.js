@@ -1,4 +1,4 @@
-// Elements are made here and nowhere else. What jobs and workers have written goes in as text: it can't become markup.
+// All elements are made here. What jobs and workers have written is inserted as text, so it can't become markup.
 
 export function el(name, given = {}, ...children) {
   const element = document.createElement(name);
@@ -18,7 +18,7 @@ export const badge = (state, words = state) => el("span", { class: "badge", data
 
 export const muted = (...words) => (words.some(Boolean) ? el("span", { class: "muted" }, ...words) : null);
 
-// A table whose cells are named, so that on a narrow screen each row can be a block of its own.
+// A table whose cells have their columns' names, so that on a narrow screen each row can be a block.
 export function table(columns, rows, { empty, onrow } = {}) {
   const head = el("tr", {}, columns.map((column) => el("th", { class: column.class ?? "", scope: "col" }, column.head ?? column.name)));
   const body = rows.map((row) =>

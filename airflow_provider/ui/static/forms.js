@@ -1,4 +1,4 @@
-// The forms of the page's questions, and their values.
+// The forms in the page's dialogs, and their values.
 
 import { ask } from "./ask.js";
 import { el } from "./dom.js";
@@ -10,7 +10,7 @@ const select = (name, choices, chosen = "") => el("select", { name }, choices.ma
 
 const number = (name, { min, max, value }) => el("input", { type: "number", name, min, max, value, required: true });
 
-// Each part has an element, and reads its values.
+// A part of a form: an element, and a function that reads its values.
 function formOf(...parts) {
   return { element: el("form", { class: "fields" }, parts.map((part) => part.element)), body: () => Object.assign({}, ...parts.map((part) => part.read())) };
 }
@@ -101,7 +101,7 @@ function configPart({ fields, unknown }, config) {
   );
 }
 
-// Spark's settings are texts. What is written as a number or as true or false is sent as Spark reads it.
+// Spark's settings are texts, so numbers, true and false are sent as texts.
 function settingsPart(conf) {
   const whole = jsonInput("session_conf", Object.keys(conf).length ? conf : undefined, true);
   whole.rows = 2;

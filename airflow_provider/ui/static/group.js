@@ -1,4 +1,4 @@
-// One group: its head, and a view of it.
+// The page of one group: its head, and a view below it.
 
 import * as address from "./address.js";
 import { Poll } from "./ask.js";
@@ -12,7 +12,7 @@ import { timelineView } from "./timeline.js";
 import { clock, count } from "./words.js";
 import { workersView } from "./workers.js";
 
-// Each gives an element, the path that it asks for, and what it does with an answer.
+// Each view has an element, the path that it polls, and a function that shows an answer.
 const VIEWS = {
   workers: ["Workers", workersView],
   jobs: ["Jobs", jobsView],

@@ -1,4 +1,4 @@
-// All groups of all clusters.
+// The list of all groups of all clusters.
 
 import * as address from "./address.js";
 import { Poll } from "./ask.js";

@@ -1,4 +1,4 @@
-// What the page shows: all groups, or one of them; beside a DAG run or a task, the groups that these are about.
+// The page: all groups, or one of them, or, next to a DAG run or a task, the groups that this is about.
 
 import * as address from "./address.js";
 import { ask } from "./ask.js";
@@ -9,7 +9,7 @@ import { followTheme } from "./theme.js";
 
 const page = document.getElementById("page");
 
-// What this user may do, and what is missing where this is served: the document has it.
+// The document says what this user may do, and whether the drawing library is missing on the server.
 const { acts, drawing } = document.documentElement.dataset;
 const me = { acts: acts === "1", drawing };
 

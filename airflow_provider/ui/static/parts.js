@@ -1,4 +1,4 @@
-// What several views show.
+// Elements that several views share.
 
 import { badge, el } from "./dom.js";
 import * as address from "./address.js";
@@ -12,7 +12,7 @@ export const stateBadge = (short) => [
   short.until_ms ? el("span", { class: "muted" }, " ", counting(short.until_ms, { down: true }), " more") : null,
 ];
 
-// How far a job is: a bar with finished, running and failed parts, and the numbers.
+// A job's progress: a bar with finished, running and failed parts, and the numbers.
 export function jobBar({ job, state, bounded, tasks, finished, running, failed }) {
   const part = (kind, number) => number > 0 && el("i", { class: kind, style: `flex-grow: ${number}` });
   const left = tasks === null ? 1 : tasks - finished - running - failed;
@@ -26,7 +26,7 @@ export function jobBar({ job, state, bounded, tasks, finished, running, failed }
   );
 }
 
-// What the parts of such bars mean; nothing where there is no bar.
+// The legend of such bars; nothing if there are none.
 export const barLegend = (bars) =>
   bars && el("p", { class: "legend", ariaLabel: "What the bars show" }, [["finished", "finished"], ["running", "running"], ["failed", "failed"], ["left", "still to run"]].map(([end, words]) => el("span", { data: { end } }, words)));
 

@@ -1,4 +1,4 @@
-// All that is known of one task, beside the table.
+// A dialog with all that is known of one task.
 
 import * as address from "./address.js";
 import { actions } from "./actions.js";

@@ -1,4 +1,4 @@
-// The tasks of a group, a page at a time: the server searches, sorts and cuts.
+// The tasks of a group, a page at a time. The server searches, sorts and pages.
 
 import * as address from "./address.js";
 import { badge, el, muted, table } from "./dom.js";

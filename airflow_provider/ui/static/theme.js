@@ -1,4 +1,4 @@
-// Light or dark as Airflow is: its own document says so, and this one stands in a frame of it.
+// Follows Airflow's theme, light or dark. This document is in a frame of Airflow's own, which has the theme as a class.
 
 const system = matchMedia("(prefers-color-scheme: dark)");
 
@@ -14,7 +14,7 @@ function isDark() {
   const airflow = airflowsDocument();
   if (airflow?.classList.contains("dark")) return true;
   if (airflow?.classList.contains("light")) return false;
-  const chosen = localStorage.getItem("theme"); // where Airflow keeps what was chosen
+  const chosen = localStorage.getItem("theme"); // where Airflow stores the user's choice
   return chosen === "dark" || (chosen !== "light" && system.matches);
 }
 
@@ -53,7 +53,7 @@ export function onTheme(listener) {
 
 const brush = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
 
-// A colour of the page for those who know nothing of CSS: as six digits.
+// A colour of the page as six hex digits, for the drawing library, which can't read CSS variables.
 export function colour(name) {
   brush.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   brush.fillRect(0, 0, 1, 1);

@@ -1,4 +1,4 @@
-// Who ran what when: a row for each slot of each worker, a bar for each attempt, a line for each rebalance.
+// The timeline: a row for each slot of each worker, a bar for each attempt, a line for each rebalance.
 
 import { el, muted } from "./dom.js";
 import { banner } from "./parts.js";
@@ -73,7 +73,7 @@ export function timelineView({ about, me }) {
   };
 }
 
-// Which row each attempt is drawn in: those of a worker that ran at the same time have rows of their own.
+// Assigns attempts to rows: those of a worker that ran at the same time are in different rows.
 function rowsOf(bars) {
   const ends = new Map();
   const lanes = new Map();
@@ -135,7 +135,7 @@ class Picture {
     this.canvas = canvas;
   }
 
-  // Whether the bars have the rows that were drawn.
+  // Whether the bars have the same rows as those that were drawn.
   fits(bars) {
     const { rows, workers } = rowsOf(bars);
     return rows === this.#rows.rows && workers.size === this.#rows.workers.size;
@@ -164,7 +164,7 @@ class Picture {
     this.#look(zone, now);
   }
 
-  // What runs gets longer.
+  // Extends the bars of running attempts.
   grow() {
     if (this.#bars.some((bar) => bar.ended_at_ms === null)) this.update(this.#bars, this.#marks);
   }

@@ -1,4 +1,4 @@
-// Times in words. Durations that go on are counted here, by the server's clock.
+// Times in words. Running durations are counted in the browser, by the server's clock.
 
 let ahead = 0;
 
@@ -30,7 +30,7 @@ export const number = (value) => value.toLocaleString("en");
 
 export const count = (many, one, more = `${one}s`) => `${number(many)} ${many === 1 ? one : more}`;
 
-// An element that counts on from, or down to, a time.
+// An element that counts up from, or down to, a time.
 export function counting(ms, { down = false } = {}) {
   const element = document.createElement("span");
   element.dataset[down ? "until" : "since"] = ms;

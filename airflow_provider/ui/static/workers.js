@@ -4,7 +4,7 @@ import { taskLink } from "./parts.js";
 import { actions } from "./actions.js";
 import { clock, count, counting, number } from "./words.js";
 
-// Whether it is the task beside which this page stands.
+// Whether this page is shown next to this worker's task in Airflow.
 function isMine({ url }) {
   if (!url || !address.get("task_id")) return false;
   const [, dag, run, task, map] = new URL(url).pathname.match(/\/dags\/([^/]+)\/runs\/([^/]+)\/tasks\/([^/]+)(?:\/mapped\/(\d+))?$/) ?? [];

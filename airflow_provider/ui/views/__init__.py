@@ -1,1 +1,1 @@
-"""What the page shows, as values: snapshots of a group go in, what is sent to a browser comes out. Pure."""
+"""What the page shows, as values: computed from snapshots of a group, and sent to a browser. Pure."""

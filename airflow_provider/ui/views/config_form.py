@@ -9,7 +9,7 @@ from typing import Any, Final
 
 _LOCAL: Final = "#/"
 _DEEPEST: Final = 10
-"""The longest chain of references that is followed: they may form a circle."""
+"""The most references that are followed, as they may form a circle."""
 
 
 class FieldKind(str, Enum):
@@ -35,7 +35,7 @@ _KINDS: Final = {
 class ConfigField:
     """A key of a config.
 
-    :param required: it must have a value
+    :param required: whether it must have a value
     :param default: the declared default; None: there is none
     :param choices: the values that it may have, if they are listed
     :param about: its declared description
@@ -79,7 +79,7 @@ def _field(name: str, declared: Mapping[str, Any], schema: Mapping[str, Any], *,
 
 
 def _one_of_two(declared: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of a value that may be null, the other schema; an empty one if there are several."""
+    """The schema of a value that may be null, without null; an empty schema if there are several others."""
     for word in ("anyOf", "oneOf"):
         ways = declared.get(word)
         if isinstance(ways, list):
@@ -93,7 +93,7 @@ def _not_null(ways: Iterable[Any]) -> Iterable[Mapping[str, Any]]:
 
 
 def _resolved(value: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Follows references within the schema; one that leads elsewhere gives an empty schema."""
+    """Follow references within the schema; a reference to anything else gives an empty schema."""
     for _ in range(_DEEPEST):
         reference = value.get("$ref")
         if reference is None:

@@ -1,4 +1,4 @@
-"""One group in short: its state, who is in it, how far its jobs are, what is wrong."""
+"""A summary of one group: its state, its members, the progress of its jobs, what is wrong."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _NOT_WRONG: Final = ("", Sight.STARTING.value)
 
 
 class GroupState(str, Enum):
-    """How a group is."""
+    """The state of a group."""
 
     NEW = "new"
     """No rebalance has been completed yet."""
     EMPTY = "empty"
-    """Nobody is in it any more."""
+    """All workers have left."""
     WAITING = "waiting"
     """A delay runs: lost tasks wait for their worker, or the next moves wait."""
     REBALANCING = "rebalancing"
@@ -37,9 +37,9 @@ class GroupState(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobInShort:
-    """How far a job is.
+    """The progress of a job.
 
-    :param tasks: how many its plan has; None before there is one
+    :param tasks: how many its plan has; None: there is none yet
     """
 
     job: str
@@ -53,14 +53,14 @@ class JobInShort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupInShort:
-    """A group, as its topics are read now.
+    """A group, as its topics are now.
 
     :param words: its state in words
     :param because: why it rebalanced last
-    :param until_ms: when a delay that runs is over, wall clock; 0: none runs
-    :param in_rounds: whether it rebalances in rounds, one of which can be asked for
-    :param more_jobs: how many jobs it has beside these
-    :param wrong: what people should look at, in words
+    :param until_ms: when a running delay ends, wall clock; 0: none runs
+    :param in_rounds: whether it rebalances in rounds, so that one can be requested
+    :param more_jobs: how many jobs it has besides these
+    :param wrong: problems that people should look at, in words
     """
 
     group: str
@@ -80,7 +80,10 @@ class GroupInShort:
 
 
 def group_in_short(group: str, jobs: JobsSnapshot, status: StatusSnapshot, *, now_ms: int) -> GroupInShort:
-    """:param now_ms: wall clock, by which a delay has passed or has not"""
+    """Summarize a group.
+
+    :param now_ms: wall clock, to decide whether a delay has ended
+    """
     record = status.group
     state, words, until_ms = _state(jobs, status, now_ms)
     names = sorted(jobs.jobs)

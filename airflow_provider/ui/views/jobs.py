@@ -1,4 +1,4 @@
-"""The jobs of a group: how far each is, what went wrong, how long it may still take."""
+"""The jobs of a group: their progress, their errors, and how long they may still take."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MOST_ERRORS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobError:
-    """Why a task failed last."""
+    """The last error of a task."""
 
     index: int
     label: str
@@ -32,15 +32,15 @@ class JobError:
 class JobLine:
     """A job's present run.
 
-    :param defined_at: the offset of its definition, which tells it from another of its name
-    :param halt: by whom it was paused or stopped, and when; None: it runs
-    :param tasks: how many its plan has; None before there is one
+    :param defined_at: the offset of its definition, which distinguishes it from another of its name
+    :param halt: who paused or stopped it, and when; None: it runs
+    :param tasks: how many its plan has; None: there is none yet
     :param counts: how many tasks are in each state
-    :param more_errors: how many errors there are beside these
-    :param took_ms: the median of the tasks that have finished
+    :param more_errors: how many errors there are besides these
+    :param took_ms: the median of the finished tasks
     :param longest_ms: of the task that took longest
-    :param longest: what that one is called
-    :param remaining_ms: how long the rest takes if it goes on so; None: nobody can tell
+    :param longest: the label of that task
+    :param remaining_ms: how long the rest takes at the same rate; None: unknown
     """
 
     job: str
@@ -66,6 +66,7 @@ class JobLine:
 
 
 def job_lines(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[JobLine, ...]:
+    """The jobs of a group, by name."""
     times = finished_times(jobs, status)
     there = present(status)
     slots = sum(status.workers[name].slots for name in there if name in status.workers)
@@ -116,7 +117,7 @@ def _together(job: str, jobs: JobsSnapshot, slots: int) -> int:
 
 
 def _remaining_ms(progress: JobProgress, took_ms: int | None, together: int) -> int | None:
-    """As if all slots of the group worked for this job, and what is left took as long as what has finished."""
+    """Assumes that all slots of the group work for this job, and that other tasks take as long as the finished ones."""
     if progress.planned is None or took_ms is None or not together:
         return None
     over = sum(progress.counts.get(state, 0) for state in TaskState if state.final)

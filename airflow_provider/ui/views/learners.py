@@ -1,4 +1,4 @@
-"""What is made ready in a group before it moves."""
+"""The learner tasks of a group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow_provider.reports.learners import given_up, learners
 class LearnerLine:
     """A task that a worker learns.
 
-    :param learned: whose it is meanwhile; empty: nobody's
+    :param learned: its owner meanwhile; empty: it has none
     """
 
     label: str
@@ -25,7 +25,9 @@ class LearnerLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnersView:
-    """:param learns: whether the group's protocol has tasks learned before they move
+    """What a group learns.
+
+    :param learns: whether tasks can be learned before they move in the group's protocol
     :param given_up: what could not be made ready, in words
     """
 

@@ -1,4 +1,4 @@
-"""The tasks of a group, of which a browser is sent a page at a time: there may be 100,000."""
+"""The tasks of a group. A browser gets them a page at a time, as there may be 100,000."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGEST_PAGE: Final = 200
 
 
 class TaskOrder(str, Enum):
-    """By what a page of tasks is sorted."""
+    """The sort orders of tasks."""
 
     TASK = "task"
     STATE = "state"
@@ -36,9 +36,9 @@ class TaskOrder(str, Enum):
 class TaskQuery:
     """Which tasks a browser asks for.
 
-    :param text: a part of their label, worker or error, in whatever case; empty: all
-    :param job: of this job alone; empty: all
-    :param worker: of this worker alone; empty: all
+    :param text: a part of their label, worker or error, whatever its case; empty: all
+    :param job: only of this job; empty: all
+    :param worker: only of this worker; empty: all
     """
 
     text: str = ""
@@ -66,10 +66,10 @@ class FoundTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskLine:
-    """A task, as one line of a table. Times are wall clock, milliseconds since 1970.
+    """A task as a line of a table. Times are wall clock, milliseconds since 1970.
 
     :param waits_for: what keeps its worker from running it, in words
-    :param server: where it runs whether or not its worker is there; empty: on none
+    :param server: where it runs even without its worker; empty: nowhere
     """
 
     job: str
@@ -91,11 +91,11 @@ class TaskLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPage:
-    """What is sent of them.
+    """A page of tasks.
 
-    :param found: how many tasks the query finds
+    :param found: how many tasks match the query
     :param tasks: how many there are in all
-    :param counts: of those that are found but for the state that is asked for, how many are in each state
+    :param counts: how many tasks are in each state, of those that match the query except for its state
     """
 
     lines: tuple[TaskLine, ...]
@@ -107,9 +107,9 @@ class TaskPage:
 
 
 class KnownPlan:
-    """What is kept of a plan's tasks from one look to the next.
+    """What is kept of a plan's tasks from one snapshot to the next.
 
-    :ivar labels: their names for people
+    :ivar labels: their labels for people
     :ivar waiting: see :func:`~airflow_provider.ledger.task_places.effective_statuses`
     """
 
@@ -122,7 +122,7 @@ class KnownPlan:
         self._record = record
 
     def again(self, job: str, plan: PlanRecord, record: GroupRecord | None) -> KnownPlan:
-        """This one if the plan is the same, else a new one."""
+        """This one, if the plan is the same, else a new one."""
         if plan is not self._plan:
             return KnownPlan(job, plan, record)
         if record is not self._record:
@@ -131,11 +131,11 @@ class KnownPlan:
 
 
 Known = Callable[[str, PlanRecord, "GroupRecord | None"], KnownPlan]
-"""Gives what is kept of a job's plan."""
+"""Returns what is kept of a job's plan."""
 
 
 def found_tasks(jobs: JobsSnapshot, status: StatusSnapshot, known: Known = KnownPlan) -> tuple[FoundTask, ...]:
-    """All tasks of present runs by job and index, with planners that have not done their work."""
+    """All tasks of present runs, by job and index, and planners that have not finished."""
     return tuple(_found(jobs, status, known))
 
 
@@ -148,13 +148,14 @@ def _found(jobs: JobsSnapshot, status: StatusSnapshot, known: Known) -> Iterator
         if plan is None:
             continue
         of_plan = known(job, plan, status.group)
-        nobodys = state_of_nobodys(job, jobs)
+        unowned = state_of_nobodys(job, jobs)
         statuses = shown_statuses(job, jobs, status, of_plan.waiting)
         for label, (task, last) in zip(of_plan.labels, statuses, strict=True):
-            yield FoundTask(task, label, last.state if last else nobodys, last, plan.large.get(task.index, 1))
+            yield FoundTask(task, label, last.state if last else unowned, last, plan.large.get(task.index, 1))
 
 
 def task_page(tasks: Sequence[FoundTask], query: TaskQuery, status: StatusSnapshot) -> TaskPage:
+    """The page of tasks that a query asks for."""
     wanted = list(filter(_filter_of(query), tasks))
     counts = Counter(found.state for found in wanted)
     if query.state is not None:
@@ -245,7 +246,7 @@ class TaskDetail:
     :param defined_at: the offset of its job's definition
     :param message: of its last error
     :param result: what it returned, as JSON text
-    :param halt: who stopped it singly, and when; None: nobody
+    :param halt: who stopped this task alone, and when; None: nobody
     """
 
     line: TaskLine
@@ -261,7 +262,7 @@ class TaskDetail:
 def task_detail(
     task: TaskId, jobs: JobsSnapshot, status: StatusSnapshot, attempts: Iterable[Attempt]
 ) -> TaskDetail | None:
-    """None: there is no such task in a present run."""
+    """Describe a task; None: there is none of this name in a present run."""
     definition = jobs.jobs.get(task.job)
     last = shown_status(task, jobs, status)
     if definition is None or (last is None and jobs.work_of(task) is None):

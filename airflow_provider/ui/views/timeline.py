@@ -1,4 +1,4 @@
-"""Who ran what when, and the rebalances between."""
+"""The timeline of a group: attempts of tasks on its workers, and rebalances."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider.reports.replayed_round import lesson_sentence, sentence
 class Bar:
     """An attempt in the picture.
 
-    :param key: by which a browser that has it knows it again
+    :param key: identifies it, so that a browser can replace it
     """
 
     key: int
@@ -44,11 +44,11 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """What has changed of it.
+    """The changes of the timeline.
 
-    :param origin: in whose numbers the changes are counted; who knows another one has to forget what it has
-    :param changed: to be named by who asks for what changes later
-    :param reading: it is being read for the first time; there may be more
+    :param origin: identifies the count of changes; a browser that has another one has to start again
+    :param changed: the number of the last change, with which a browser asks for later ones
+    :param reading: the events are being read for the first time; there may be more
     :param dropped: how many older attempts are not shown
     """
 
@@ -61,6 +61,7 @@ class Picture:
 
 
 def picture(origin: str, timeline: Timeline, jobs: JobsSnapshot, status: StatusSnapshot, *, reading: bool) -> Picture:
+    """The timeline's changes as a browser draws them, with its lost attempts ended."""
     there = present(status)
     return Picture(
         origin=origin,
@@ -69,7 +70,7 @@ def picture(origin: str, timeline: Timeline, jobs: JobsSnapshot, status: StatusS
         bars=tuple(
             _bar(_as_it_is(attempt, status, there), jobs)
             for attempt in timeline.attempts
-            if not attempt.task.is_planner  # it takes no slot, and hardly a moment
+            if not attempt.task.is_planner  # takes no slot, and hardly any time
         ),
         marks=tuple(
             Mark(epoch=past.epoch, at_ms=past.at_ms, because=past.because, starts=past.starts, stops=past.stops)
@@ -80,7 +81,7 @@ def picture(origin: str, timeline: Timeline, jobs: JobsSnapshot, status: StatusS
 
 
 def _as_it_is(attempt: Attempt, status: StatusSnapshot, there: frozenset[str]) -> Attempt:
-    """A worker that was lost can't say how its attempts ended."""
+    """The attempt with its end, if its worker was lost, so can't have written one."""
     last = status.tasks.get(attempt.task)
     if attempt.end is not AttemptEnd.RUNNING:
         return attempt
@@ -110,8 +111,8 @@ def _bar(attempt: Attempt, jobs: JobsSnapshot) -> Bar:
 class EpochLine:
     """A completed rebalance.
 
-    :param explained: a sentence for each task that moved, as ``cospark replay --explain`` has them
-    :param more: of how many more there is nothing to read
+    :param explained: a sentence for each task that moved, as in ``cospark replay --explain``
+    :param more: how many more there are that are not explained
     """
 
     epoch: int
@@ -128,10 +129,10 @@ class EpochLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What has happened to a group; the newest first.
+    """What has happened to a group, the newest first.
 
-    :param reading: it is being read for the first time; there may be more
-    :param actions: who asked for what
+    :param reading: the events are being read for the first time; there may be more
+    :param actions: the requests of users
     """
 
     reading: bool
@@ -140,6 +141,7 @@ class History:
 
 
 def history(timeline: Timeline, *, reading: bool) -> History:
+    """The rounds and requests of a timeline, in words."""
     return History(
         reading=reading,
         actions=tuple(reversed(timeline.actions)),

@@ -1,4 +1,4 @@
-"""The workers of a group: where each is, what it runs, what it still has to do."""
+"""The workers of a group: their state, where they run, what they run, what waits there."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _WHERE: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningTask:
-    """What a worker runs.
+    """A task that a worker runs.
 
     :param slots: how many of its slots it takes
-    :param progress: how far it is, in words
-    :param server: where it runs whether or not the worker is there; empty: on none
+    :param progress: in words
+    :param server: where it runs even without the worker; empty: nowhere
     """
 
     job: str
@@ -48,12 +48,12 @@ class WorkerLine:
     """A worker.
 
     :param words: its state in words
-    :param where: which process holds its membership
+    :param where: the kind of process that holds its membership
     :param url: the page of its task instance, or empty
     :param spark_ui: the address of its Spark UI, or empty
-    :param more_running: how many tasks it runs beside these
+    :param more_running: how many tasks it runs besides these
     :param asked: what it was asked to do, and has not done yet
-    :param may_be_asked: whether it hears of a wish that it leaves
+    :param may_be_asked: whether it would receive a request to leave
     """
 
     worker: str
@@ -98,6 +98,7 @@ class WorkersView:
 
 
 def workers_view(jobs: JobsSnapshot, status: StatusSnapshot) -> WorkersView:
+    """The workers of a group, and the log levels that are set."""
     levels = (
         LevelLine(
             logger=logger, level=level, worker="" if record.worker == ALL_WORKERS else record.worker, by=record.by
@@ -110,7 +111,7 @@ def workers_view(jobs: JobsSnapshot, status: StatusSnapshot) -> WorkersView:
 
 
 def workers(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[WorkerLine, ...]:
-    """Those who are in the group, or of whom something is expected."""
+    """The workers that are in the group, or are expected to return or join."""
     unfinished = configured(jobs, status.tasks)
     hear = may_be_asked(status)
     lines = []
@@ -172,5 +173,5 @@ def _may_run(last: TaskStatus | None) -> bool:
 
 
 def web_address(url: str) -> str:
-    """What a link may lead to; a worker writes what it likes."""
+    """The address for a link; empty if it is not http or https, as a worker may write anything."""
     return url if url.startswith(("http://", "https://")) else ""

@@ -7,8 +7,8 @@ from flatbuffers.compat import import_numpy
 np = import_numpy()
 
 # Tasks by job: sizes[i] bytes of names are the name of job i, and counts[i] of indexes are its tasks; index -1 is its
-# planner. So many tasks are four vectors, from which any can be read without making all. Nothing is between two
-# names. A writer sorts by name and index; a reader does not rely on it.
+# planner. Many tasks are thus only four vectors, from which some can be read without making all. Names have no
+# separators. A writer sorts by name and index; a reader does not rely on it.
 class Tasks(object):
     __slots__ = ['_tab']
 
@@ -144,7 +144,7 @@ def TasksEnd(builder):
 
 
 
-# A worker's word to the leader.
+# What a worker tells the leader.
 class Metadata(object):
     __slots__ = ['_tab']
 
@@ -190,7 +190,7 @@ class Metadata(object):
             return obj
         return None
 
-    # What it makes ready while another worker owns it.
+    # The tasks that it makes ready while another worker owns them.
     # Metadata
     def Learning(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(10))
@@ -229,7 +229,7 @@ class Metadata(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(12))
         return o == 0
 
-    # What of `learning` may move to it now.
+    # Those of `learning` that may move to it now.
     # Metadata
     def Ready(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
@@ -272,7 +272,7 @@ class Metadata(object):
             return self._tab.Get(flatbuffers.number_types.Int64Flags, o + self._tab.Pos)
         return None
 
-    # What of `learning` it could not make ready. It learns that no further, and has a place for something else.
+    # Those of `learning` that it could not make ready. It has stopped learning them, and can learn others instead.
     # Metadata
     def Failed(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(24))
@@ -327,7 +327,7 @@ def MetadataEnd(builder):
 
 
 
-# The leader's word to one worker.
+# What the leader tells one worker.
 class Assignment(object):
     __slots__ = ['_tab']
 
@@ -377,7 +377,7 @@ class Assignment(object):
             return self._tab.Get(flatbuffers.number_types.Int64Flags, o + self._tab.Pos)
         return -1
 
-    # All that the worker is to own: the whole, not a difference. Absent where the leader could not assign.
+    # All that the worker is to own, not a difference. Absent if the leader could not assign.
     # Assignment
     def Target(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(12))
@@ -388,7 +388,7 @@ class Assignment(object):
             return obj
         return None
 
-    # What of its own it stops for this: known from `owned` and `target`, too.
+    # The tasks of its own that it has to stop: `owned` and `target` tell the same.
     # Assignment
     def Revoked(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(14))
@@ -407,7 +407,7 @@ class Assignment(object):
             return self._tab.Get(flatbuffers.number_types.Int32Flags, o + self._tab.Pos)
         return 0
 
-    # What it is to learn: the whole, too.
+    # All that it is to learn.
     # Assignment
     def Learning(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(18))
@@ -418,7 +418,7 @@ class Assignment(object):
             return obj
         return None
 
-    # What of its own is being learned by others.
+    # The tasks of its own that others are learning.
     # Assignment
     def Learned(self):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(20))
