@@ -83,7 +83,7 @@ def _wrong_requests(changes: tuple[AlterableConfig, ...]) -> Iterator[str]:
 def _wrong_values(changes: tuple[AlterableConfig, ...]) -> Iterator[str]:
     for change in changes:
         if change.name not in CONFIG_NAMES:
-            yield f"{change.name!r} is no configuration of a group; there are: {', '.join(CONFIG_NAMES)}"
+            yield f"{change.name!r} is not a setting of a group; the settings are: {', '.join(CONFIG_NAMES)}"
         elif change.config_operation == ConfigOperation.SET:
             value, least = change.value or "", _LEAST[change.name]
             if not _NUMBER.fullmatch(value):

@@ -212,7 +212,7 @@ def earlier_session_of(value: object) -> int:
     try:
         return next((int(one.value) for one in value.configurations if one.name == _EARLIER_SESSION), 0)
     except ValueError as wrong:
-        raise RemoteProtocolError(f"a group's configuration is of no use: {wrong}") from None
+        raise RemoteProtocolError(f"the settings of a group are invalid: {wrong}") from None
 
 
 def configuration_of(value: object) -> GroupConfiguration:
@@ -227,4 +227,4 @@ def configuration_of(value: object) -> GroupConfiguration:
             **{CONFIG_NAMES[one.name]: int(one.value) for one in value.configurations if one.name in CONFIG_NAMES}
         )
     except ValueError as wrong:
-        raise RemoteProtocolError(f"a group's configuration is of no use: {wrong}") from None
+        raise RemoteProtocolError(f"the settings of a group are invalid: {wrong}") from None

@@ -34,7 +34,7 @@ def partition_of(name: str, partitions: int) -> int:
     :raises LocalProtocolError: ``partitions`` is less than 1
     """
     if partitions < 1:
-        raise LocalProtocolError(f"a topic of {partitions} partitions has no place for {name!r}")
+        raise LocalProtocolError(f"group {name!r}: a topic must have at least one partition, not {partitions}")
     return (_murmur2(name.encode()) & _POSITIVE) % partitions
 
 

@@ -131,5 +131,5 @@ class _Loop:
             self.loop.call_soon(self._begin)
 
     def _tell_one(self, number: int) -> None:
-        if number in self._listeners:  # else it has been removed in this very turn
+        if number in self._listeners:  # otherwise it was removed in this turn of the loop
             self._listeners[number].listener()

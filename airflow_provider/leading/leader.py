@@ -275,7 +275,7 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId], of_each: weights.W
         revoked=dict.fromkeys(members, NO_TASKS),
         target=target,
         delay_ms=0,
-        # In the next round nobody owns anything, and nothing of it is lost.
+        # In the next round no member owns tasks, but none of them are lost.
         memory=Memory(generation=call.generation, members=members),
         moves=moves,
     )

@@ -67,7 +67,7 @@ class Outage:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[Future[None]]:
-        """A future that is done as soon as there is a refusal."""
+        """Get a future that is done as soon as there is a refusal."""
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
         with self._lock:

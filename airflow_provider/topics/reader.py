@@ -201,7 +201,7 @@ class TopicReader:
         """
         for topic, sink in list(self._sinks.items()):
             if self._faults < _MOST_FAULTS:
-                _tell(sink, TopicError(f"the topic {topic!r} is not read just now; trying again: {fault!r}"))
+                _tell(sink, TopicError(f"the topic {topic!r} can't be read at present; trying again: {fault!r}"))
             else:
                 self._give_up(topic, fault)
 

@@ -171,7 +171,7 @@ class Connections:
                 await crowd.all_open()
                 await self.turn()
             response = await _send(connection, address, request)
-            await self.turn()  # the whole group is answered together
+            await self.turn()  # all members of the group are answered at the same time
         except BaseException:
             # Also if the caller has given up: the broker would not answer anything else on it for a long time.
             connection.close()
