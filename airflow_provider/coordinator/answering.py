@@ -131,7 +131,7 @@ def _answer(turn: Turn, desk: Desk, member_id: MemberId, heartbeat: Held) -> Non
     sends = _is_sent(desk, heartbeat.member_epoch)
     if sends:
         desk.sent[member_id] = _shown(current)
-    turn.grant_session(desk, member_id, heartbeat.arrived_ms)  # it may have been made longer since the heartbeat arrived
+    turn.grant_session(desk, member_id, heartbeat.arrived_ms)  # it may be longer by now
     turn.reply(
         heartbeat.request,
         ConnectGroupHeartbeatResponse(

@@ -110,7 +110,7 @@ def _take_assignment(member: Transition, assignment: HeartbeatAssignment, event:
     told = tasks_of(assignment.connectors_and_tasks)
     if assignment.error:
         member.do(
-            Warn(message=f"the group's assignor failed with its error {assignment.error}; the assignment has not changed")
+            Warn(message=f"the group's assignor failed with its error {assignment.error}; the assignment is unchanged")
         )
     epoch = max(assignment.assignment_epoch, event.reply.member_epoch, state.assignment_epoch)
     member.set(assigned=told, assignment_epoch=Epoch(epoch), needed_offset=event.needed_offset, said=None)

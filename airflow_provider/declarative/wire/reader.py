@@ -93,7 +93,7 @@ class Reader:
         start = self.at
         found = self.int16()
         if found not in known:
-            numbers = " or ".join(f"{number:d}" for number in known)  # "d": otherwise Python 3.10 shows the names of an enum
+            numbers = " or ".join(f"{number:d}" for number in known)  # "d": Python 3.10 would name an enum's
             raise MalformedMessageError(start, numbers, f"found {found}")
         return found
 
