@@ -99,7 +99,8 @@ class Serving:
     def load(self) -> int:
         """Replay the records, and give every member a fresh session.
 
-        Only the last record of each key is replayed, as after compaction: to decode all would take most of the time.
+        Only the last record of each key is replayed, as after compaction: to decode all would take most of the time, in
+        which nothing moves.
 
         :returns: how many records there are
         :raises FencedError, ShardError: it can't be loaded
