@@ -31,7 +31,7 @@ def save(state: MembershipState, *, now_ms: int, wall_ms: int) -> dict[str, Any]
     :raises LocalProtocolError: the membership is ending or has ended, so it can't continue
     """
     if state.phase is Phase.LEAVING or state.phase.ended:
-        raise LocalProtocolError(f"a membership in the phase {state.phase.value!r} cannot be handed over")
+        raise LocalProtocolError(f"a membership that is {state.phase.value} cannot be handed over")
     in_group = state.phase is Phase.STABLE
     return {
         "v": SAVED_VERSION,
