@@ -52,17 +52,17 @@ class _Heartbeat:
         if self.heartbeat.member_epoch == JOINING:
             former = self._former()
             if former is not None:
-                return self._takes_the_place_of(former)
+                return self._take_place_of(former)
             if member_id not in state.members:
-                return self._joins()
+                return self._join()
         elif member_id in self.desk.replaced:
             return self._refuse(KafkaErrorCode.FENCED_INSTANCE_ID, "another member has its instance id now")
         current = state.current.get(member_id)
         if current is None or member_id not in state.members:
             return self._refuse(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in the group")
         if current.epoch == AWAY:
-            return self._comes_back()
-        return self._has_its_epoch(current) and self._changes()
+            return self._come_back()
+        return self._has_its_epoch(current) and self._change()
 
     def _former(self) -> MemberId | None:
         """The member that has its instance id so far, if it is another one."""
@@ -70,7 +70,7 @@ class _Heartbeat:
         former = self.desk.state.instances.get(instance_id) if instance_id is not None else None
         return None if former == self.member_id else former
 
-    def _joins(self) -> bool:
+    def _join(self) -> bool:
         if self.owned or not is_first(self.heartbeat):
             return self._refuse(
                 KafkaErrorCode.UNKNOWN_MEMBER_ID,
@@ -79,7 +79,7 @@ class _Heartbeat:
         members.join(self.turn, self.desk, self.member_id, self._said())
         return True
 
-    def _takes_the_place_of(self, former: MemberId) -> bool:
+    def _take_place_of(self, former: MemberId) -> bool:
         if self.member_id in self.desk.state.members:
             return self._refuse(
                 KafkaErrorCode.FENCED_INSTANCE_ID, f"{former} has the instance id {self.heartbeat.instance_id}"
@@ -92,14 +92,14 @@ class _Heartbeat:
         members.take_place(self.turn, self.desk, former, self.member_id, self._said())
         return True
 
-    def _comes_back(self) -> bool:
+    def _come_back(self) -> bool:
         if self.heartbeat.member_epoch != JOINING or self.owned is None or self.owned:
             return self._refuse(
                 KafkaErrorCode.UNKNOWN_MEMBER_ID,
                 f"{self.member_id} has left; a member that comes back must own nothing",
             )
         members.come_back(self.turn, self.desk, self.member_id)
-        return self._changes()
+        return self._change()
 
     # ---- 3: its epoch
 
@@ -121,7 +121,7 @@ class _Heartbeat:
 
     # ---- 4: what the member says of itself
 
-    def _changes(self) -> bool:
+    def _change(self) -> bool:
         members.change(self.turn, self.desk, self.member_id, self._said())
         return True
 

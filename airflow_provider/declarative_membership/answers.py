@@ -16,18 +16,18 @@ from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.member_events import Warn
 from airflow_provider.protocol.model import Epoch
 
-_ROLL: Final = "or give all workers of the group group_protocol='classic'"
+_OR_CLASSIC: Final = "or give all workers of the group group_protocol='classic'"
 
 _HINTS: Final = {
     KafkaErrorCode.GROUP_AUTHORIZATION_FAILED: "the user of this connection needs the right READ on the group",
     KafkaErrorCode.INVALID_GROUP_ID: "this is not a valid name of a group",
-    KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL: f"stop those first, {_ROLL}",
+    KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL: f"stop those first, {_OR_CLASSIC}",
     KafkaErrorCode.INVALID_REQUEST: "worker and coordinator do not understand each other: use the same release for"
-    f" both, {_ROLL}",
+    f" both, {_OR_CLASSIC}",
     KafkaErrorCode.UNSUPPORTED_ASSIGNOR: "the group's members share no assignor with this worker, or the coordinator"
     " does not have the one that it asks for: use the same release and the same assignors for all workers of the group",
     KafkaErrorCode.UNSUPPORTED_VERSION: "declarative groups are switched off in the coordinators of this cluster:"
-    f" switch them on there, {_ROLL}",
+    f" switch them on there, {_OR_CLASSIC}",
     KafkaErrorCode.GROUP_MAX_SIZE_REACHED: "the coordinator limits the number of members",
 }
 

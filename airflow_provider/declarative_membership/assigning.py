@@ -25,7 +25,7 @@ from airflow_provider.declarative_membership.transition import Transition
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.member_events import Warn
 
-_ANEW: Final = frozenset(
+_AGAIN: Final = frozenset(
     {
         KafkaErrorCode.FENCED_MEMBER_EPOCH,
         KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -114,7 +114,7 @@ def _waits_for(member: Transition, seq: int, step: Assigning) -> bool:
 
 def _refused(member: Transition, request: Request, code: int, said: str | None) -> None:
     error = KafkaErrorCode(code)
-    again = error in _ANEW
+    again = error in _AGAIN
     member.set(assigning=Assigning.WANTED if again else Assigning.NOT, assigning_seq=None)
     if not again and error not in _NOT_CHOSEN:
         why = f": {said}" if said else ""

@@ -26,7 +26,7 @@ FOR_WHAT_WAITS: Final = frozenset({FREE_SLOT, WAITS_AT_DRAINING})
 
 _STEPS: Final = (HAVE_STOPPED, DELAY_OVER)
 """Reasons of a member that joins to continue what an earlier round began."""
-_SAYS_LITTLE: Final = (OTHERS_BEGAN, STARTS)
+_VAGUE: Final = (OTHERS_BEGAN, STARTS)
 _NAMED: Final = 3
 _BEFORE: Final = "; before that: "
 
@@ -59,14 +59,14 @@ def cause_of(
     :param otherwise: why the leader has joined; used if nothing else is known
     """
     if last is None:
-        return Cause(reason="; ".join(_came(members, frozenset())) or wishes or otherwise)
+        return Cause(reason="; ".join(_arrivals(members, frozenset())) or wishes or otherwise)
     asked = wishes or otherwise
     step = _step(last, now_ms) or (asked if asked in _STEPS else "")
-    new = "; ".join(_changes(members, absent, last)) or (wishes if wishes != _newest(last) else "")
+    new = "; ".join(_changes(members, absent, last)) or (wishes if wishes != _newest_reason(last) else "")
     if step and not new:
         return Cause(reason=last.reason or step, step=step)
-    new = new or (_restarted(members, last) if asked in _SAYS_LITTLE else "") or asked
-    return Cause(reason=f"{new}{_BEFORE}{_origin(last)}" if _goes_on(last) else new)
+    new = new or (_restarted(members, last) if asked in _VAGUE else "") or asked
+    return Cause(reason=f"{new}{_BEFORE}{_first_reason(last)}" if _is_continued(last) else new)
 
 
 def lost_since(
@@ -86,7 +86,7 @@ def lost_since(
     )
 
 
-def _goes_on(last: ClassicRecord) -> bool:
+def _is_continued(last: ClassicRecord) -> bool:
     """Whether the last round needs another one to continue it, and says what began the chain."""
     return (last.revokes or last.deadline_ms > 0) and last.reason not in ("", *_STEPS)
 
@@ -100,12 +100,12 @@ def _step(last: ClassicRecord, now_ms: int) -> str:
     return ""
 
 
-def _newest(last: ClassicRecord) -> str:
+def _newest_reason(last: ClassicRecord) -> str:
     """The newest reason of the last round. Members repeat a wish until it is fulfilled."""
     return last.reason.partition(_BEFORE)[0]
 
 
-def _origin(last: ClassicRecord) -> str:
+def _first_reason(last: ClassicRecord) -> str:
     """The reason that began the chain. Only this one is named, because a chain may go on for very long."""
     return last.reason.rpartition(_BEFORE)[2]
 
@@ -115,15 +115,15 @@ def _changes(
 ) -> Iterator[str]:
     """The workers that have come and gone since the last round, in words."""
     waited_for = frozenset(last.memory.assignment) if last.memory.ends_ms else frozenset()
-    yield from _came(members.keys() - last.members.keys(), waited_for)
+    yield from _arrivals(members.keys() - last.members.keys(), waited_for)
     ends: defaultdict[str, list[WorkerId]] = defaultdict(list)
     for worker in sorted(last.members.keys() - members.keys()):
-        ends[_end(absent.get(worker))].append(worker)
+        ends[_how_it_left(absent.get(worker))].append(worker)
     for end, workers in ends.items():
         yield f"{names_in_short(workers)} {end}"
 
 
-def _came(workers: Iterable[WorkerId], waited_for: AbstractSet[WorkerId]) -> Iterator[str]:
+def _arrivals(workers: Iterable[WorkerId], waited_for: AbstractSet[WorkerId]) -> Iterator[str]:
     came = frozenset(workers)
     if joined := sorted(came - waited_for):
         yield f"{names_in_short(joined)} joined"
@@ -139,7 +139,7 @@ def _restarted(members: Mapping[WorkerId, MemberId], last: ClassicRecord) -> str
     return f"{names_in_short(again)} came back" if again else ""
 
 
-def _end(absence: Absence | None) -> str:
+def _how_it_left(absence: Absence | None) -> str:
     """How a worker left, in words. One that has not said why was lost: its session has ended, or it joined too late."""
     if absence is None:
         return "went away"

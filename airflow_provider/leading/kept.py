@@ -60,14 +60,14 @@ def keeping(decided: Decided, kept: Shares) -> Decided:
     if isinstance(decided, LearnerAssignment):
         cooperative = _remembering(decided.memory.cooperative, kept)
         return replace(
-            decided, target=_with(decided.target, kept), memory=replace(decided.memory, cooperative=cooperative)
+            decided, target=_merged(decided.target, kept), memory=replace(decided.memory, cooperative=cooperative)
         )
-    return replace(decided, target=_with(decided.target, kept), memory=_remembering(decided.memory, kept))
+    return replace(decided, target=_merged(decided.target, kept), memory=_remembering(decided.memory, kept))
 
 
 def _remembering(memory: Memory, kept: Shares) -> Memory:
-    return replace(memory, assignment=_with(memory.assignment, kept))
+    return replace(memory, assignment=_merged(memory.assignment, kept))
 
 
-def _with(shares: Shares, kept: Shares) -> Shares:
+def _merged(shares: Shares, kept: Shares) -> Shares:
     return {worker: plus(tasks, kept.get(worker, NO_TASKS)) for worker, tasks in shares.items()}

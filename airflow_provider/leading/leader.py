@@ -259,7 +259,7 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId], of_each: weights.W
     last = call.last_record
     target = assigned = weights.assign_eagerly(members, call.configured, of_each, call.costs)
     if not _all_have_stopped(call):
-        target, assigned = dict.fromkeys(members, NO_TASKS), _to_be_stopped(call)
+        target, assigned = dict.fromkeys(members, NO_TASKS), _downgrade_assignment(call)
     before = {} if last is None else {task: worker for worker, tasks in last.assignment.items() for task in tasks}
     ways: defaultdict[tuple[WorkerId | None, WorkerId], set[TaskId]] = defaultdict(set)
     for worker, tasks in sorted(target.items()):
@@ -294,7 +294,7 @@ def _all_have_stopped(call: Call) -> bool:
     return not last.protocol.cooperative or not any(last.assignment.values())
 
 
-def _to_be_stopped(call: Call) -> dict[WorkerId, Tasks]:
+def _downgrade_assignment(call: Call) -> dict[WorkerId, Tasks]:
     """What the first assignment of a downgrade contains: for workers of Java Connect the tasks that they have, for all
     others nothing.
 

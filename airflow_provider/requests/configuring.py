@@ -91,7 +91,7 @@ async def configure_group(
     configs += [AlterableConfig(name=NAMES[name], config_operation=ConfigOperation.DELETE) for name in set(reset)]
     request = ConnectGroupAlterConfigsRequest(group_id=group, configs=tuple(configs))
 
-    await _may_ask(settings, timeout_s)
+    await _check_right(settings, timeout_s)
     channel = KafkaChannel(settings)
     try:
         await channel.open(appear_s=0.0)
@@ -100,7 +100,7 @@ async def configure_group(
         await channel.aclose()
 
 
-async def _may_ask(settings: KafkaSettings, timeout_s: float) -> None:
+async def _check_right(settings: KafkaSettings, timeout_s: float) -> None:
     """Check the right to write first: a producer reports a missing right only after all its tries."""
     config = settings.librdkafka()
     admin = TopicAdmin(config, Outage(settings.bootstrap_servers))

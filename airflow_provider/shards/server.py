@@ -161,7 +161,7 @@ class ShardServer:
                 self._turn(consumer)
                 self._watch.look(admin)
                 if self._shards or time.monotonic() > steady_at:
-                    self._is_well()
+                    self._log_recovery()
         except KafkaException as failed:
             raise ShardError(f"the requests can't be read: {failed.args[0].str()}") from failed
         finally:
@@ -169,7 +169,7 @@ class ShardServer:
                 consumer.close()
             self._drop(list(self._shards))
 
-    def _is_well(self) -> None:
+    def _log_recovery(self) -> None:
         """Log that shards can be served again. Perhaps other coordinators serve them all."""
         after_s = self._trouble.over()
         if after_s is not None:
@@ -205,7 +205,7 @@ class ShardServer:
             elif error.code() == _END:
                 ends[number or 0] = offset or 0
             else:
-                self._complain(error)
+                self._on_consumer_error(error)
         for number, raw in requests.items():
             if number in self._shards:
                 self._shards[number].inbox.put(raw)
@@ -213,7 +213,7 @@ class ShardServer:
             if number in self._shards:
                 self._shards[number].inbox.reached(end)
 
-    def _complain(self, error: KafkaError) -> None:
+    def _on_consumer_error(self, error: KafkaError) -> None:
         """Handle an error of the consumer.
 
         :raises TopicError: it does not go away by itself

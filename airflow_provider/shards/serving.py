@@ -286,7 +286,7 @@ class Serving:
         for reply in effects.replies:
             sender = self._held.answer(reply.request)
             if sender is not None:
-                self._writes.append(_small_enough(sender, sender.reply(reply.body)))
+                self._writes.append(_reply_or_refusal(sender, sender.reply(reply.body)))
         self.timer_at_ms = effects.timer_at_ms
         if effects.records:
             self._note({record.key.group_id for record in effects.records})
@@ -331,7 +331,7 @@ def _makes_records(body: RequestBody) -> bool:
     return joins(body) or isinstance(body, ConnectGroupAlterConfigsRequest)
 
 
-def _small_enough(sender: Sender, reply: Write) -> Write:
+def _reply_or_refusal(sender: Sender, reply: Write) -> Write:
     """The reply, or a refusal if it is too large for the topic. No record depends on the reply."""
     size = len(reply.value or b"")
     if size <= LARGEST_VALUE:

@@ -51,7 +51,7 @@ class TopicWatch:
         self._asked, self._missed = {}, frozenset()
         for topic, answer in self._ask(admin).items():
             try:
-                self._is_other(topic, answer.result())
+                self._was_replaced(topic, answer.result())
             except KafkaException as failed:
                 raise ShardError(f"the topic {topic!r} can't be described: {failed.args[0].str()}") from failed
         self._ask_at = time.monotonic() + _LOOK_S
@@ -81,7 +81,7 @@ class TopicWatch:
                     missing.add(topic)
                 continue
             self._outage.is_back()
-            if self._is_other(topic, found):
+            if self._was_replaced(topic, found):
                 raise ShardError(f"the topic {topic!r} was deleted and created again")
         self._ask_at = now + (_AGAIN_S if missing else _LOOK_S)
         gone = sorted(missing & self._missed)
@@ -92,7 +92,7 @@ class TopicWatch:
             self._renewed_at.update(dict.fromkeys(gone, now))
             raise ShardError(f"{_named(gone)} gone: deleted, or lost by the brokers")
 
-    def _is_other(self, topic: str, found: TopicDescription) -> bool:
+    def _was_replaced(self, topic: str, found: TopicDescription) -> bool:
         """Whether this is another topic than the last time."""
         topic_id = str(found.topic_id)
         if self._ids.setdefault(topic, topic_id) == topic_id:

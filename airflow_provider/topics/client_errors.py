@@ -24,7 +24,7 @@ UNKNOWN_TOPIC: Final = frozenset(
 )
 
 # Words in OpenSSL's and librdkafka's messages. They do not occur if a broker goes down in the middle of a handshake.
-_DISTRUST: Final = ("certificate", "unknown ca")
+_UNTRUSTED: Final = ("certificate", "unknown ca")
 _NO_TLS: Final = ("wrong version number", "PLAINTEXT")
 
 
@@ -44,4 +44,4 @@ def _what_to_check(error: KafkaError) -> str | None:
         return None if "Local:" in text else CHECK_CREDENTIALS  # "Local": librdkafka's own, not the broker's
     if error.name() == "_SSL" and any(sign in text for sign in _NO_TLS):
         return CHECK_PROTOCOL
-    return CHECK_CERTIFICATE if error.name() == "_SSL" and any(sign in text for sign in _DISTRUST) else None
+    return CHECK_CERTIFICATE if error.name() == "_SSL" and any(sign in text for sign in _UNTRUSTED) else None

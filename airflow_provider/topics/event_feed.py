@@ -75,7 +75,7 @@ class EventFeed:
 
     def take(self, records: Sequence[Record]) -> None:
         if records[0].offset < self._next:
-            self._made_anew()
+            self._restart()
         for record in records:
             events = self._events_of(record)
             with self._lock:
@@ -88,7 +88,7 @@ class EventFeed:
     def reached(self, offset: int) -> None:
         self._complaints.tell()
         if offset < self._next:
-            self._made_anew()
+            self._restart()
         with self._lock:
             self._next = offset
         self._whole = True
@@ -112,7 +112,7 @@ class EventFeed:
             self._complaints.add(Unreadable(key=record.key, offset=record.offset, reason=reason_of(wrong)))
             return ()
 
-    def _made_anew(self) -> None:
+    def _restart(self) -> None:
         with self._lock:
             self._begin()
             self._renewals += 1

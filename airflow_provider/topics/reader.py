@@ -189,7 +189,7 @@ class TopicReader:
             self._consumer = make_client(Consumer, self._config)
             self._ordered = dict.fromkeys(self._sinks)
         while not self._closing.is_set():
-            self._obey()
+            self._run_orders()
             first = self._consumer.poll(_POLL_S)
             if first is not None:
                 self._hand_out([first, *self._consumer.consume(_BATCH, 0)])
@@ -239,14 +239,14 @@ class TopicReader:
         for topic in topics:
             self._read.pop(topic, None)
 
-    def _begin_anew(self, topics: Collection[str]) -> None:
+    def _read_from_start(self, topics: Collection[str]) -> None:
         """Read topics from their beginning again. By itself, librdkafka continues where it was, or at the end of a
         topic that is shorter now: it takes a topic that was created again for a truncated one.
         """
         self._end(topics)
         self._begin(topics)
 
-    def _obey(self) -> None:
+    def _run_orders(self) -> None:
         while not self._orders.empty():
             self._orders.get()()
         if self._ordered:
@@ -267,7 +267,7 @@ class TopicReader:
                 ends.pop(topic, None)  # there are records after that end
             elif error is not None and error.code() == _END and topic is not None and offset is not None:
                 if offset < self._read.get(topic, 0) and topic in self._sinks:
-                    self._begin_anew((topic,))
+                    self._read_from_start((topic,))
                 else:
                     ends[topic] = offset
             elif error is not None:
@@ -306,7 +306,7 @@ class TopicReader:
             )
             self._sinks[topic].again()
         if topics:
-            self._begin_anew(topics)
+            self._read_from_start(topics)
 
     def _give(self, topic: str, records: Sequence[Record], end: int | None) -> None:
         sink = self._sinks[topic]
@@ -386,7 +386,7 @@ class TopicReader:
         """Read all topics again if the cluster's id has changed: then the brokers have lost their data."""
         if self._cluster is not None and cluster != self._cluster:
             self._doubt(self._sinks)
-            self._begin_anew(self._sinks.keys())
+            self._read_from_start(self._sinks.keys())
         self._cluster = cluster
 
     def _is_unknown(self, topic: str) -> bool:

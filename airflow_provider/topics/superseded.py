@@ -29,7 +29,7 @@ _TASK_END: Final = re.compile(
     rb'"run_key":"([^"\\]*)",%b"state":"([a-z]+)",%b"task":\[[^\[\]]*\],%b"v":1,"worker":"[A-Za-z0-9._-]+"\}\Z'
     % (_PLAIN, _PLAIN, _PLAIN)
 )
-_OF_WHAT_LIVES_ON: Final = re.compile(rb'"after":|"handle":(?!null)')
+_LIVES_ON: Final = re.compile(rb'"after":|"handle":(?!null)')
 _LONGEST_END: Final = 1_000
 _GROUP: Final = GROUP_KEY.encode()
 _TASK: Final = f"{KeyKind.TASK.value}:".encode()
@@ -61,7 +61,7 @@ def superseded(records: Sequence[Record]) -> dict[int, int]:
     if len(words) == len(records):
         return {}
     of_tasks = [record for record in records if record.key and words[record.key] > 1 and record.key.startswith(_TASK)]
-    living = {record.key for record in of_tasks if record.value and _OF_WHAT_LIVES_ON.search(record.value)}
+    living = {record.key for record in of_tasks if record.value and _LIVES_ON.search(record.value)}
     skipped: dict[int, int] = {}
     ends: dict[bytes, _Word] = {}
     last_round = last_place = -1
