@@ -24,7 +24,8 @@ class BridgeMembership(Protocol):
     def leaving(self) -> bool: ...
 
     @property
-    def lease_until_ms(self) -> int | None: ...
+    def lease_until_ms(self) -> int | None:
+        """Until when the lease is valid, by the clock of leases; None: there is none."""
 
     def tasks_stopped(self, tasks: Tasks) -> None: ...
 

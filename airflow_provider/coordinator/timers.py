@@ -29,6 +29,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Timer:
+    """A timer of one member. It is set at most once at a time.
+
+    :param member_id: empty for :attr:`Kind.DUE`
+    """
+
     kind: Kind
     group_id: str
     member_id: MemberId

@@ -201,11 +201,13 @@ _LEFT = _EXPELLED | {KafkaErrorCode.NONE, KafkaErrorCode.FENCED_INSTANCE_ID, Kaf
 
 
 def on_failed_while_leaving(member: Transition, event: RequestFailed) -> None:
+    """Send the heartbeat again after a while."""
     if event.request is Request.HEARTBEAT and event.seq == member.state.awaiting:
         member.retry_later()
 
 
 def on_timer_while_leaving(member: Transition, event: TimerFired) -> None:
+    """Do what is due. If the last heartbeat was not answered in time, end without an answer."""
     state = member.state
     if state.leave_by is not None and member.now >= state.leave_by:
         _end_as_left(member)

@@ -56,7 +56,7 @@ class Changes:
                     del self._loops[listening.loop]
 
 
-class _Told(NamedTuple):
+class _Registration(NamedTuple):
     """A listener, with the context in which it was added. Airflow uses the context to find the log of a line.
 
     :ivar about: the value of an :class:`About`, because ``&`` is twenty times as fast on integers as on flags
@@ -72,7 +72,7 @@ class _Loop:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._listeners: dict[int, _Told] = {}
+        self._listeners: dict[int, _Registration] = {}
         self._next = 0
         self._lock = threading.Lock()
         self._news = About.NOTHING
@@ -80,7 +80,7 @@ class _Loop:
 
     def add(self, listener: Listener, about: About) -> int:
         self._next += 1
-        self._listeners[self._next] = _Told(listener, about.value, contextvars.copy_context())
+        self._listeners[self._next] = _Registration(listener, about.value, contextvars.copy_context())
         return self._next
 
     def remove(self, number: int) -> bool:

@@ -15,33 +15,45 @@ from airflow_provider.protocol.model import MemberId
 
 @dataclass(frozen=True, slots=True)
 class ConnectWorkerGroupMetadataKey:
+    """Version 3: a group's epoch."""
+
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectWorkerGroupConnectorsTasksMetadataKey:
+    """Version 4: the configured tasks of a group."""
+
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectWorkerGroupMemberMetadataKey:
+    """Version 5: what a member has said of itself."""
+
     group_id: str
     member_id: MemberId
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectWorkerGroupTargetAssignmentKey:
+    """Version 6: the target assignment of a group."""
+
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectWorkerGroupCurrentMemberAssignmentKey:
+    """Version 7: the current assignment of a member."""
+
     group_id: str
     member_id: MemberId
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectWorkerGroupConfigurationKey:
+    """Version 8: the settings that people have given a group."""
+
     group_id: str
 
 
