@@ -1,8 +1,8 @@
-"""One member of a classic group that stands for all members of the declarative group of the same name.
+"""The bridge: a member of a classic group that stands for all members of the declarative group of the same name.
 
-Source: KIP-848's rolling migration, whose group coordinator translates between both protocols. No broker does that
-here, so the declarative group's coordinator is a member of the classic group, as a worker is one: what a worker runs it
-has the declarative group run. See :mod:`airflow_provider.coordinator.bridging`.
+In KIP-848's rolling migration, the broker's group coordinator translates between both protocols. No broker does that
+for these groups. So the coordinator of the declarative group is a member of the classic group, like a worker; but the
+tasks that it is given run in the declarative group. See :mod:`airflow_provider.coordinator.bridging`.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from airflow_provider.topics.group_topics import GroupTopics
 log: Final = logging.getLogger(__name__)
 
 _LOOK_S: Final = 0.5
-"""How often it tells how long its lease is by now, and looks whether something has come to its end: then the
-declarative group needs a new epoch, and the classic one another round.
+"""How often it reports its lease to the coordinator, and checks whether tasks have ended. After the end of a task, the
+declarative group needs a new epoch, and so the classic group another round.
 """
 
 
 class Bridge(GroupMember):
-    """The bridge of one group: a membership that is its own listener. On one event loop.
+    """The bridge of one group: a membership that is its own listener. Belongs to one event loop.
 
-    :param settings: of its membership; its worker is :data:`BRIDGE`
-    :param claims: what the members of the declarative group may run
-    :param put: takes what it says; any thread may be behind it
+    :param settings: those of its membership; the worker is :data:`BRIDGE`
+    :param claims: the tasks that members of the declarative group may run
+    :param put: takes what the bridge tells its coordinator, perhaps in another thread
     """
 
     def __init__(
         self, settings: MemberSettings, transport: GroupTransport, topics: GroupTopics, claims: Tasks, put: PutWord
     ) -> None:
         last = last_round(topics.status)
-        policy = last.policy if last is not None else None  # should it lead, then as whoever led before
+        policy = last.policy if last is not None else None  # in case it leads: the policy of the last leader
         claims = still_claimed(claims, last, settings.group_id, put, now_ms())
         state = MemberState(settings=settings, owned=claims)
         super().__init__(state, transport, topics, self, policy=policy or Deferred())
@@ -62,15 +62,16 @@ class Bridge(GroupMember):
 
     @property
     def asks(self) -> BridgeAsks:
-        """What it would let go of now."""
+        """The tasks that it wants to release now."""
         return self._talk.asks
 
     @property
     def leaving(self) -> bool:
+        """Whether it leaves the classic group."""
         return self.view.leaving
 
     async def run(self) -> Ended:
-        """Be in the classic group, until that is over."""
+        """Be a member of the classic group until the membership has ended."""
         self.begin(Predecessor.GONE)
         try:
             while not self._over.done():
@@ -81,15 +82,15 @@ class Bridge(GroupMember):
             await self.aclose()
 
     def hear(self, asked: BridgeAsks, answer: ToBridge) -> None:
-        """What its coordinator has committed."""
+        """Take what its coordinator says, when that is committed."""
         if self._talk.hear(asked, answer):
             self._say_of_itself()
 
     def say(self, url: str) -> None:
-        """Join again, with this url, if it is another one than before."""
+        """Join again if this url differs from the last one."""
         self.feed(UrlChanged(now_ms=now_ms(), url=url))
 
-    # ---- what its membership says
+    # ---- called by its membership
 
     def _record_seen(self, record: ClassicRecord) -> None:
         self._talk.read(record)
@@ -101,13 +102,13 @@ class Bridge(GroupMember):
         self._talk.stop_tasks(tasks, reason)
 
     def start_learning(self, tasks: Tasks) -> None:
-        """Nothing is learned: what it owns others run."""
+        """Do nothing: a bridge runs no tasks, so it learns none."""
 
     def stop_learning(self, tasks: Tasks) -> None:
-        """Nothing is."""
+        """Do nothing: a bridge learns no tasks."""
 
     def may_leave(self) -> None:
-        """It never asks to leave soon."""
+        """Do nothing: a bridge never asks to leave soon."""
 
     def assigned(self, epoch: Epoch) -> None:
         self._talk.assigned(epoch)
@@ -121,7 +122,7 @@ class Bridge(GroupMember):
         if not self._over.done():
             self._over.set_result(ended)
 
-    # ---- its own record, as each worker has one: leaders and onlookers go by it
+    # ---- its own record: leaders and reports read one of each worker
 
     def _say_of_itself(self) -> None:
         self._spawn(self._publish(self._status(WorkerPhase.STABLE)))
@@ -146,5 +147,5 @@ class Bridge(GroupMember):
 
 
 def why_lost(ended: Ended) -> str:
-    """What keeps it out of the group; empty: nothing does."""
+    """Why the bridge is not in the group; empty: it has left in order."""
     return "" if ended.how is HowEnded.LEFT else ended.error or ended.how.value

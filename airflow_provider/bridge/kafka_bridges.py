@@ -1,4 +1,4 @@
-"""The bridges that a coordinator process drives, on an event loop of their own."""
+"""The bridges of a coordinator process, on an event loop of their own."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from airflow_provider.topics.rights import WORKER
 log: Final = logging.getLogger(__name__)
 
 _TAKEOVER_MS: Final = 60_000
-"""So much longer than a member's session is a bridge's: another coordinator is in its place by then, and no member has
-heard less than its whole session.
+"""How much longer than a member's session the bridge's session is: the time for another coordinator to take over, so
+that members are still granted whole sessions.
 """
 _REST_S: Final = 1.0
 _CLOSE_S: Final = 5.0
@@ -35,7 +35,10 @@ _CLOSE_S: Final = 5.0
 
 @dataclass(slots=True)
 class _Open:
-    """:param bridge: once it has read the group's topics"""
+    """An open bridge.
+
+    :param bridge: None until it has read the group's topics
+    """
 
     put: PutWord
     bridge: Bridge | None = None
@@ -43,10 +46,11 @@ class _Open:
 
 
 class KafkaBridges:
-    """Those of one process (:class:`~airflow_provider.shards.bridges.Bridges`). The loop begins with the first one.
+    """All bridges of one process (:class:`~airflow_provider.shards.bridges.Bridges`). Their event loop starts with the
+    first one.
 
     :param settings: the connection
-    :param coordinator: what their groups' members are granted
+    :param coordinator: the coordinator's settings, for the session that members are granted
     """
 
     def __init__(self, settings: KafkaSettings, coordinator: CoordinatorSettings) -> None:
@@ -77,7 +81,7 @@ class KafkaBridges:
             log.warning("group %s: its bridge has not ended yet", group)
 
     def close_all(self) -> None:
-        """Returns when none is driven any more, or when that takes too long; after this none is opened."""
+        """End all bridges, and open no more. Returns when they have ended, or after 5 s."""
         try:
             self._loop.close(self._close_all, _CLOSE_S)
         except TimeoutError:
@@ -98,7 +102,9 @@ class KafkaBridges:
             opened.bridge.hear(asked, answer)
 
     async def _take_over(self, group: str, claims: Tasks, opened: _Open, before: _Open | None) -> None:
-        """Whoever drove it here has a thread that is slow to end."""
+        """Hold the bridge when its former instance in this process has ended. There is one if the thread that opened it
+        is slow to end.
+        """
         if before is not None:
             await self._end(before)
         await self._hold(group, claims, opened)
@@ -121,7 +127,10 @@ class KafkaBridges:
         opened.put(BridgeLost(now_ms=now_ms(), group_id=group, why=why))
 
     async def _drive(self, group: str, claims: Tasks, opened: _Open) -> str:
-        """:returns: what keeps it out of the group; empty: it has left"""
+        """Run the bridge until it has ended.
+
+        :returns: why it is not in the group any more; empty: it has left
+        """
         settings = MemberSettings(
             group_id=group,
             worker=BRIDGE,

@@ -1,7 +1,7 @@
-"""What the bridge of a group says to its coordinator, by what its membership in the classic group tells it. No I/O.
+"""Translates between the bridge's membership in the classic group and its coordinator. No I/O.
 
-A task that classic workers have given to it is *given*; one that it has to give up, or that has come to its end, it
-*stops*: the coordinator says when nobody runs it or will be given it, and then the bridge lets go of it.
+The tasks that classic rounds have given to the bridge are *given*. A task that it has to give up, or that has ended,
+*stops*: the coordinator says when no member runs it or will be assigned it, and then the bridge releases it.
 """
 
 from __future__ import annotations
@@ -24,27 +24,29 @@ class BridgeMembership(Protocol):
     def leaving(self) -> bool: ...
 
     @property
-    def lease_until_ms(self) -> int | None: ...
+    def lease_until_ms(self) -> int | None:
+        """Until when the lease is valid, by the clock of leases; None: there is none."""
 
     def tasks_stopped(self, tasks: Tasks) -> None: ...
 
     def tasks_finished(self, tasks: Tasks) -> None: ...
 
     def say(self, url: str) -> None:
-        """Join again, with this url, if it is another one than before."""
+        """Join again if this url differs from the last one."""
 
     def leave(self, reason: str) -> None: ...
 
 
 class BridgeTalk:
-    """Of one bridge.
+    """The state of one bridge.
 
-    :param claims: what the members of the declarative group may run as it begins
-    :param put: takes what it says
+    :param claims: the tasks that members of the declarative group may run when it begins
+    :param put: takes what the bridge tells its coordinator
     :param now_ms: the clock of leases
-    :param last: the record of the last classic round that is known as it begins
-    :ivar asks: what it would let go of
-    :ivar members: for how many declarative workers it stands
+    :param last: the record of the last known classic round when it begins
+    :ivar asks: the tasks that it wants to release
+    :ivar epoch: the epoch of the last classic round that it took part in
+    :ivar members: how many declarative workers it stands for
     """
 
     def __init__(
@@ -75,10 +77,10 @@ class BridgeTalk:
     # ---- what the coordinator says
 
     def hear(self, asked: BridgeAsks, answer: ToBridge) -> Tasks:
-        """What it has committed.
+        """Take what the coordinator has committed.
 
-        :param asked: what this is the answer to: what has been asked for since, may be run again
-        :returns: what was let go of
+        :param asked: the question that this answers. Tasks that stop since a later question are not released
+        :returns: the released tasks
         """
         self.members = max(1, answer.members)
         free = frozenset(task for task in answer.free if self._stops.get(task, asked.number + 1) <= asked.number)
@@ -99,9 +101,10 @@ class BridgeTalk:
             self._membership.say(bridge_url(self.members, self.epoch))
         return free
 
-    # ---- what its membership says
+    # ---- called by the membership
 
     def start_tasks(self, tasks: Tasks, epoch: Epoch) -> None:
+        """Take tasks that a classic round has given to the bridge."""
         self._given |= tasks
         for task in tasks:
             self._stops.pop(task, None)
@@ -111,6 +114,7 @@ class BridgeTalk:
         self.say()
 
     def stop_tasks(self, tasks: Tasks, reason: StopReason) -> None:
+        """Give up tasks. If the lease is over, the bridge is lost."""
         self._finished -= tasks
         self._give_up(tasks)
         if reason.ends_lease and not (reason is StopReason.LEAVING and self._is_in):
@@ -120,6 +124,7 @@ class BridgeTalk:
             self.say()
 
     def assigned(self, epoch: Epoch) -> None:
+        """Note that the bridge has its assignment of a classic round: it is in the group."""
         if self._claims and self._missed_rounds_before(epoch):
             self._lose()
         self._claims = NO_TASKS
@@ -128,19 +133,24 @@ class BridgeTalk:
         self.say()
 
     def read(self, record: ClassicRecord) -> None:
-        """The record of a classic round. Until the bridge is in, such a round may have given away what it claims."""
+        """Read the record of a classic round. Before the bridge is in the group, such a round may have given the
+        claimed tasks to others.
+        """
         if self._claims and (BRIDGE not in record.members or self._missed_rounds_before(record.epoch)):
             self._lose()
         self._last = record
 
     def _missed_rounds_before(self, epoch: Epoch) -> bool:
-        """Whether there were rounds whose records are unknown: they may have given away what it claims."""
+        """Whether there were rounds without a known record. They may have given the claimed tasks to others."""
         return self._last is not None and epoch > self._last.epoch + 1
 
     # ---- what it says
 
     def look(self, configured: Tasks) -> None:
-        """What has come to its end needs no round, but the declarative group goes on without it."""
+        """Give up tasks that have ended, and report the lease.
+
+        In the classic group, the end of a task needs no round, but in the declarative group it is a change.
+        """
         over = frozenset(self._given) - configured
         if over and self._is_in:
             self._finished |= over
@@ -148,7 +158,9 @@ class BridgeTalk:
         self.say()
 
     def say(self) -> None:
-        """Not before it has its assignment: until then nobody knows what others have been given."""
+        """Tell the coordinator the tasks and the lease, if they have changed. Before the bridge has its assignment, it
+        is not known which tasks others were given.
+        """
         lease_until_ms = self._membership.lease_until_ms
         if not self._is_in or lease_until_ms is None:
             return
@@ -181,10 +193,11 @@ class BridgeTalk:
 
 
 def still_claimed(claims: Tasks, last: ClassicRecord | None, group_id: str, put: PutWord, now_ms: int) -> Tasks:
-    """What a bridge that begins may claim. If the group has gone on without one, that one's lease is over, and others
-    have been given what it had: then its coordinator hears that it was lost.
+    """The tasks that a new bridge may claim. If the last round took place without a bridge, the former bridge's lease
+    is over and others were given its tasks: then none, and the coordinator is told that the bridge was lost.
 
-    :param last: the record of the last classic round that is known
+    :param claims: the tasks that members of the declarative group may run
+    :param last: the record of the last known classic round
     """
     if not claims or last is None or BRIDGE in last.members:
         return claims

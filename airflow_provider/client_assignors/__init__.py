@@ -1,4 +1,4 @@
-"""The assignors that workers run: eager and cooperative, as Kafka Connect has them, each computing a whole target."""
+"""Client side assignors, which members of declarative groups run: eager and cooperative, as in Kafka Connect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CooperativeAssignor", "EagerAssignor", "assignors_offered"]
 def assignors_offered(
     protocol: ConnectProtocol = ConnectProtocol.SESSIONED, policy: Policy | None = None
 ) -> tuple[ClientSideAssignor, ...]:
-    """What a worker with this ``connect.protocol`` can run, the preferred one first."""
+    """The assignors that a worker with this ``connect.protocol`` offers, the preferred one first."""
     if protocol is ConnectProtocol.EAGER:
         return (EagerAssignor(),)
     return (CooperativeAssignor(policy=policy or Deferred()), EagerAssignor())

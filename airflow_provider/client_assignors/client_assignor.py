@@ -1,9 +1,9 @@
-"""What a client side assignor is to a declarative group: the interface ``ConnectAssignor`` of the proposal, as values.
+"""The port of client side assignors, and their input and output: the proposal's interface ``ConnectAssignor``.
 
-An assignor is chosen by its name, and runs at one member, which changes. What it must remember from one assignment to
-the next, it sends along with the target of each member (:class:`~airflow_provider.declarative.model.MemberTarget`, the
-proposal's ``MemberAssignment``): it gets that back, whoever computes the next one. So an assignor keeps nothing itself,
-and nothing is lost with the member that ran it.
+An assignor is selected by its name, and runs at one member, not always the same one. What it must remember from one
+assignment to the next, it sends along with the target of each member
+(:class:`~airflow_provider.declarative.model.MemberTarget`, the proposal's ``MemberAssignment``), and gets it back with
+the next state, whichever member computes. So an assignor has no state, and nothing is lost with a member.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks
 
 
 class Reason(IntEnum):
-    """Why a member's metadata have changed, as our assignors number it: an int8."""
+    """Why a member's metadata have changed, as these assignors number reasons (an int8)."""
 
     NONE = 0
     DELAY_OVER = 1
-    """The delay that the assignor has asked for is over: the group wants another assignment."""
+    """The delay that the assignor has asked for is over, and another assignment is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +33,9 @@ class GroupMember:
 
     :param instance_id: the name of a static member (KIP-345)
     :param reason: why its metadata have changed
-    :param version: of ``metadata``
-    :param metadata: what it says, or has said last, with this assignor
-    :param target: what the last target assignment gave it
+    :param version: the version of ``metadata``
+    :param metadata: what it says, or has said last, by this assignor
+    :param target: its part of the last target assignment
     """
 
     instance_id: str | None = None
@@ -47,17 +47,18 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """All that an assignment is made of. The proposal's ``Group`` with what its interface leaves to the assignor.
+    """The input of an assignment: the proposal's ``Group``, with what else an assignor needs.
 
     :param computing: the member that computes: its target may say when it is to ask for the next assignment. None: the
-        coordinator does
-    :param members: to whom something can be assigned
-    :param departed: who is no member, and had something by the last target assignment, or has it kept
+        coordinator computes
+    :param members: the members of the group
+    :param departed: former members that have tasks in the last target assignment, or for which it delays some
     :param configured: the planners and tasks that exist
-    :param max_delay_ms: how long the group has the tasks of a lost member wait for it; None: the assignor's own
-    :param now_ms: wall clock of who computes, milliseconds since 1970
-    :param revocation_rank: what costs to stop, the cheapest first, as far as who computes knows; 0 where not given
-    :param costs: what batch tasks cost, as far as who computes knows
+    :param max_delay_ms: the group's scheduled delay; None: the assignor's own
+    :param now_ms: the wall clock where it is computed, in milliseconds since 1970
+    :param revocation_rank: which running tasks to stop first if some must be stopped: those with the lowest rank; 0 for
+        tasks that are not named. Known as far as the computing member knows it
+    :param costs: what batch tasks cost, as far as the computing member knows it
     """
 
     computing: MemberId | None
@@ -72,11 +73,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What an assignor wants.
+    """The result of an assignor.
 
-    :param error: why it could not compute one, an int8: all keep what they have then; 0 is none
-    :param members: what each member is to have, with an entry for every member
-    :param delayed: what nobody is to have yet, by the departed member that had it
+    :param error: why it could not compute an assignment, an int8; then all members keep their targets; 0: none
+    :param members: the targets, with an entry for every member
+    :param delayed: tasks that wait for a departed member, by that member
     """
 
     error: int = 0
@@ -86,10 +87,9 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """What a member sends with this assignor in its heartbeats. When it is another than before, a new assignment is
-    made.
+    """What a member says by an assignor in its heartbeats. When it changes, a new assignment is computed.
 
-    :param version: of ``metadata``, an int16
+    :param version: the version of ``metadata``, an int16
     """
 
     reason: int
@@ -99,15 +99,14 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFacts:
-    """What a member knows of itself that matters to an assignment.
+    """What a member knows of itself and an assignment depends on.
 
-    :param url: where people can look at it
-    :param slots: how many tasks it runs together; 0: it doesn't say
-    :param returns_ms: if it goes without a word, in how many milliseconds it is back at the latest; 0: it never comes
-        back; None: it doesn't say
-    :param leaving: why it is about to leave, or leaves; None: it stays. While it is a member it gets nothing new
-    :param delay_over_ms: wall clock for which :meth:`ClientSideAssignor.on_assignment` asked for a new assignment, once
-        that has passed; 0: it has not asked, or that is to come
+    :param url: where people can look at the worker
+    :param slots: how many tasks it runs at the same time; 0: unknown
+    :param returns_ms: how many milliseconds its return takes at most if it is lost; 0: it never returns; None: unknown
+    :param leaving: why it leaves, or is about to; None: it stays. A member that leaves soon gets nothing new
+    :param delay_over_ms: the time for which :meth:`ClientSideAssignor.on_assignment` has asked for a new assignment,
+        once it has passed (wall clock, milliseconds since 1970); 0: no such time has passed
     """
 
     url: str = ""
@@ -121,32 +120,32 @@ NOTHING_SAID: Final = WorkerFacts()
 
 
 class ClientSideAssignor(Protocol):
-    """An assignor that members run. Without state: it can be shared, and a member that is saved need not save it."""
+    """An assignor that members run. It has no state, so it can be shared, and need not be saved with a membership."""
 
     @property
     def name(self) -> str:
-        """Members that can run the same one name it alike."""
+        """Its name, the same at all members that can run it."""
 
     @property
     def minimum_version(self) -> int:
-        """Of the metadata that it can read: 0 EAGER, 1 COMPATIBLE, 2 SESSIONED, as Connect's protocols."""
+        """The lowest version of metadata that it can read: 0 EAGER, 1 COMPATIBLE, 2 SESSIONED, as in Connect."""
 
     @property
     def maximum_version(self) -> int:
-        """Of the metadata that it can read."""
+        """The highest version of metadata that it can read."""
 
     def metadata(self, facts: WorkerFacts) -> Metadata:
-        """What a member says with it. The same facts give the same bytes."""
+        """What a member says by it. The same facts give the same bytes."""
 
     def assign(self, group: Group) -> Assignment:
-        """Compute what each member is to have.
+        """Compute the target of each member.
 
-        :raises ValueError: for a group without members
+        :raises ValueError: the group has no members
         """
 
     def on_assignment(self, assignment: MemberTarget) -> int | None:
-        """What a member has to do for the assignor when it gets an assignment.
+        """Read from a member's new assignment when the member has to ask for the next one.
 
-        :return: wall clock, milliseconds since 1970, at which it is to ask for another one, by metadata with
-            ``delay_over_ms``; a later assignment replaces that. None: it need not. Only who computed is asked to
+        :return: the time (wall clock, milliseconds since 1970) at which it asks, by metadata with ``delay_over_ms``. A
+            later assignment replaces this time. None: it need not ask; this only concerns the member that computed
         """

@@ -1,19 +1,19 @@
-"""The cooperative assignor: what members have they keep, and only what has to move moves.
+"""The cooperative assignor: members keep their tasks, and only tasks that have to move are moved.
 
 It is KIP-415's assignment (:mod:`airflow_provider.assignors.cooperative`) for a group that a coordinator moves towards
-a target. What is the same: planners and tasks are balanced apart, lost tasks wait for their worker, and a policy of
-steps bounds what is taken from workers. What is not:
+a target. As there, planners and tasks are balanced separately, lost tasks wait for their worker, and a policy of steps
+limits how many tasks are taken from workers. Differences:
 
-- **The target is whole.** What is taken from one member is another's in the same target; that nobody runs it twice on
-  the way is the coordinator's matter. So there is no second round, and no pause that grows with successive ones.
-- **What a member has is what the last target gave it**, not what it runs: some of that may still be on its way. An
-  assignment that came in between would otherwise turn moves back that are half done.
-- **Lost is what a departed member had by that target**, or what has been kept for it since (``delayed``).
-- **A delay ends when somebody says so**: the member that computed is told when it has to ask for the next assignment.
-  Nobody needs to agree on the time: a delay that somebody has called over is over, whatever the clock of who computes
-  says.
-- **Everybody keeps its name.** A member id is a worker's own, and a static member has its instance id. A worker that is
-  back gets its own at once, whether it is the first or not.
+- **The target is complete.** A task that is taken from one member is given to another in the same target; the
+  coordinator makes sure that it does not run twice on the way. So there is no second round, and no growing delay
+  between rounds that revoke tasks.
+- **A member has what the last target gave it**, not what it runs: some tasks may still be on their way. Otherwise an
+  assignment in between would turn back moves that are half done.
+- **Lost tasks are those that a departed member had in that target**, and those that were delayed for it since.
+- **A delay ends when a member says so.** The member that computed is told when to ask for the next assignment. The
+  members' clocks need not agree: a delay that one member has declared over is over.
+- **Every worker keeps its name.** A member id belongs to one worker, and a static member has its instance id. A worker
+  that returns gets its own tasks at once, even if another one has returned before it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _DEFERRED: Final = Deferred()
 class CooperativeAssignor:
     """Connect's ``IncrementalCooperativeAssignor``.
 
-    :param policy: when an imbalance is resolved; a delay that the group has takes the place of the policy's
+    :param policy: when an imbalance is resolved. A group's own delay takes precedence over the policy's
     """
 
     policy: Policy = _DEFERRED
@@ -58,38 +58,44 @@ class CooperativeAssignor:
     maximum_version: int = SESSIONED
 
     def metadata(self, facts: WorkerFacts) -> Metadata:
-        """The time of the delay that is over is part of it: the next one must change it again."""
+        """What a member says. It includes the time of the delay that is over, so that the end of the next delay changes
+        it again.
+        """
         reason = Reason.DELAY_OVER if facts.delay_over_ms else Reason.NONE
         return Metadata(reason=reason, version=SESSIONED, metadata=encode_facts(facts, SESSIONED))
 
     def assign(self, group: Group) -> Assignment:
-        """:raises ValueError: for a group without members"""
+        """Compute the target of each member.
+
+        :raises ValueError: the group has no members
+        """
         if not group.members:
             raise ValueError("an assignment needs at least one member")
         policy = self.policy if group.max_delay_ms is None else replace(self.policy, max_delay_ms=group.max_delay_ms)
         known = _known(group)
         settled = settle(known.round, known.memory, max_delay_ms=policy.max_delay_ms)
-        calm = _calm(policy, settled, known)
-        relieved = settled.relieve(group.revocation_rank, calm.allowance)
+        pace = _pace(policy, settled, known)
+        relieved = settled.relieve(group.revocation_rank, pace.allowance)
         taken = merged((*relieved, settled.drains.waits))
         given = merged(settled.place(plus(settled.free, NO_TASKS.union(*taken.values()))))
         shares = {
             name: plus(minus(kept, taken.get(name, NO_TASKS)), given.get(name, NO_TASKS))
             for name, kept in settled.kept.items()
         }
-        return _written_down(group, known, settled, calm, shares)
+        return _assignment(group, known, settled, pace, shares)
 
     def on_assignment(self, assignment: MemberTarget) -> int | None:
+        """When the member has to ask for the next assignment."""
         return decode_remembered(assignment.metadata).asks_at_ms or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Known:
-    """A group in the words of a round: workers have names, which they keep when they come back.
+    """A group as a round of the classic protocol. Workers have names, which they keep when they return.
 
-    :param members: by name
-    :param departed: by name; who is back is among the members, too
-    :param next_moves_at_ms: wall clock before which nothing is taken to balance
+    :param members: the members, by name
+    :param departed: the former members, by name. A worker that has returned is among the members, too
+    :param next_moves_at_ms: until then, no task is taken from a worker for balance (wall clock)
     """
 
     round: Round
@@ -153,8 +159,8 @@ def _known(group: Group) -> _Known:
 
 
 def _has_less_to_do(group: Group) -> bool:
-    """Whether nothing has happened but that work is gone, mostly as it has come to its end. Then free slots are filled
-    with what waits, as in a classic group, and nothing that runs is stopped: a batch task would lose what it has done.
+    """Whether the only change is that tasks are gone, mostly because they have ended. Then waiting tasks fill the free
+    slots, as in a classic group, and no running task is stopped: a batch task would lose what it has done.
     """
     if group.departed or any(said.target == NO_TARGET for said in group.members.values()):
         return False
@@ -162,7 +168,7 @@ def _has_less_to_do(group: Group) -> bool:
 
 
 def _names(members: Mapping[MemberId, GroupMember]) -> dict[MemberId, WorkerId]:
-    """Static members are known by their instance ids; if one is called like another's member id, nobody is."""
+    """The names of members: instance ids of static members, otherwise member ids. If ambiguous, all member ids."""
     names = {member: WorkerId(said.instance_id or member) for member, said in members.items()}
     return names if len(set(names.values())) == len(names) else {member: WorkerId(member) for member in members}
 
@@ -175,10 +181,11 @@ def _absences(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Calm:
-    """How much may be taken from workers to balance, and when the next assignment is due.
+class _Pace:
+    """How many tasks may be taken from workers for balance, and when the next assignment is due. Times are wall clock.
 
-    :param asks_at_ms: wall clock; 0: nothing waits
+    :param next_moves_at_ms: until then, no further task is taken; 0: no such time
+    :param asks_at_ms: when the next assignment is due; 0: not before a change
     """
 
     allowance: int = 0
@@ -186,21 +193,21 @@ class _Calm:
     asks_at_ms: int = 0
 
 
-def _calm(policy: Policy, settled: Settled, known: _Known) -> _Calm:
+def _pace(policy: Policy, settled: Settled, known: _Known) -> _Pace:
     now_ms, delay_ms = known.round.now_ms, settled.lost_work.delay_ms
     if not isinstance(policy, Incremental):
-        return _Calm(asks_at_ms=now_ms + delay_ms) if delay_ms else _Calm(allowance=NO_LIMIT)
+        return _Pace(asks_at_ms=now_ms + delay_ms) if delay_ms else _Pace(allowance=NO_LIMIT)
     latest_ms = now_ms + policy.move_interval_ms
     next_ms = min(known.next_moves_at_ms, latest_ms) if known.next_moves_at_ms > now_ms else 0
     if delay_ms:
-        return _Calm(next_moves_at_ms=next_ms, asks_at_ms=now_ms + delay_ms)
+        return _Pace(next_moves_at_ms=next_ms, asks_at_ms=now_ms + delay_ms)
     if next_ms or not settled.stops:
-        return _Calm(next_moves_at_ms=next_ms, asks_at_ms=next_ms if settled.stops else 0)
+        return _Pace(next_moves_at_ms=next_ms, asks_at_ms=next_ms if settled.stops else 0)
     more = settled.stops > policy.max_moves
-    return _Calm(allowance=policy.max_moves, next_moves_at_ms=latest_ms, asks_at_ms=latest_ms if more else 0)
+    return _Pace(allowance=policy.max_moves, next_moves_at_ms=latest_ms, asks_at_ms=latest_ms if more else 0)
 
 
-def _written_down(group: Group, known: _Known, settled: Settled, calm: _Calm, shares: Shares) -> Assignment:
+def _assignment(group: Group, known: _Known, settled: Settled, pace: _Pace, shares: Shares) -> Assignment:
     version = max(COMPATIBLE, min(said.version for said in group.members.values()))
     former = still_planned(known.round, known.memory, settled.difference.removed)
     asks = min(group.members) if group.computing is None else group.computing
@@ -209,7 +216,7 @@ def _written_down(group: Group, known: _Known, settled: Settled, calm: _Calm, sh
     def target(member: MemberId, name: WorkerId) -> MemberTarget:
         remembered = Remembered(former=former.get(name, NO_TASKS))
         if member == asks:
-            remembered = replace(remembered, asks_at_ms=calm.asks_at_ms, next_moves_at_ms=calm.next_moves_at_ms)
+            remembered = replace(remembered, asks_at_ms=pace.asks_at_ms, next_moves_at_ms=pace.next_moves_at_ms)
         return MemberTarget(tasks=shares[name], metadata=encode_remembered(remembered, version))
 
     def kept(member: MemberId, name: WorkerId, tasks: Tasks) -> MemberTarget:

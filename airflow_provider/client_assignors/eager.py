@@ -1,7 +1,7 @@
-"""The eager assignor: everything is dealt out anew, whoever had it.
+"""The eager assignor: shares out all tasks anew, whichever member had them.
 
-What a member has already it keeps, and only the rest is stopped: what stays the coordinator sees. So nobody stops all
-it has, as in Connect's eager protocol.
+Unlike in Connect's eager protocol, members do not stop all tasks: the coordinator sees which of them stay where they
+are, and only revokes the others.
 """
 
 from __future__ import annotations
@@ -24,12 +24,17 @@ class EagerAssignor:
     maximum_version: int = EAGER
 
     def metadata(self, facts: WorkerFacts) -> Metadata:
+        """What a member says: only its url."""
         return Metadata(reason=Reason.NONE, version=EAGER, metadata=encode_facts(facts, EAGER))
 
     def assign(self, group: Group) -> Assignment:
-        """:raises ValueError: for a group without members"""
+        """Compute the target of each member.
+
+        :raises ValueError: the group has no members
+        """
         dealt = eager.assign([WorkerId(member) for member in group.members], group.configured, group.costs)
         return Assignment(members={MemberId(member): MemberTarget(tasks=tasks) for member, tasks in dealt.items()})
 
-    def on_assignment(self, assignment: MemberTarget) -> int | None:  # noqa: ARG002  # nothing ever waits
+    def on_assignment(self, assignment: MemberTarget) -> int | None:  # noqa: ARG002  # no task is ever delayed
+        """Never ask for another assignment."""
         return None

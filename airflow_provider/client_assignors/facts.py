@@ -1,7 +1,7 @@
-"""What a worker says of itself, as bytes: the metadata of a client side assignor.
+"""Converts what a worker says of itself to bytes: the metadata of a client side assignor.
 
-The version of the bytes stands beside them. It is that of Connect's protocol: 0 EAGER has the url, 1 COMPATIBLE all,
-and 2 SESSIONED the same as 1, as in Connect, where it only says that what workers send each other is signed.
+The version is sent beside the bytes. It is that of Connect's protocol: 0 EAGER has only the url, 1 COMPATIBLE has all
+fields, and 2 SESSIONED has the same as 1. In Connect, 2 only means that requests between workers are signed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _STRUCTS: Final = MappingProxyType({EAGER: Struct("Worker", _Worker, (_URL,)), C
 
 
 def encode_facts(facts: WorkerFacts, version: int) -> bytes:
-    """The same facts give the same bytes.
+    """Write what a worker says of itself. The same facts give the same bytes.
 
     :raises KeyError: there is no such version
     """
@@ -66,8 +66,8 @@ def encode_facts(facts: WorkerFacts, version: int) -> bytes:
 
 
 def decode_facts(data: bytes, version: int) -> WorkerFacts:
-    """The inverse of :func:`encode_facts`. Who can't be understood has said nothing: it is a member all the same, and
-    what it has the coordinator knows.
+    """The inverse of :func:`encode_facts`. Bytes that can't be understood count as empty: their sender is a member all
+    the same, and the coordinator knows its tasks.
     """
     if not data or version not in _STRUCTS:
         return NOTHING_SAID

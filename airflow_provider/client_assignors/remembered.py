@@ -1,8 +1,7 @@
-"""What the cooperative assignor remembers from one assignment to the next: it goes out with each member's target, and
-comes back with what members, and those that have left, were assigned.
+"""What the cooperative assignor remembers from one assignment to the next. It is sent along with each member's target,
+and comes back with the last targets of members and former members.
 
-It is all in tagged fields, so for most members it is one byte, and a release that remembers more is understood by
-older ones.
+All fields are tagged. So it is empty for most members, and older releases understand newer ones that remember more.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """Of one member. Times are wall clock, milliseconds since 1970; 0: none.
+    """What is remembered of one member. Times are wall clock, milliseconds since 1970; 0: none.
 
-    :param asks_at_ms: when it is to ask for the next assignment
-    :param next_moves_at_ms: before which nothing is taken from anybody to balance, in the whole group
-    :param until_ms: how long what it had waits for it: it has left
-    :param awaited: whether it has said itself by when it is back
+    :param asks_at_ms: when the member is to ask for the next assignment
+    :param next_moves_at_ms: until then, no task is taken from any worker of the group for balance
+    :param until_ms: until then, the tasks of this former member wait for it
+    :param awaited: whether the member itself has said when it returns
     :param instance_id: the name of a static member that has left; empty: it has none
-    :param former: what it had of jobs that are being planned anew, and is not configured now
+    :param former: tasks that it had, and that are not configured now because their jobs are being planned anew
     """
 
     asks_at_ms: int = 0
@@ -70,7 +69,10 @@ _STRUCT: Final = Struct(
 
 
 def encode_remembered(remembered: Remembered, version: int) -> AssignorMetadata:
-    """:param version: one that all members read; the bytes are the same in all"""
+    """Write what is remembered.
+
+    :param version: one that all members can read; the bytes are the same in all versions
+    """
     if remembered == NOTHING_REMEMBERED:
         return AssignorMetadata(version=version)
     writer = Writer()
@@ -87,7 +89,7 @@ def encode_remembered(remembered: Remembered, version: int) -> AssignorMetadata:
 
 
 def decode_remembered(metadata: AssignorMetadata) -> Remembered:
-    """The inverse of :func:`encode_remembered`. What can't be understood, another assignor's say, is not remembered."""
+    """The inverse of :func:`encode_remembered`. Bytes that can't be understood count as empty."""
     if not metadata.data:
         return NOTHING_REMEMBERED
     try:

@@ -1,4 +1,5 @@
-"""The coordinator of declarative groups (KIP-848), as a machine: requests go in, records and replies come out.
+"""The coordinator of declarative groups (KIP-848), as a state machine: events in, records and replies out.
 
-:mod:`.coordinator` is the whole of one shard, :mod:`.state` what it keeps of a group. It has no clock and does no I/O.
+:mod:`.coordinator` is the entry point, for one shard; :mod:`.state` is the state of a group. There is no clock and no
+I/O.
 """

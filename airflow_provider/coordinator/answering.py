@@ -1,4 +1,4 @@
-"""How a heartbeat is answered: immediately if there is something to say, or later (a long poll)."""
+"""Answers heartbeats: immediately if there is news for the member, or later (a long poll)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from airflow_provider.protocol.model import MemberId, Tasks
 
 
 class _HeldByOthers:
-    """The tasks that another member than this one holds."""
+    """The tasks that members other than this one hold; no set of them is built."""
 
     __slots__ = ("_holders", "_member_id")
 
@@ -35,7 +35,7 @@ def take_step(turn: Turn, desk: Desk, member_id: MemberId, owned: Tasks | None) 
     before = state.current[member_id]
     after = reconcile(
         before,
-        _to_have(turn, desk, state.target.of(member_id)),
+        _assignable(turn, desk, state.target.of(member_id)),
         state.target.epoch,
         owned=owned,
         held_by_others=_HeldByOthers(desk, member_id),
@@ -44,9 +44,12 @@ def take_step(turn: Turn, desk: Desk, member_id: MemberId, owned: Tasks | None) 
         turn.give(desk, member_id, after)
 
 
-def _to_have(turn: Turn, desk: Desk, target: MemberTarget) -> MemberTarget:
-    """Beyond a bridge, what was taken from it may be others' before there is another target. And what has come back
-    since this one was made, others have run in later epochs.
+def _assignable(turn: Turn, desk: Desk, target: MemberTarget) -> MemberTarget:
+    """Leave out of a member's target what must not be assigned from it in a group with a bridge.
+
+    These are tasks that a classic round has taken from the bridge: classic workers may run them before there is another
+    target. And tasks that the bridge was given after this target was computed: classic workers have run them in later
+    epochs.
     """
     if not turn.has_bridges or (target.tasks <= desk.to_run and target.tasks.isdisjoint(desk.given_in)):
         return target
@@ -56,9 +59,13 @@ def _to_have(turn: Turn, desk: Desk, target: MemberTarget) -> MemberTarget:
 
 
 def answer_or_hold(turn: Turn, desk: Desk, member_id: MemberId, heartbeat: Held, *, whole: bool) -> None:
-    """:param whole: the heartbeat says everything: its member joins, or has missed an answer, and waits for this one"""
+    """Answer a heartbeat immediately, or hold it until there is news or the heartbeat interval is over.
+
+    :param whole: the heartbeat contains all fields, because its member joins or has missed an answer. Then it is
+        answered immediately
+    """
     has_news = whole or _has_news(desk, member_id, heartbeat.member_epoch)
-    release(turn, desk, member_id)  # nobody waits for that answer any more: what it says is still news
+    release(turn, desk, member_id)  # the member does not wait for that answer any more, so its news must be sent again
     if has_news:
         _answer(turn, desk, member_id, heartbeat)
         return
@@ -69,7 +76,7 @@ def answer_or_hold(turn: Turn, desk: Desk, member_id: MemberId, heartbeat: Held,
 
 
 def look_again(turn: Turn, desk: Desk, member_id: MemberId) -> None:
-    """Something has happened. If that is news for a member whose heartbeat is held, answer it."""
+    """Take a member's next step, and answer its held heartbeat if that is news for it."""
     held = desk.held.get(member_id)
     if held is None:
         return
@@ -79,14 +86,14 @@ def look_again(turn: Turn, desk: Desk, member_id: MemberId) -> None:
 
 
 def release(turn: Turn, desk: Desk, member_id: MemberId) -> None:
-    """Answer the heartbeat that is held, if one is, with what there is."""
+    """Answer a member's held heartbeat, if there is one, with the present state."""
     held = _unhold(turn, desk, member_id)
     if held is not None:
         _answer(turn, desk, member_id, held)
 
 
 def refuse_held(turn: Turn, desk: Desk, member_id: MemberId, error: KafkaErrorCode, message: str) -> None:
-    """The same, of a member that is no longer one."""
+    """Answer the held heartbeat of a former member, if there is one, with an error."""
     held = _unhold(turn, desk, member_id)
     if held is not None:
         turn.reply(held.request, heartbeat_refusal(error, message))
@@ -106,17 +113,17 @@ def _has_news(desk: Desk, member_id: MemberId, member_epoch: MemberEpoch) -> boo
 
 
 def _shown(current: CurrentAssignment) -> CurrentAssignment:
-    """What a member is answered of it."""
+    """The part of a current assignment that an answer contains."""
     return CurrentAssignment(epoch=current.epoch, assigned=current.assigned, metadata=current.metadata)
 
 
 def _is_sent(desk: Desk, member_epoch: MemberEpoch) -> bool:
-    """Whether an answer has the assignment: while the member has not said that it has reached the target's epoch."""
+    """Whether an answer contains the assignment: as long as the epoch in the heartbeat is below the target's."""
     return member_epoch < desk.state.target.epoch
 
 
 def _answer(turn: Turn, desk: Desk, member_id: MemberId, heartbeat: Held) -> None:
-    """COMPUTE_ASSIGNMENT is said as an error, and is none: the answer has all that another one would have."""
+    """Answer a heartbeat. COMPUTE_ASSIGNMENT is sent as an error code, but the answer is complete all the same."""
     current = desk.state.current[member_id]
     chosen = desk.is_chosen(member_id)
     if chosen and desk.computing is not None:
@@ -124,7 +131,7 @@ def _answer(turn: Turn, desk: Desk, member_id: MemberId, heartbeat: Held) -> Non
     sends = _is_sent(desk, heartbeat.member_epoch)
     if sends:
         desk.sent[member_id] = _shown(current)
-    turn.grant_session(desk, member_id, heartbeat.arrived_ms)  # it may be longer than when the heartbeat arrived
+    turn.grant_session(desk, member_id, heartbeat.arrived_ms)  # it may be longer by now
     turn.reply(
         heartbeat.request,
         ConnectGroupHeartbeatResponse(

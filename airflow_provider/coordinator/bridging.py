@@ -1,22 +1,24 @@
-"""A group that also has classic workers: what its bridge says, and what it has to know.
+"""Groups that also have classic workers: exchanges state with the group's bridge.
 
 Classic workers talk to Kafka's own coordinator, which knows nothing of declarative groups. So the declarative group is
-one member of the classic one: its *bridge*, a static member, driven where the group is coordinated. What classic rounds
-give to the bridge is configured here; what they take from it is no longer configured, and the bridge lets go of it
-when nobody runs it or will be given it. So a task is run on one side only, and moves as between two classic workers.
+one member of the classic group: its *bridge*, a static member, held by the process that coordinates the group. The
+tasks that a classic round gives to the bridge are configured here. The tasks that a round takes from it are no longer
+configured; the bridge releases each of them when no member runs it or will be assigned it. So a task runs on one side
+only, and moves between the sides as between two classic workers.
 
-*Leases.* The classic group gives the bridge's tasks away when the bridge's session has ended. So no member is granted a
-session that reaches beyond that, and when the bridge is lost all who have tasks are removed.
+*Leases.* When the bridge's session has ended, the classic group gives its tasks to others. So no member is granted a
+session that ends later, and all members with tasks are removed when the bridge is lost.
 
-*Epochs.* What is written of a task is ordered by epoch, also when it moves from one side to the other. A classic epoch
-grows by a round and can't be set; so an epoch of the declarative group *is* that of a round which the bridge was in.
-Whatever needs a new one has the bridge join again, which in a cooperative round stops nobody. So what is given here was
-written in lower epochs before, and what is given back is written in higher ones.
+*Epochs.* Records about a task are ordered by epoch, also when it moves from one side to the other. A classic epoch
+grows with each round and can't be set, so each epoch of the declarative group *is* the epoch of a round that the bridge
+took part in. To get a new epoch, the bridge joins again; in a cooperative round, this stops no task. So the records
+about a task that moves here have lower epochs, and those after it has moved back have higher ones.
 
-*Another coordinator* has the bridge join again under its name, which fences the one before, and say that it owns all
-that anybody here may run. Who has a task that its first round does not leave to the bridge is removed: others may have
-been given it while no coordinator was there. All who have tasks are, if the classic group had a round without a bridge,
-or may have had one: others may have had those tasks in between, in a higher epoch.
+*Takeover.* The next coordinator lets the bridge join again under its name, which fences the former one, and say that it
+owns all tasks that members may run. If the first round takes a task away, the member that has it is removed, because
+classic workers may have got the task while there was no coordinator. If the classic group had a round without the
+bridge, or may have had one, all members with tasks are removed: classic workers may have had those tasks in between, in
+a higher epoch.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 
 def on_said(turn: Turn, event: BridgeSaid) -> None:
+    """Configure the tasks that the bridge has, and begin an epoch if one is needed."""
     desk = turn.desk(event.group_id)
     state, is_first = desk.state, desk.bridge is None
     known = desk.to_run if state.members else NO_TASKS
@@ -37,37 +40,42 @@ def on_said(turn: Turn, event: BridgeSaid) -> None:
     desk.given_in = kept | dict.fromkeys(event.tasks - known, event.epoch)
     desk.bridge = event
     desk.unrecorded = event.tasks if event.tasks != state.configured else None
-    if is_first:  # what may have needed an epoch no record says
+    if is_first:  # no record tells whether the former coordinator wanted an epoch
         desk.wants_epoch = bool(state.members)
-        _remove_who_has_more(turn, desk, event.tasks)
+        _fence_holders_of_others(turn, desk, event.tasks)
     if state.members and (desk.wants_epoch or desk.unrecorded is not None):
         turn.begin_epoch(desk)
         computing.ensure_target(turn, desk)
 
 
 def on_lost(turn: Turn, event: BridgeLost) -> None:
+    """Configure no tasks, and remove all members that hold some."""
     desk = turn.desk(event.group_id)
     desk.bridge = None
     desk.unrecorded = NO_TASKS if desk.state.configured else None
-    _remove_who_has_more(turn, desk, NO_TASKS)
+    _fence_holders_of_others(turn, desk, NO_TASKS)
 
 
-def _remove_who_has_more(turn: Turn, desk: Desk, tasks: Tasks) -> None:
+def _fence_holders_of_others(turn: Turn, desk: Desk, tasks: Tasks) -> None:
+    """Remove the members that hold other tasks than these."""
     state = desk.state
     for member_id in list(state.members):
         if not state.current[member_id].held <= tasks:
-            message = f"what {member_id} had classic workers may have been given"
+            message = f"classic workers may have been given tasks of {member_id}"
             members.fence(turn, desk, member_id, error=KafkaErrorCode.UNKNOWN_MEMBER_ID, message=message)
 
 
 def claims(desk: Desk) -> Tasks:
-    """All that anybody may run, or may be given: what a bridge owns that begins now."""
+    """All tasks that members may run or be assigned: those that a new bridge says it owns."""
     state = desk.state
     return frozenset(state.holders) | (state.configured if state.members else NO_TASKS)
 
 
 def to_bridge(desk: Desk, asked: Tasks) -> ToBridge:
-    """:param asked: what the bridge would let go of"""
+    """What the bridge has to know of the group.
+
+    :param asked: the tasks that the bridge wants to release
+    """
     state = desk.state
     return ToBridge(
         members=len(state.members) + len(state.lingering),

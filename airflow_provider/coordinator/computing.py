@@ -1,6 +1,6 @@
-"""How a group comes to a new target: by a member that is chosen for it, or by an assignor that is here.
+"""Gets a new target for a group: from a chosen member, or from an assignor of the coordinator.
 
-Whenever the group's epoch is above its target's, one of both is under way.
+While the epoch of a group with members is above its target's, one of them is at work, or ``Desk.stuck`` says why not.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId
 
 _NOT_PREPARED: Final = "the state that it was computed from is no longer known here: ask for the group's state again"
-"""No mistake of the member: a coordinator that takes over has not prepared anything yet, nor has one whose member has
-taken the place of another since.
-"""
+"""Not the member's mistake: the coordinator has changed since, or a static member was replaced."""
 _FAILED_AGAIN_MS: Final = 60_000
-"""After an assignor has failed, another assignment is asked for, of another member if there is one; not sooner, or a
-group whose assignor always fails would do nothing else.
+"""How long after an assignor's failure another assignment is asked for, from another member if there is one. Without
+this pause, a group whose assignor always fails would do nothing else.
 """
 
 
 def ensure_target(turn: Turn, desk: Desk) -> None:
-    """Have a target computed if the group needs one. While one is computed, nobody else is chosen: the group may
-    move on meanwhile, and then needs another one afterwards.
+    """Start to compute a target if the group needs one.
+
+    While a member computes one, no other member is chosen. If the group's epoch grows in the meantime, another target
+    is computed afterwards.
     """
     state = desk.state
     if state.epoch <= state.target.epoch or not state.members:
@@ -63,8 +63,10 @@ def _compute_here(turn: Turn, desk: Desk, name: str) -> None:
 
 
 def set_due_timer(turn: Turn, desk: Desk) -> None:
-    """See to it that a delay ends which an assignor has begun that is run here, and that an assignor which has failed
-    is followed by another try: who would have ended the delay may be gone.
+    """Set the timer for the next assignment that is due although nothing has changed.
+
+    It is due when a delay ends that the coordinator's own assignor has started, or some time after an assignor has
+    failed.
     """
     state = desk.state
     timer = Timer(Kind.DUE, state.group_id, MemberId(""))
@@ -80,7 +82,7 @@ def set_due_timer(turn: Turn, desk: Desk) -> None:
 
 
 def on_due_timer(turn: Turn, desk: Desk) -> None:
-    """Another assignment is due, though nothing has changed. If something has, one is under way already."""
+    """Begin an epoch because another assignment is due. If something has changed, one is under way already."""
     state = desk.state
     if state.members and state.epoch <= state.target.epoch and not _is_untaken(desk):
         turn.begin_epoch(desk)
@@ -88,7 +90,7 @@ def on_due_timer(turn: Turn, desk: Desk) -> None:
 
 
 def _is_untaken(desk: Desk) -> bool:
-    """Whether what an assignor would make of the group here has turned out to be more than a topic takes."""
+    """Whether the coordinator's assignor has already computed a target from this state that no topic takes."""
     if desk.untaken is None or desk.untaken.made_of != desk.made_of:
         return False
     desk.stuck = desk.untaken.why
@@ -96,12 +98,12 @@ def _is_untaken(desk: Desk) -> bool:
 
 
 def _asked_for(desk: Desk) -> str | None:
-    """The server side assignor of the group, if it has one."""
+    """The server side assignor that the group has voted for, if any."""
     return voted({kind.server_assignor: len(alike) for kind, alike in desk.state.kinds.items()})
 
 
 def on_compute_timer(turn: Turn, desk: Desk, member_id: MemberId) -> None:
-    """The chosen one did not make it."""
+    """Choose another member: the chosen one has not installed an assignment in time."""
     if desk.is_chosen(member_id):
         desk.failed.add(member_id)
         desk.computing = None
@@ -109,7 +111,8 @@ def on_compute_timer(turn: Turn, desk: Desk, member_id: MemberId) -> None:
 
 
 def on_prepare(turn: Turn, event: RequestArrived, request: ConnectGroupPrepareAssignmentRequest) -> None:
-    desk = _desk_of_the_chosen(turn, event, request)
+    """Send the chosen member the state from which it computes an assignment."""
+    desk = _desk_if_chosen(turn, event, request)
     if desk is None or desk.computing is None:
         return
     prepared = prepare(desk.state, desk.computing.selected.assignor, desk.last_said)
@@ -118,7 +121,8 @@ def on_prepare(turn: Turn, event: RequestArrived, request: ConnectGroupPrepareAs
 
 
 def on_install(turn: Turn, event: RequestArrived, request: ConnectGroupInstallAssignmentRequest) -> None:
-    desk = _desk_of_the_chosen(turn, event, request)
+    """Install what the chosen member has computed, or refuse it."""
+    desk = _desk_if_chosen(turn, event, request)
     if desk is None or desk.computing is None:
         return
     prepared = desk.computing.prepared
@@ -162,7 +166,10 @@ def _choose(turn: Turn, desk: Desk) -> None:
 
 
 def _let_another_try(turn: Turn, desk: Desk, member_id: MemberId) -> None:
-    """If there is none, this one may try again, but not before its time is over: it would do the same again."""
+    """Choose another member after an invalid assignment.
+
+    If there is none, this member may try again, but only when its time is over: now it would compute the same.
+    """
     desk.failed.add(member_id)
     if desk.failed.issuperset(desk.state.members):
         return
@@ -171,12 +178,15 @@ def _let_another_try(turn: Turn, desk: Desk, member_id: MemberId) -> None:
     ensure_target(turn, desk)
 
 
-def _desk_of_the_chosen(
+def _desk_if_chosen(
     turn: Turn,
     event: RequestArrived,
     request: ConnectGroupPrepareAssignmentRequest | ConnectGroupInstallAssignmentRequest,
 ) -> Desk | None:
-    """The first four steps of both requests. None: it is answered."""
+    """The group's desk, if the request is from the chosen member in its present epoch.
+
+    These are the first four steps of *prepare* and of *install*. None: the request was refused, and is answered.
+    """
     desk = turn.desks.get(request.group_id)
     member_id = request.member_id
     if desk is None or not desk.state.epoch:

@@ -1,4 +1,4 @@
-"""What people set for a group: whether it may be, and what holds then."""
+"""Checks and records the settings that people give one group."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ from airflow_provider.declarative.wire.refusals import refusal
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 
 _LEAST: Final = MappingProxyType({SESSION_TIMEOUT: 1_000, HEARTBEAT_INTERVAL: 100, MAX_DELAY: 0})
-"""Below that a group would be busy with itself. Records may have less."""
+"""The lowest values that people may set, in milliseconds. Below these a group would be busy with itself. Lower values
+in records are accepted.
+"""
 _END: Final = 2**31
 _NUMBER: Final = re.compile(r"-?[0-9]{1,10}")
 
 
 def on_alter_configs(turn: Turn, event: RequestArrived, request: ConnectGroupAlterConfigsRequest) -> None:
-    """As a broker handles IncrementalAlterConfigs of a group: all changes, or none. The group need not be there."""
+    """Make all changes or none, as a broker handles IncrementalAlterConfigs of a group. The group need not exist."""
     desk = turn.desk(request.group_id)
     wrong = next(_wrong_requests(request.configs), None)
     if wrong is not None:
@@ -53,8 +55,10 @@ def on_alter_configs(turn: Turn, event: RequestArrived, request: ConnectGroupAlt
 
 
 def _configure(turn: Turn, desk: Desk, configuration: GroupConfiguration) -> None:
-    """Members hear of it with their next answers. Till then they may believe in the session that they were granted, and
-    the next coordinator must not give them less.
+    """Record the settings.
+
+    Members learn a shorter session with their next answers, and rely on the one granted before until then. So that
+    one is recorded, too: the next coordinator must not end their sessions earlier.
     """
     state = desk.state
     if configuration == state.configuration:
@@ -79,7 +83,7 @@ def _wrong_requests(changes: tuple[AlterableConfig, ...]) -> Iterator[str]:
 def _wrong_values(changes: tuple[AlterableConfig, ...]) -> Iterator[str]:
     for change in changes:
         if change.name not in CONFIG_NAMES:
-            yield f"{change.name!r} is no configuration of a group; there are: {', '.join(CONFIG_NAMES)}"
+            yield f"{change.name!r} is not a setting of a group; the settings are: {', '.join(CONFIG_NAMES)}"
         elif change.config_operation == ConfigOperation.SET:
             value, least = change.value or "", _LEAST[change.name]
             if not _NUMBER.fullmatch(value):
@@ -89,7 +93,9 @@ def _wrong_values(changes: tuple[AlterableConfig, ...]) -> Iterator[str]:
 
 
 def _wrong_together(turn: Turn, desk: Desk, changes: tuple[AlterableConfig, ...]) -> Iterator[str]:
-    """A default that is too long is shortened where it is used: only what people have set is refused."""
+    """Check the heartbeat interval against the session. Only an interval that people set is refused: a default that is
+    too long is shortened where it is used.
+    """
     after = _altered(desk, changes)
     interval_ms, session_ms = after.heartbeat_interval_ms, after.session_timeout_ms or turn.settings.session_timeout_ms
     if changes and interval_ms is not None and interval_ms > longest_interval_ms(session_ms):

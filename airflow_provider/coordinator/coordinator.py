@@ -3,23 +3,23 @@
 Theory of operation
 ===================
 
-Events that have come together are handled in a *turn* (:mod:`.turn`). What it decides are records, and nothing but
-applying a record changes the state of a group: so the state is what the next coordinator gets by replaying them. Beside
-it stands what no record says (:mod:`.desk`): heartbeats that are held, who computes the next target, timers. The next
-coordinator does without, and it costs nothing but time: it gives each member a fresh session, answers what is asked
-again, and chooses anew.
+Events that have arrived together are handled in one *turn* (:mod:`.turn`). Its decisions are records, and a group's
+state changes only when a record is applied. So the next coordinator gets the same state by replaying the records. What
+is in no record (:mod:`.desk`) are held heartbeats, the member that computes the next target, and timers. The next
+coordinator does without them, which costs only time: it gives each member a fresh session, answers requests that are
+sent again, and chooses a member again.
 
-At the end of a turn those members are looked at for which something may have changed, and no others: who waits for a
-task that was released (``GroupState.wanted_by``), who was chosen, or all when there is a new target. A heartbeat that
+At the end of a turn, only those members are looked at for which something may have changed: a member that waits for a
+released task (``GroupState.wanted_by``), one that was chosen, or all when there is a new target. So a heartbeat that
 changes nothing costs the same in a group of any size.
 
 ===============  ===================================================================================================
-validation.py    what a request must be like
+validation.py    checks requests by themselves
 heartbeat.py     the five steps of a heartbeat
 members.py       join, change, come back, leave, be removed: each a new epoch of the group, if it matters to assignors
 computing.py     a new target for the new epoch
 bridging.py      a group that also has classic workers
-configuring.py   what people set for a group
+configuring.py   the settings that people give one group
 answering.py     one step of a member towards its target (``declarative/reconcile.py``), and the answer
 ===============  ===================================================================================================
 """
@@ -59,10 +59,12 @@ from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 
 class Coordinator:
-    """One thread uses it. It has no clock, and does no I/O.
+    """The coordinator of the groups of one shard: takes events, and returns records and replies.
 
-    :param wall_ahead_ms: what to add to its times to get wall clock, milliseconds since 1970. When a delay ends
-        stands in records, which another coordinator reads on another host
+    It has no clock and does no I/O. Only one thread may use it.
+
+    :param wall_ahead_ms: what to add to ``now_ms`` to get wall clock time, in milliseconds since 1970. The end of a
+        delay is recorded in wall clock time, because the next coordinator may run on another host
     """
 
     def __init__(self, settings: CoordinatorSettings, *, wall_ahead_ms: int = 0) -> None:
@@ -73,11 +75,12 @@ class Coordinator:
 
     @property
     def session_ms(self) -> int:
+        """The default session of all groups."""
         return self.settings.session_timeout_ms
 
     @property
     def groups(self) -> Mapping[str, GroupState]:
-        """Those that have records, to be looked at."""
+        """The groups that have records, to be read only."""
         return {group_id: desk.state for group_id, desk in self._desks.items() if desk.state.is_recorded}
 
     def has_members(self, group_id: str) -> bool:
@@ -85,37 +88,40 @@ class Coordinator:
         return desk is not None and bool(desk.state.members)
 
     def stuck(self, group_id: str) -> str | None:
-        """Why there is no target for the group's epoch; None: there is, or will be."""
+        """Why no target is computed for the group's epoch; None: there is one, or one is computed."""
         desk = self._desks.get(group_id)
         return None if desk is None else desk.stuck
 
     def made_of(self, group_id: str) -> MadeOf:
-        """What a target of the group would be made of."""
+        """What a target of the group would be computed from now."""
         return self._desk(group_id).made_of
 
     def keep_target(self, group_id: str, untaken: Untaken) -> None:
-        """Have a group go on with the target that it has, as no topic takes the next one. Before :meth:`loaded`."""
+        """Let a group keep its target because no topic takes the next one. To be called before :meth:`loaded`."""
         self._desk(group_id).untaken = untaken
 
     def claims(self, group_id: str) -> Tasks:
-        """All that anybody in the group may run: what its bridge owns, if it begins now."""
+        """All tasks that members of the group may run or be assigned: those that a new bridge says it owns."""
         desk = self._desks.get(group_id)
         return NO_TASKS if desk is None else bridging.claims(desk)
 
     def to_bridge(self, group_id: str, asked: Tasks) -> ToBridge:
-        """:param asked: what the group's bridge would let go of"""
+        """What the group's bridge has to know.
+
+        :param asked: the tasks that the bridge wants to release
+        """
         desk = self._desks.get(group_id)
         return bridging.to_bridge(Desk(GroupState(group_id)) if desk is None else desk, asked)
 
     def replay(self, record: Record) -> None:
-        """Apply a record that another coordinator has written: while loading, before :meth:`loaded`.
+        """Apply a record that another coordinator has written, while loading. To be called before :meth:`loaded`.
 
-        :raises RemoteProtocolError: its value makes no sense
+        :raises RemoteProtocolError: the record has an invalid value
         """
         self._desk(record.key.group_id).state.apply(record)
 
     def loaded(self, now_ms: int) -> Effects:
-        """Begin to coordinate: all records are replayed, and every member gets a fresh session."""
+        """Begin to coordinate, when all records are replayed. Every member gets a fresh session."""
         turn = self._turn(now_ms)
         if self.settings.enabled:
             for desk in self._desks.values():
@@ -123,15 +129,16 @@ class Coordinator:
         return turn.effects()
 
     def handle(self, event: Event) -> Effects:
-        """What is to be done about it. Time does not go back from one call to the next."""
+        """Handle one event. ``now_ms`` must not decrease from one call to the next."""
         return self.handle_all((event,), event.now_ms)
 
     def handle_all(self, events: Iterable[Event], now_ms: int) -> Effects:
-        """What is to be done about events that have come together, in one turn: who waits for what several others
-        release in it is answered with all of that, and need not ask again in between.
+        """Handle events that have arrived together, in one turn.
 
-        :param events: each is taken when the one before it is handled
-        :param now_ms: of all of them
+        If several members release tasks in it, a member that waits for these tasks gets them all in one answer.
+
+        :param events: read lazily: each is taken when the one before it is handled
+        :param now_ms: the time of all of them
         """
         turn = self._turn(now_ms)
         for event in events:
@@ -145,22 +152,22 @@ class Coordinator:
             case RequestArrived():
                 self._request(turn, event)
             case JobsRead():
-                _jobs(turn, event)
+                _on_jobs_read(turn, event)
             case EpochSpoken():
-                _go_on_from(turn, event)
+                _on_epoch_spoken(turn, event)
             case BridgeSaid():
                 bridging.on_said(turn, event)
             case BridgeLost():
                 bridging.on_lost(turn, event)
             case TimerFired():
                 for timer in self._timers.due(event.now_ms):
-                    _timer(turn, timer)
+                    _on_timer(turn, timer)
 
     def _turn(self, now_ms: int) -> Turn:
         return Turn(self.settings, self._desks, self._timers, now_ms, self._wall_ahead_ms)
 
     def _desk(self, group_id: str) -> Desk:
-        """That of this group, which may be a new one."""
+        """The desk of this group. A group that is not known gets a new one."""
         desk = self._desks.get(group_id)
         if desk is None:
             desk = self._desks[group_id] = Desk(GroupState(group_id))
@@ -185,13 +192,13 @@ class Coordinator:
             self._forget_if_empty(body.group_id)
 
     def _forget_if_empty(self, group_id: str) -> None:
-        """Who is refused by a group that there is not leaves nothing of it."""
+        """Forget a group without records, so that refused requests to unknown groups leave nothing behind."""
         desk = self._desks.get(group_id)
         if desk is not None and desk.unrecorded is None and not desk.state.is_recorded:
             del self._desks[group_id]
 
     def _wrong_with(self, body: RequestBody) -> str | None:
-        """Who is not known, and joins, sends its first heartbeat."""
+        """What is wrong with a request by itself. Of a heartbeat by which an unknown member joins, more is required."""
         if not isinstance(body, ConnectGroupHeartbeatRequest) or body.member_epoch != JOINING:
             return validation.wrong_with(body)
         desk = self._desks.get(body.group_id)
@@ -202,6 +209,7 @@ class Coordinator:
 
 
 def _load(turn: Turn, desk: Desk) -> None:
+    """Set the timers of a group whose records are replayed, and start to compute a target if it needs one."""
     state = desk.state
     session_ms = max(turn.session_ms(desk), state.earlier_session_ms)
     for member_id, member in state.members.items():
@@ -215,8 +223,10 @@ def _load(turn: Turn, desk: Desk) -> None:
     computing.ensure_target(turn, desk)
 
 
-def _jobs(turn: Turn, event: JobsRead) -> None:
-    """In a group that nobody is in it begins no epoch: it is recorded with the first member."""
+def _on_jobs_read(turn: Turn, event: JobsRead) -> None:
+    """Begin an epoch if the configured tasks have changed. In a group without members, they are recorded with the
+    epoch of the first member.
+    """
     desk = turn.desk(event.group_id)
     desk.unrecorded = event.tasks if event.tasks != desk.state.configured else None
     if desk.unrecorded is not None and desk.state.members:
@@ -224,21 +234,22 @@ def _jobs(turn: Turn, event: JobsRead) -> None:
         computing.ensure_target(turn, desk)
 
 
-def _go_on_from(turn: Turn, event: EpochSpoken) -> None:
+def _on_epoch_spoken(turn: Turn, event: EpochSpoken) -> None:
+    """Raise the group's epoch to that in which its workers have written."""
     desk = turn.desk(event.group_id)
     if event.epoch > desk.state.epoch:
         turn.write(desk, epoch_record(event.group_id, GroupEpoch(event.epoch)))
         computing.ensure_target(turn, desk)
 
 
-def _timer(turn: Turn, timer: Timer) -> None:
+def _on_timer(turn: Turn, timer: Timer) -> None:
     desk, member_id = turn.desks[timer.group_id], timer.member_id
     match timer.kind:
         case Kind.SESSION:
             unknown = KafkaErrorCode.UNKNOWN_MEMBER_ID
             members.remove(turn, desk, member_id, error=unknown, message=f"the session of {member_id} has ended")
         case Kind.REBALANCE:
-            message = f"{member_id} has not stopped in time what it was asked to stop"
+            message = f"{member_id} has not stopped its revoked tasks in time"
             members.fence(turn, desk, member_id, error=KafkaErrorCode.UNKNOWN_MEMBER_ID, message=message)
         case Kind.LINGERING:
             members.has_ended(turn, desk, member_id)

@@ -1,4 +1,4 @@
-"""What a coordinator has in mind of one group, beside its records: lost with it, and made anew by the next one."""
+"""What a coordinator knows of one group and does not record. The next coordinator starts without it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from airflow_provider.coordinator.events import BridgeSaid, RequestId
-from airflow_provider.coordinator.installing import Prepared
+from airflow_provider.coordinator.prepared import Prepared
 from airflow_provider.coordinator.selection import Selected
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.model import CurrentAssignment, Member, MemberEpoch
@@ -15,9 +15,9 @@ from airflow_provider.protocol.model import Epoch, MemberId, TaskId, Tasks
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A heartbeat that is answered when there is something to say, or else after the heartbeat interval.
+    """A heartbeat that is answered when there is news for its member, at the latest after the heartbeat interval.
 
-    :param member_epoch: that the heartbeat has
+    :param member_epoch: the epoch in the heartbeat
     """
 
     request: RequestId
@@ -27,10 +27,10 @@ class Held:
 
 @dataclass(slots=True)
 class Computing:
-    """A member has been chosen to compute the next target.
+    """The computation of the next target by a chosen member.
 
-    :param known: it has been told so
-    :param prepared: what it was given last
+    :param known: the member was told that it is chosen
+    :param prepared: the state that it was sent last
     """
 
     selected: Selected
@@ -39,16 +39,17 @@ class Computing:
 
 
 class MadeOf(NamedTuple):
-    """What a target depends on, beside the time."""
+    """What a target is computed from, apart from the time."""
 
     members: frozenset[MemberId]
     configured: Tasks
 
 
 class Untaken(NamedTuple):
-    """A target that no topic takes. To compute it again brings nothing until it is made of something else.
+    """A target that no topic takes. It is not computed again before its input has changed.
 
-    :param why: for people
+    :param made_of: its input
+    :param why: why no topic takes it, for people
     """
 
     made_of: MadeOf
@@ -57,22 +58,22 @@ class Untaken(NamedTuple):
 
 @dataclass(slots=True)
 class Desk:
-    """One group, as it is worked on.
+    """The state of one group, with what is not recorded.
 
-    :param unrecorded: what its topics say is configured, if the records do not say so yet
-    :param held: at most one heartbeat of each member
-    :param sent: what each member was answered last of what it has
-    :param computing: who computes the next target
-    :param last_computed: who has computed the last one
-    :param failed: who was chosen for the next target and did not hand one in that is valid
-    :param last_said: what former members have said of themselves that had something by the last target
-    :param stuck: why there is no target for the group's epoch
-    :param untaken: which one an assignor that is run here need not compute again
-    :param replaced: former members whose instance ids others have now, as long as they hold something
+    :param unrecorded: the configured tasks according to the group's topics, if the records differ
+    :param held: the held heartbeat of each member: one at most
+    :param sent: the assignment in the last answer to each member
+    :param computing: the computation of the next target, while a member does it
+    :param last_computed: the member that has computed the last target
+    :param failed: members that were chosen for the next target and did not install a valid one in time
+    :param last_said: what former members that are in the last target have said of themselves
+    :param stuck: why no target is computed for the group's epoch
+    :param untaken: a target that the coordinator's own assignor need not compute again
+    :param replaced: former members whose instance ids other members have now, as long as they hold tasks
     :param bridge: what the group's bridge has said last, where groups have one; None: it is not in the classic group
-    :param given_in: in which epoch classic workers gave the bridge what no target has yet that was made since: by an
-        earlier one somebody would run it in an epoch below theirs
-    :param wants_epoch: something has happened that a new epoch is for, and the bridge has none yet
+    :param given_in: tasks that the bridge was given after the target was computed, with the epoch of that round.
+        Assigned from the present target, a task would run in an epoch below that of the classic worker which had it
+    :param wants_epoch: a new epoch is needed, and the bridge has none yet
     """
 
     state: GroupState
@@ -92,19 +93,21 @@ class Desk:
 
     @property
     def to_run(self) -> Tasks:
-        """What is configured, as far as it is known."""
+        """The configured tasks, by the latest information."""
         return self.state.configured if self.unrecorded is None else self.unrecorded
 
     @property
     def made_of(self) -> MadeOf:
+        """What a target would be computed from now."""
         return MadeOf(frozenset(self.state.members), self.state.configured)
 
     def forget(self, member_id: MemberId) -> None:
-        """It is no member any more."""
+        """Forget what concerns a member that has left or was removed."""
         self.sent.pop(member_id, None)
         self.failed.discard(member_id)
         if self.computing is not None and self.computing.selected.member_id == member_id:
             self.computing = None
 
     def is_chosen(self, member_id: MemberId) -> bool:
+        """Whether this member is the one that computes the next target."""
         return self.computing is not None and self.computing.selected.member_id == member_id

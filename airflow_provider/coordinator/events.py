@@ -1,4 +1,4 @@
-"""What goes into a coordinator, and what comes out of it."""
+"""The events that a coordinator handles, and what it returns for them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from airflow_provider.declarative.wire.records import Record
 from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
 
 RequestId = NewType("RequestId", int)
-"""Which request a reply is for. Given by who reads the requests, who knows where its reply has to go."""
+"""Identifies a request, for its reply. It is chosen by the reader of the requests, which knows where to reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestArrived:
-    """A member has asked something, or somebody who configures a group.
+    """A request has arrived: of a member, or of somebody who configures a group.
 
-    :param client_id: of the member's Kafka client, for people
-    :param client_host: where that is, for people
+    :param client_id: the client id of the member's Kafka client, for people
+    :param client_host: the host of that client, for people
     """
 
     now_ms: int
@@ -30,7 +30,7 @@ class RequestArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsRead:
-    """What is configured in a group has been read in its topics.
+    """The configured tasks of a group were read from its topics.
 
     :param tasks: planners, and the tasks that have not finished
     """
@@ -42,8 +42,9 @@ class JobsRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochSpoken:
-    """In a group's own topics workers have spoken in this epoch, and in none above it. The group's epochs go on from
-    there: what was written in a higher one would win over all that is written from now on.
+    """The highest epoch in the records of a group's own topics was read.
+
+    The group's epochs continue from there: otherwise those records would win over all later ones.
     """
 
     now_ms: int
@@ -53,11 +54,11 @@ class EpochSpoken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeSaid:
-    """The bridge of a group is in the classic group of its name (:mod:`.bridging`).
+    """The bridge of a group is in the classic group of that name (:mod:`.bridging`).
 
-    :param epoch: of the last round that it was in
-    :param tasks: what it was given there and need not give up: what the declarative group is to run
-    :param lease_until_ms: before then nobody else is given what it has
+    :param epoch: the epoch of the last round that it took part in
+    :param tasks: the tasks that the declarative group is to run: those that the bridge has and need not release
+    :param lease_until_ms: until then, the classic group gives none of these tasks to others
     """
 
     now_ms: int
@@ -69,9 +70,9 @@ class BridgeSaid:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BridgeLost:
-    """The bridge of a group is not in the classic group any more, or does not know: others may be given what it had.
+    """The bridge of a group is not in the classic group any more, or may not be: others may be given its tasks.
 
-    :param why: what keeps it out; empty: nothing
+    :param why: why it can't be in the classic group; empty: no reason
     """
 
     now_ms: int
@@ -81,8 +82,10 @@ class BridgeLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimerFired:
-    """The time has come that :attr:`Effects.timer_at_ms` named. It may fire too often. Requests that have arrived go
-    first: if it was the coordinator that was slow, no member must lose its session for that.
+    """The time in :attr:`Effects.timer_at_ms` has come. An event too many does no harm.
+
+    The caller handles requests that have already arrived first: no member must lose its session because the
+    coordinator is slow.
     """
 
     now_ms: int
@@ -93,9 +96,9 @@ Event = RequestArrived | JobsRead | EpochSpoken | BridgeSaid | BridgeLost | Time
 
 @dataclass(frozen=True, slots=True)
 class BridgeAsks:
-    """What a bridge would let go of.
+    """The tasks that a bridge wants to release.
 
-    :param number: counts on with each of these, so that a late answer is not taken for one to a later question
+    :param number: grows with each question, so that a late answer is not taken for the answer to a later one
     """
 
     tasks: Tasks = NO_TASKS
@@ -106,10 +109,11 @@ class BridgeAsks:
 class ToBridge:
     """What the bridge of a group has to know of it.
 
-    :param members: how many there are, with those that may still run something: the bridge stands for so many
-    :param wants_epoch: something needs a new epoch, which only another classic round can give
-    :param free: of the tasks that were asked for, those that nobody runs or will be given: the bridge may let go of
-        them
+    :param members: the number of members, with the removed ones that may still run tasks: the bridge counts as so many
+        workers
+    :param wants_epoch: a new epoch is needed, which takes another classic round
+    :param free: of the tasks that were asked about, those that no member runs or will be assigned: the bridge may
+        release them
     """
 
     members: int
@@ -119,19 +123,23 @@ class ToBridge:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
+    """The answer to a request."""
+
     request: RequestId
     body: ReplyBody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """What an event has led to. Records and replies belong into one transaction: a member must not be answered by what
-    the next coordinator will not know. Should that fail, the coordinator is of no use any more: its state is ahead.
+    """The result of a turn: records and replies.
 
-    :param records: to be written in this order; they are applied already
-    :param replies: to this request, or to earlier ones that were held
-    :param timer_at_ms: when it needs a :class:`TimerFired`, in the time of ``now_ms``; None: never. The
-        last one counts
+    They must be written in one transaction: no answer may rest on a record that the next coordinator does not find. If
+    the transaction fails, the coordinator must be discarded, because its state is ahead of the records.
+
+    :param records: to be written in this order. They are already applied
+    :param replies: to requests of this turn, or to earlier ones that were held
+    :param timer_at_ms: when to send a :class:`TimerFired`, on the clock of ``now_ms``; None: never. It replaces the
+        time of earlier effects
     """
 
     records: tuple[Record, ...] = ()

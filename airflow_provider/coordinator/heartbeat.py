@@ -1,4 +1,4 @@
-"""How a heartbeat is handled: the proposal's five steps, in its order."""
+"""Handles heartbeats: the proposal's five steps, in its order."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from airflow_provider.protocol.model import MemberId, Tasks
 
 
 def on_heartbeat(turn: Turn, event: RequestArrived, heartbeat: ConnectGroupHeartbeatRequest) -> None:
+    """Handle a heartbeat: answer it, refuse it, or hold it."""
     _Heartbeat(turn, event, heartbeat).handle()
 
 
 class _Heartbeat:
-    """One, while it is handled.
+    """One heartbeat while it is handled.
 
-    :ivar owned: what it says that its member owns; None: it does not say
+    :ivar owned: the tasks that its member says it owns; None: it does not say
     """
 
     __slots__ = ("desk", "event", "heartbeat", "member_id", "owned", "turn")
@@ -46,30 +47,30 @@ class _Heartbeat:
     # ---- 1 and 2: the group, and the member
 
     def _is_in_the_group(self) -> bool:
-        """Whether it is one of the members, now at least. If not, it is answered."""
+        """Whether its sender is a member; it may have just joined. If not, the heartbeat was refused."""
         state, member_id = self.desk.state, self.member_id
         if self.heartbeat.member_epoch == JOINING:
             former = self._former()
             if former is not None:
-                return self._takes_the_place_of(former)
+                return self._take_place_of(former)
             if member_id not in state.members:
-                return self._joins()
+                return self._join()
         elif member_id in self.desk.replaced:
-            return self._refuse(KafkaErrorCode.FENCED_INSTANCE_ID, "another member has its instance id by now")
+            return self._refuse(KafkaErrorCode.FENCED_INSTANCE_ID, "another member has its instance id now")
         current = state.current.get(member_id)
         if current is None or member_id not in state.members:
             return self._refuse(KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in the group")
         if current.epoch == AWAY:
-            return self._comes_back()
-        return self._has_its_epoch(current) and self._changes()
+            return self._come_back()
+        return self._has_its_epoch(current) and self._change()
 
     def _former(self) -> MemberId | None:
-        """Who has its instance id so far, if that is somebody else."""
+        """The member that has its instance id so far, if it is another one."""
         instance_id = self.heartbeat.instance_id
         former = self.desk.state.instances.get(instance_id) if instance_id is not None else None
         return None if former == self.member_id else former
 
-    def _joins(self) -> bool:
+    def _join(self) -> bool:
         if self.owned or not is_first(self.heartbeat):
             return self._refuse(
                 KafkaErrorCode.UNKNOWN_MEMBER_ID,
@@ -78,7 +79,7 @@ class _Heartbeat:
         members.join(self.turn, self.desk, self.member_id, self._said())
         return True
 
-    def _takes_the_place_of(self, former: MemberId) -> bool:
+    def _take_place_of(self, former: MemberId) -> bool:
         if self.member_id in self.desk.state.members:
             return self._refuse(
                 KafkaErrorCode.FENCED_INSTANCE_ID, f"{former} has the instance id {self.heartbeat.instance_id}"
@@ -91,19 +92,23 @@ class _Heartbeat:
         members.take_place(self.turn, self.desk, former, self.member_id, self._said())
         return True
 
-    def _comes_back(self) -> bool:
+    def _come_back(self) -> bool:
         if self.heartbeat.member_epoch != JOINING or self.owned is None or self.owned:
             return self._refuse(
                 KafkaErrorCode.UNKNOWN_MEMBER_ID,
                 f"{self.member_id} has left; a member that comes back must own nothing",
             )
         members.come_back(self.turn, self.desk, self.member_id)
-        return self._changes()
+        return self._change()
 
     # ---- 3: its epoch
 
     def _has_its_epoch(self, current: CurrentAssignment) -> bool:
-        """Or an earlier one, because an answer was lost: then it owns nothing but what it holds here, too."""
+        """Whether the heartbeat has the member's epoch. If not, the member is fenced.
+
+        An earlier epoch is accepted if an answer may have been lost: the member says what it owns, and holds all of
+        it here, too.
+        """
         asked = self.heartbeat.member_epoch
         if asked == current.epoch:
             return True
@@ -114,9 +119,9 @@ class _Heartbeat:
         members.fence(self.turn, self.desk, self.member_id, error=fenced, message=message)
         return self._refuse(fenced, message)
 
-    # ---- 4: what it says of itself
+    # ---- 4: what the member says of itself
 
-    def _changes(self) -> bool:
+    def _change(self) -> bool:
         members.change(self.turn, self.desk, self.member_id, self._said())
         return True
 
@@ -124,12 +129,13 @@ class _Heartbeat:
         return members.said(self.desk.state.members.get(self.member_id), self.heartbeat, self.event)
 
     def _is_supported(self) -> bool:
-        """Part of the validation, so before anything is changed."""
+        """Whether its assignors fit those of the others. This is part of the validation, before anything changes."""
         heartbeat, state = self.heartbeat, self.desk.state
         name = heartbeat.server_assignor
         if name is not None and name not in self.turn.settings.server_assignors:
             known = ", ".join(sorted(self.turn.settings.server_assignors)) or "none"
-            return self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, f"no assignor {name} is here; there are: {known}")
+            message = f"this coordinator has no assignor {name}; it has: {known}"
+            return self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, message)
         says_nothing = name is None and heartbeat.client_assignors is None
         joins = heartbeat.member_epoch == JOINING and is_first(heartbeat) and self.member_id not in state.members
         if says_nothing and not joins:
@@ -141,12 +147,12 @@ class _Heartbeat:
         return wrong is None or self._refuse(KafkaErrorCode.UNSUPPORTED_ASSIGNOR, wrong)
 
     def _one_of_each_other_kind(self) -> dict[MemberId, Member]:
-        """Those that stand for all the others: there may be thousands that are alike."""
+        """One other member of each kind. It stands for all of its kind, which may be thousands."""
         state, itself = self.desk.state, (self.member_id, self._former())
         some = (next((one for one in alike if one not in itself), None) for alike in state.kinds.values())
         return {one: state.members[one] for one in some if one is not None}
 
-    # ---- 5: what it is to have
+    # ---- 5: one step towards its target
 
     def _reconcile(self) -> None:
         turn, desk, member_id = self.turn, self.desk, self.member_id
@@ -158,7 +164,7 @@ class _Heartbeat:
     # ---- leaving
 
     def _leave(self) -> None:
-        """Who leaves has stopped everything, also if it was removed before."""
+        """Let a member leave. It has stopped everything by then, also if it was removed before."""
         state, member_id = self.desk.state, self.member_id
         if member_id not in state.members:
             members.has_ended(self.turn, self.desk, member_id)
@@ -177,6 +183,6 @@ class _Heartbeat:
         )
 
     def _refuse(self, error: KafkaErrorCode, message: str) -> bool:
-        """:returns: False"""
+        """Answer with an error, and return False."""
         self.turn.reply(self.event.request, heartbeat_refusal(error, message))
         return False

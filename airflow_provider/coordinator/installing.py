@@ -1,17 +1,16 @@
-"""What a member needs to compute a target, and what becomes of what it has computed."""
+"""Prepares the state from which a target is computed, and checks and converts the result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import chain
 
+from airflow_provider.coordinator.prepared import Prepared
 from airflow_provider.coordinator.state import GroupState
 from airflow_provider.declarative.model import (
     LEAVING,
     AssignmentEpoch,
     AssignorMetadata,
-    Group,
     Member,
     MemberEpoch,
     MemberTarget,
@@ -30,40 +29,18 @@ from airflow_provider.protocol.model import PLANNER_INDEX, MemberId, TaskId
 _HIGHEST_VERSION = 2**15 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What an assignment is computed from, and validated by: the group may have moved on meanwhile.
-
-    :param assignor: the name of the selected one
-    :param target: the last target assignment
-    :param last_said: what members that have left had said of themselves, as far as it is known
-    """
-
-    group: Group
-    assignor: str
-    target: TargetAssignment = field(default_factory=TargetAssignment)
-    last_said: Mapping[MemberId, Member] = field(default_factory=dict)
-
-    @property
-    def departed(self) -> dict[MemberId, MemberTarget]:
-        """Who is no member, and had something by the last target; and who has had something kept since then, though it
-        may be back.
-        """
-        gone = {one: target for one, target in self.target.members.items() if one not in self.group.members}
-        return gone | dict(self.target.delayed)
-
-
 def prepare(state: GroupState, assignor: str, last_said: Mapping[MemberId, Member] | None = None) -> Prepared:
-    """What an assignment of this group is to be computed from. It stays as it is.
+    """The state from which an assignment of this group is to be computed. It does not change with the group.
 
-    :param last_said: of members that have left since the last target was installed. It matters how they left, and who
-        is back under its instance id; of whom nothing is known is waited for as for anybody who was lost
+    :param assignor: the name of the selected assignor
+    :param last_said: what members that have left since the last target have said of themselves: how they left, and
+        under which instance id they may be back. Members of which nothing is known are treated as lost ones
     """
     return Prepared(state.group, assignor, state.target, dict(last_said or {}))
 
 
 def prepared_reply(state: GroupState, prepared: Prepared) -> ConnectGroupPrepareAssignmentResponse:
-    """What the chosen member is sent."""
+    """The reply to *prepare*, for the chosen member."""
     delay_ms = state.configuration.scheduled_rebalance_max_delay_ms
     return ConnectGroupPrepareAssignmentResponse(
         group_epoch=prepared.group.epoch,
@@ -100,10 +77,7 @@ def _prepared(
 
 
 def invalid(request: ConnectGroupInstallAssignmentRequest, prepared: Prepared) -> str | None:
-    """Why what was computed can't be installed; None if it can.
-
-    What an assignor that has failed hands in beside its error is not looked at.
-    """
+    """Why an assignment can't be installed; None if it can. If the assignor has failed, only the epoch is checked."""
     if request.group_epoch != prepared.group.epoch:
         return f"the assignment is of group epoch {request.group_epoch}: epoch {prepared.group.epoch} was prepared"
     if request.error:
@@ -112,7 +86,7 @@ def invalid(request: ConnectGroupInstallAssignmentRequest, prepared: Prepared) -
 
 
 def _wrong_workers(request: ConnectGroupInstallAssignmentRequest, prepared: Prepared) -> Iterator[str]:
-    """All workers exist, each once; what is delayed waits for one that has left and had it."""
+    """All workers exist, and are named once. Tasks are delayed only for a worker that has left and had them."""
     members, departed, epoch = prepared.group.members, prepared.departed, prepared.group.epoch
     seen: set[MemberId] = set()
     for one in chain(request.members, request.delayed):
@@ -134,11 +108,11 @@ def _wrong_workers(request: ConnectGroupInstallAssignmentRequest, prepared: Prep
 
 
 def _wrong_tasks(request: ConnectGroupInstallAssignmentRequest, prepared: Prepared) -> Iterator[str]:
-    """All tasks that are configured, and no others, each once: assigned or delayed."""
+    """Exactly the configured tasks are assigned or delayed, each once."""
     configured = prepared.group.configured
     holders: dict[TaskId, InstalledMember] = {}
     for one in chain(request.members, request.delayed):
-        for task in _each(one):
+        for task in _tasks(one):
             if task in holders:
                 other = holders[task].member_id
                 where = f"worker {other}" if other == one.member_id else f"workers {other} and {one.member_id}"
@@ -150,8 +124,8 @@ def _wrong_tasks(request: ConnectGroupInstallAssignmentRequest, prepared: Prepar
         yield f"{_named(configured - holders.keys())} assigned to nobody"
 
 
-def _each(member: InstalledMember) -> Iterator[TaskId]:
-    """Every task as often as it is named."""
+def _tasks(member: InstalledMember) -> Iterator[TaskId]:
+    """Its tasks, each as often as it is named."""
     for part in member.connectors_and_tasks:
         for job in part.connectors:
             yield TaskId(job, PLANNER_INDEX)
@@ -166,8 +140,8 @@ def _named(tasks: Iterable[TaskId]) -> str:
 def installed(
     request: ConnectGroupInstallAssignmentRequest, prepared: Prepared, before: TargetAssignment
 ) -> TargetAssignment:
-    """The new target, of the epoch that it was made of, though the group may have moved on. An assignor that has failed
-    leaves everybody's as it was.
+    """The new target, with the epoch from which it was computed, which may be below the group's by now. If the assignor
+    has failed, all members keep their targets.
     """
     epoch = AssignmentEpoch(prepared.group.epoch)
     if request.error:

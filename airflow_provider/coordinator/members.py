@@ -1,9 +1,9 @@
-"""Who is in a group: how members join, change, take each other's place, and go.
+"""How the members of a group join, change, replace each other, and leave.
 
-Somebody who is removed while it may still run something is *lingering*: what it holds stays held, as its current
-assignment without a member, until its session would have ended (so long a member may believe that its tasks are its
-own), or until it joins again and says that it owns nothing. Kafka gives its partitions to others immediately: there, a
-commit in an old epoch is refused, and here a task writes where nobody could refuse it.
+A member that is removed while it may still run tasks is *lingering*: the tasks stay held, by its current assignment
+without a member. They become free when its session would have ended, because until then it may believe that they are
+its own, or when it joins again and says that it owns nothing. Kafka frees such a member's partitions immediately: its
+brokers refuse commits of an old epoch, but nobody could refuse what a Spark task writes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks
 
 
 def said(before: Member | None, heartbeat: ConnectGroupHeartbeatRequest, event: RequestArrived) -> Member:
-    """What a member has said of itself after this heartbeat. A field that it leaves out has not changed; the
-    instance id never does.
+    """What a member has said of itself, with this heartbeat. A field that is left out has not changed; the instance id
+    never changes.
 
-    :param before: None: it has not said anything before
+    :param before: what it has said before; None: nothing
     """
     member = before or Member(rebalance_timeout_ms=heartbeat.rebalance_timeout_ms, instance_id=heartbeat.instance_id)
     if heartbeat.rebalance_timeout_ms > 0:
@@ -46,7 +46,7 @@ def said(before: Member | None, heartbeat: ConnectGroupHeartbeatRequest, event: 
 
 
 def join(turn: Turn, desk: Desk, member_id: MemberId, member: Member) -> None:
-    """A new member. It owns nothing, so what a former one of this id has held is free."""
+    """Add a new member. It owns nothing, so tasks that a removed member of this id still holds become free."""
     state = desk.state
     turn.timers.cancel(Timer(Kind.LINGERING, state.group_id, member_id))
     desk.replaced.discard(member_id)
@@ -57,8 +57,8 @@ def join(turn: Turn, desk: Desk, member_id: MemberId, member: Member) -> None:
 
 
 def change(turn: Turn, desk: Desk, member_id: MemberId, member: Member) -> None:
-    """What it says of itself is another thing than before. A new epoch only if an assignment could come out otherwise:
-    by its assignors, their reason or their metadata.
+    """Record what a member says of itself, if it has changed. A new epoch begins only if an assignment could come out
+    differently: if its assignors, their reason or their metadata have changed.
     """
     state = desk.state
     before = state.members[member_id]
@@ -73,12 +73,15 @@ def change(turn: Turn, desk: Desk, member_id: MemberId, member: Member) -> None:
 
 
 def assigned_alike(one: Member, other: Member) -> bool:
+    """Whether an assignor is told the same of both."""
     return one.client_assignors == other.client_assignors and one.server_assignor == other.server_assignor
 
 
 def take_place(turn: Turn, desk: Desk, former: MemberId, member_id: MemberId, member: Member) -> None:
-    """A static member has come back with another member id, and is to have what it had. That may still run where it was
-    before, unless that one has said that it goes.
+    """Let a static member that returns with another member id take the place of the former one.
+
+    It gets the former member's target. The former member may still run its tasks, unless it has left for a while; then
+    they stay held until its session would have ended.
     """
     state = desk.state
     before, had = state.members[former], state.current[former]
@@ -98,7 +101,8 @@ def take_place(turn: Turn, desk: Desk, former: MemberId, member_id: MemberId, me
     if former in state.target.members:
         renamed = {member_id if one == former else one: share for one, share in state.target.members.items()}
         turn.write(desk, values.target_record(state.group_id, replace(state.target, members=renamed)))
-    _go(turn, desk, former, KafkaErrorCode.FENCED_INSTANCE_ID, f"{member_id} has the instance id {member.instance_id}")
+    message = f"{member_id} has the instance id {member.instance_id}"
+    _clean_up(turn, desk, former, KafkaErrorCode.FENCED_INSTANCE_ID, message)
     desk.computing = None
     if changed:
         turn.begin_epoch(desk)
@@ -106,13 +110,13 @@ def take_place(turn: Turn, desk: Desk, former: MemberId, member_id: MemberId, me
 
 
 def come_back(turn: Turn, desk: Desk, member_id: MemberId) -> None:
-    """A static member that was away is here again, under the same member id."""
+    """Let a static member that was away return with the same member id."""
     had = desk.state.current[member_id]
     turn.give(desk, member_id, replace(had, epoch=JOINING))
 
 
 def leave_for_a_while(turn: Turn, desk: Desk, member_id: MemberId) -> None:
-    """A static member has stopped everything, and will be back. What it had is kept for it until its session ends."""
+    """Let a static member leave for a while. It has stopped everything; its tasks are kept until its session ends."""
     had = desk.state.current[member_id]
     if had.epoch != AWAY:
         kept = replace(had, epoch=AWAY, state=MemberState.STABLE, assigned=had.held, revoking=NO_TASKS)
@@ -123,9 +127,9 @@ def leave_for_a_while(turn: Turn, desk: Desk, member_id: MemberId) -> None:
 
 
 def leave(turn: Turn, desk: Desk, member_id: MemberId, member: Member) -> None:
-    """It has stopped everything, and says that it goes.
+    """Let a member leave that has stopped everything.
 
-    :param member: what it has said of itself with its last heartbeat: why it leaves, perhaps
+    :param member: what it has said of itself in its last heartbeat, perhaps why it leaves
     """
     error, message = KafkaErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} has left"
     remove(turn, desk, member_id, last_said=member, error=error, message=message)
@@ -140,33 +144,33 @@ def remove(
     error: KafkaErrorCode,
     message: str,
 ) -> None:
-    """It is gone, and runs nothing any more: it has said so, or its session has ended.
+    """Remove a member that runs nothing any more, because it has said so or its session has ended.
 
-    :param last_said: None: what is known of it
-    :param error: the answer to a heartbeat of it that is held
+    :param last_said: what it has said of itself; None: what is recorded
+    :param error: the answer to its held heartbeat, if there is one
     """
     _remember(desk, member_id, last_said or desk.state.members[member_id])
     turn.write(desk, values.member_tombstone(desk.state.group_id, member_id))
     turn.give(desk, member_id, None)
-    _removed(turn, desk, member_id, error, message)
+    _after_removal(turn, desk, member_id, error, message)
 
 
 def fence(turn: Turn, desk: Desk, member_id: MemberId, *, error: KafkaErrorCode, message: str) -> None:
-    """It is removed, and does not know it yet."""
+    """Remove a member that does not know it yet. Its tasks stay held."""
     _remember(desk, member_id, desk.state.members[member_id])
     turn.write(desk, values.member_tombstone(desk.state.group_id, member_id))
     _linger(turn, desk, member_id, desk.state.current[member_id].held)
-    _removed(turn, desk, member_id, error, message)
+    _after_removal(turn, desk, member_id, error, message)
 
 
 def _remember(desk: Desk, member_id: MemberId, member: Member) -> None:
-    """The next assignor may want to know what it has said, if it had something."""
+    """Keep for the next assignor what a former member has said, if it is in the target."""
     if member_id in desk.state.target.members:
         desk.last_said[member_id] = member
 
 
 def has_ended(turn: Turn, desk: Desk, member_id: MemberId) -> None:
-    """Who was lingering runs nothing any more."""
+    """Free the tasks of a lingering member, which runs nothing any more."""
     if member_id in desk.state.lingering:
         turn.timers.cancel(Timer(Kind.LINGERING, desk.state.group_id, member_id))
         turn.give(desk, member_id, None)
@@ -174,6 +178,7 @@ def has_ended(turn: Turn, desk: Desk, member_id: MemberId) -> None:
 
 
 def _linger(turn: Turn, desk: Desk, member_id: MemberId, held: Tasks) -> None:
+    """Keep these tasks held by a removed member until its session would have ended."""
     state = desk.state
     if not held:
         turn.give(desk, member_id, None)
@@ -184,16 +189,17 @@ def _linger(turn: Turn, desk: Desk, member_id: MemberId, held: Tasks) -> None:
     turn.timers.set(Timer(Kind.LINGERING, state.group_id, member_id), ends)
 
 
-def _removed(turn: Turn, desk: Desk, member_id: MemberId, error: KafkaErrorCode, message: str) -> None:
+def _after_removal(turn: Turn, desk: Desk, member_id: MemberId, error: KafkaErrorCode, message: str) -> None:
     state = desk.state
-    _go(turn, desk, member_id, error, message)
+    _clean_up(turn, desk, member_id, error, message)
     turn.begin_epoch(desk)
     if not state.members and state.target.members:
         turn.write(desk, values.target_record(state.group_id, TargetAssignment(epoch=state.target.epoch)))
     computing.ensure_target(turn, desk)
 
 
-def _go(turn: Turn, desk: Desk, member_id: MemberId, error: KafkaErrorCode, message: str) -> None:
+def _clean_up(turn: Turn, desk: Desk, member_id: MemberId, error: KafkaErrorCode, message: str) -> None:
+    """Refuse a former member's held heartbeat, and cancel its timers."""
     group_id = desk.state.group_id
     turn.timers.cancel(Timer(Kind.SESSION, group_id, member_id))
     turn.timers.cancel(Timer(Kind.REBALANCE, group_id, member_id))

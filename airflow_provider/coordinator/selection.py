@@ -1,15 +1,15 @@
-"""Which assignor a group uses, and which of its members runs it.
+"""Selects the assignor that a group uses, and the member that runs it.
 
-- **Usable** is an assignor that all members have, and of which one member reads every version that any of them reads:
-  of A [1-5], B [3-4] and C [2-4] that is A. It may get metadata of any of these versions, now or after the next
+- **Usable.** All members have the assignor, and at least one member reads every version that any of them reads: of
+  A [1-5], B [3-4] and C [2-4] that is A. It may get metadata of any of these versions, now or after the next
   heartbeat.
-- **Precedence.** Each member votes for the first usable one in its list; the one with the most votes is selected, and
-  of those with equally many the first by name. So Kafka's coordinator selects the protocol of a classic group, and
-  KIP-848 a server side assignor.
-- **Sticky.** Who computed last computes again: what it has read of the group's topics is warm, and nobody has to find
-  out anew who does it. There is no other reason, since nothing is kept at that member: when it has left or did not hand
-  one in, in time, it is the member that has been there longest.
-- A group whose members can't agree has no assignor, and keeps its target until somebody joins or leaves.
+- **Precedence.** Each member votes for the first usable assignor in its list. The one with the most votes is selected;
+  ties go by name. This is how Kafka's coordinator selects the protocol of a classic group, and KIP-848 a server side
+  assignor.
+- **Sticky.** The member that computed last computes again: it has already read the group's topics, and it is always the
+  same one. If it has left, or did not install a target in time, the member that has been there longest is selected.
+  Nothing is lost with a member, because none keeps any state.
+- If no assignor is usable, the group keeps its target until a member joins or leaves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from airflow_provider.protocol.model import MemberId
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """:param assignor: its name"""
+    """The selected assignor and member.
+
+    :param assignor: the assignor's name
+    """
 
     assignor: str
     member_id: MemberId
@@ -33,7 +36,10 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class NobodyFits:
-    """:param reason: why, naming who stands in the way of whom"""
+    """No member can compute a target.
+
+    :param reason: why, with the names of the members that do not fit together
+    """
 
     reason: str
 
@@ -41,16 +47,16 @@ class NobodyFits:
 def select(
     members: Mapping[MemberId, Member], *, last: MemberId | None = None, failed: Container[MemberId] = ()
 ) -> Selected | NobodyFits:
-    """Who is to compute the next target of a group, and with which assignor.
+    """Select the member that computes the next target of a group, and the assignor.
 
     :param members: one or more, all with client assignors, in the order in which they joined
-    :param last: who has computed the last target
-    :param failed: who did not hand one in, in time; only if nobody else can
+    :param last: the member that has computed the last target
+    :param failed: members that are selected only if no other one can be: they did not install a target in time
     """
     shared = _shared(members)
     if not shared:
         return NobodyFits(f"no assignor is supported by all workers: {_lists(members)}")
-    able = {name: _able(of_each) for name, of_each in shared.items()}
+    able = {name: _read_all_versions(of_each) for name, of_each in shared.items()}
     usable = {name for name, who in able.items() if who}
     if not usable:
         return NobodyFits("; ".join(_too_narrow(name, of_each) for name, of_each in sorted(shared.items())))
@@ -62,10 +68,10 @@ def select(
 def unsupported(members: Mapping[MemberId, Member], member_id: MemberId, member: Member) -> str | None:
     """Why this member can't be in a group with the others; None if it can.
 
-    It can, if of one of its assignors all others have a version range that overlaps with its own. That somebody reads
-    all versions is another matter, which may change with the next one who joins.
+    It can be if all others have one of its assignors, in overlapping version ranges. That a member reads all versions
+    is not required here, because this may change with the next member that joins.
 
-    :param members: of the group, with or without this one
+    :param members: the members of the group, with or without this one
     """
     others = {one: other for one, other in members.items() if one != member_id}
     for one, other in others.items():
@@ -76,7 +82,7 @@ def unsupported(members: Mapping[MemberId, Member], member_id: MemberId, member:
         return None
     problems = []
     for assignor in member.client_assignors:
-        problem = next(_at_odds(assignor, others), None)
+        problem = next(_conflicts(assignor, others), None)
         if problem is None:
             return None
         problems.append(problem)
@@ -84,7 +90,7 @@ def unsupported(members: Mapping[MemberId, Member], member_id: MemberId, member:
 
 
 def _shared(members: Mapping[MemberId, Member]) -> dict[str, dict[MemberId, ClientAssignor]]:
-    """The assignors that all have, each with what it is at each member."""
+    """The assignors that all members have, by name and member."""
     by_name: dict[str, dict[MemberId, ClientAssignor]] = {}
     for member_id, member in members.items():
         for assignor in member.client_assignors:
@@ -92,8 +98,8 @@ def _shared(members: Mapping[MemberId, Member]) -> dict[str, dict[MemberId, Clie
     return {name: of_each for name, of_each in by_name.items() if len(of_each) == len(members)}
 
 
-def _able(of_each: Mapping[MemberId, ClientAssignor]) -> list[MemberId]:
-    """Who reads all versions."""
+def _read_all_versions(of_each: Mapping[MemberId, ClientAssignor]) -> list[MemberId]:
+    """The members that read all versions that any of them reads."""
     lowest, highest = _span(of_each.values())
     return [
         member_id
@@ -114,8 +120,8 @@ def _voted(members: Iterable[Member], usable: Container[str]) -> str:
     return min(votes, key=lambda name: (-votes[name], name))
 
 
-def _at_odds(assignor: ClientAssignor, others: Mapping[MemberId, Member]) -> Iterator[str]:
-    """Who does not have it, or not in a version of this range."""
+def _conflicts(assignor: ClientAssignor, others: Mapping[MemberId, Member]) -> Iterator[str]:
+    """The members that do not have the assignor in a version of its range, in words."""
     lowest, highest = assignor.minimum_version, assignor.maximum_version
     for member_id, other in others.items():
         its = next((one for one in other.client_assignors if one.name == assignor.name), None)

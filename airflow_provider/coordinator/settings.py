@@ -1,4 +1,4 @@
-"""How a coordinator works, by default and in one group."""
+"""The settings of a coordinator, and those of one group."""
 
 from __future__ import annotations
 
@@ -6,35 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
-from airflow_provider.declarative.model import TargetAssignment
-
-if TYPE_CHECKING:
-    from airflow_provider.coordinator.installing import Prepared
-
-
-class ServerAssignor(Protocol):
-    """Computes a group's target where it is coordinated."""
-
-    def compute(self, prepared: Prepared, now_ms: int, max_delay_ms: int | None = None) -> TargetAssignment:
-        """The target of the epoch that was prepared.
-
-        :param now_ms: wall clock, milliseconds since 1970
-        :param max_delay_ms: how long the group has the tasks of a lost member wait for it; None: the assignor's default
-        """
-
-    def due_at_ms(self, target: TargetAssignment) -> int | None:
-        """When another assignment is due, though nothing has changed; None: it is not."""
+from airflow_provider.coordinator.prepared import ServerAssignor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfiguration:
-    """What people have set for one group. None: the coordinator's default.
+    """The settings that people have given one group, in milliseconds. None: the coordinator's default.
 
     :param session_timeout_ms: a member that is silent for so long is removed
-    :param heartbeat_interval_ms: between two heartbeats of a member; three tenths of its session, if it is more
-    :param scheduled_rebalance_max_delay_ms: how long the tasks of a lost member wait for it; the assignors keep it
+    :param heartbeat_interval_ms: the time between two heartbeats of a member, at most three tenths of its session
+    :param scheduled_rebalance_max_delay_ms: the scheduled delay: how long the tasks of a lost member wait for it. The
+        assignors apply it
     :raises ValueError: a time is out of range
     """
 
@@ -64,35 +48,37 @@ CONFIG_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         MAX_DELAY: "scheduled_rebalance_max_delay_ms",
     }
 )
-"""What people may set, and where a :class:`GroupConfiguration` has it. The first two are called as Kafka calls those of
-its consumer groups, the last one as Connect does.
+"""The settings that people may give a group, and the attributes of :class:`GroupConfiguration` for them. The first two
+are named after Kafka's settings of consumer groups, the last one is Connect's.
 """
 
 DEFAULT_SESSION_MS: Final = 60_000
-"""Brokers notice after 45 s that a coordinator has died, unless they have other settings: sessions outlast that."""
+"""The default session, in milliseconds. It outlasts the 45 s after which brokers, by default, notice that a coordinator
+has died.
+"""
 
 
 class MigrationPolicy(str, Enum):
     """The setting ``connect.migration.policy``, after Kafka's ``group.consumer.migration.policy``."""
 
     DISABLED = "disabled"
-    """A declarative group begins when no classic worker of its name is there."""
+    """A declarative group begins only when the classic group of that name has no workers."""
     BIDIRECTIONAL = "bidirectional"
-    """Each group has a bridge: one member of the classic group of its name, for all of its own. What classic workers
-    give to it the declarative group runs, and in its epochs.
+    """Each group has a bridge: one member of the classic group of that name, which stands for all declarative members.
+    They run the tasks that classic rounds give to the bridge, in the epochs of these rounds.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSettings:
-    """Of all groups of a coordinator. Those of one cluster have the same.
+    """The settings of a coordinator for all its groups. All coordinators of a Kafka cluster must have the same.
 
-    :param enabled: the feature flag. Off: each request is answered with UNSUPPORTED_VERSION, as a broker does that has
-        the consumer protocol of KIP-848 switched off
+    :param enabled: the feature flag. If off, each request is answered with UNSUPPORTED_VERSION, as by a broker that has
+        KIP-848's consumer protocol switched off
     :param session_timeout_ms: a member that is silent for so long is removed
-    :param heartbeat_interval_ms: between two heartbeats of a member; a held heartbeat is answered after it
-    :param server_assignors: by the names by which members ask for them
-    :param migration: whether classic workers may be in a group beside declarative ones
+    :param heartbeat_interval_ms: the time between two heartbeats of a member; a held heartbeat is answered after it
+    :param server_assignors: the coordinator's own assignors, by name
+    :param migration: whether a group may have classic and declarative workers at the same time
     """
 
     enabled: bool = True

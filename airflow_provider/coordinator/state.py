@@ -1,4 +1,4 @@
-"""What a coordinator keeps of one group. Only a record changes it, so it is what replaying the records gives."""
+"""The state of one group, as its records give it. Only applying a record changes it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What members are asked for that want to be in one group: those of one kind are alike in that.
+    """What decides whether members fit into one group. The members of a group have few different kinds.
 
-    :param ranges: of its client assignors, the preferred one first: name, minimum and maximum version
+    :param server_assignor: the server side assignor that they ask for
+    :param ranges: name, minimum and maximum version of each client assignor, the preferred one first
     """
 
     server_assignor: str | None
@@ -39,6 +40,7 @@ class Kind:
 
 
 def kind_of(member: Member) -> Kind:
+    """The kind of a member."""
     return Kind(
         member.server_assignor,
         tuple((one.name, one.minimum_version, one.maximum_version) for one in member.client_assignors),
@@ -46,11 +48,11 @@ def kind_of(member: Member) -> Kind:
 
 
 class GroupState:
-    """A group as its records say. To be read by all, and changed by :meth:`apply`.
+    """A group according to its records. Only :meth:`apply` changes it.
 
-    ``earlier_session_ms`` is that of a session which members may have been granted before it was set to a shorter one.
-    ``current`` may have members that ``members`` has not: they were removed while they may still run something, and
-    hold it until their session would have ended (:attr:`lingering`).
+    ``earlier_session_ms`` is a longer session that members may have been granted before people set a shorter one; 0:
+    none. ``current`` may have members that ``members`` does not have: they were removed while they may still run
+    tasks, and hold them until their session would have ended (:attr:`lingering`).
     """
 
     __slots__ = (
@@ -86,50 +88,54 @@ class GroupState:
 
     @property
     def members(self) -> Mapping[MemberId, Member]:
-        """In the order in which they joined."""
+        """The members, in the order in which they joined."""
         return MappingProxyType(self._members)
 
     @property
     def current(self) -> Mapping[MemberId, CurrentAssignment]:
+        """The current assignments of the members, and of the lingering ones."""
         return MappingProxyType(self._current)
 
     @property
     def holders(self) -> Mapping[TaskId, MemberId]:
-        """By which member a task is held (``assigned`` or ``revoking``)."""
+        """The member that holds each task (``assigned`` or ``revoking``)."""
         return MappingProxyType(self._holders)
 
     @property
     def wanted_by(self) -> Mapping[TaskId, MemberId]:
-        """In whose target a task is."""
+        """The member in whose target each task is."""
         return MappingProxyType(self._wanted_by)
 
     @property
     def instances(self) -> Mapping[str, MemberId]:
-        """The static members, by their instance ids."""
+        """The static members, by instance id."""
         return MappingProxyType(self._instances)
 
     @property
     def kinds(self) -> Mapping[Kind, Mapping[MemberId, None]]:
-        """The members of each kind: there are few kinds, however many members."""
+        """The members of each kind."""
         return MappingProxyType(self._kinds)
 
     @property
     def lingering(self) -> Set[MemberId]:
-        """Who is no member any more, and still holds tasks."""
+        """The removed members that still hold tasks."""
         return self._lingering.keys()
 
     @property
     def is_recorded(self) -> bool:
-        """Whether any record speaks of it."""
+        """Whether the group has any record."""
         return bool(self.epoch or self._current or self._members or self.configuration != DEFAULTS)
 
     @property
     def group(self) -> Group:
-        """What an assignment is made of, as a value: it stays as it is. Takes a look at each member."""
+        """The input of an assignment, as a value. Copies the members, which takes long in a large group."""
         return Group(epoch=self.epoch, members=dict(self._members), configured=self.configured)
 
     def apply(self, record: Record) -> None:
-        """:raises RemoteProtocolError: the record's value makes no sense"""
+        """Change the state as a record says.
+
+        :raises RemoteProtocolError: the record has an invalid value
+        """
         match record.key:
             case ConnectWorkerGroupMetadataKey():
                 self.epoch = values.epoch_of(record.value)
@@ -157,10 +163,10 @@ class GroupState:
             self._kinds.setdefault(kind_of(after), {})[member_id] = None
             if after.instance_id:
                 self._instances[after.instance_id] = member_id
-        self._see_lingering(member_id)
+        self._update_lingering(member_id)
 
     def _forget(self, member_id: MemberId, member: Member) -> None:
-        """What is looked up by what a member says of itself."""
+        """Remove a member from the tables by kind and by instance id."""
         kind = kind_of(member)
         del self._kinds[kind][member_id]
         if not self._kinds[kind]:
@@ -179,9 +185,9 @@ class GroupState:
         else:
             self._current[member_id] = after
             self._holders.update(dict.fromkeys(after.held, member_id))
-        self._see_lingering(member_id)
+        self._update_lingering(member_id)
 
-    def _see_lingering(self, member_id: MemberId) -> None:
+    def _update_lingering(self, member_id: MemberId) -> None:
         if member_id in self._current and member_id not in self._members:
             self._lingering[member_id] = None
         else:

@@ -1,4 +1,4 @@
-"""Many times at which something is to be done, nearly all of which are put off before they come."""
+"""Timers for many members. Nearly all of them are set to a later time before they fire."""
 
 from __future__ import annotations
 
@@ -11,31 +11,38 @@ from airflow_provider.protocol.model import MemberId
 
 
 class Kind(Enum):
-    """What is to be done when the time has come."""
+    """What happens when a timer fires."""
 
     SESSION = "session"
-    """A member has been silent for too long: it is removed."""
+    """A member was silent for a session: it is removed."""
     REBALANCE = "rebalance"
-    """A member did not stop in time what it was asked to stop: it is removed."""
+    """A member has not stopped its revoked tasks in time: it is removed."""
     LINGERING = "lingering"
-    """Who was removed runs nothing any more: what it held is free."""
+    """The session of a removed member would have ended: its tasks are free."""
     HELD = "held"
-    """A heartbeat was held for as long as may be: it is answered."""
+    """A heartbeat was held for the heartbeat interval: it is answered."""
     COMPUTE = "compute"
-    """The chosen member did not hand in an assignment in time: another one is chosen."""
+    """The chosen member has not installed an assignment in time: another one is chosen."""
     DUE = "due"
-    """An assignor that is run here wants another assignment. It is of no member in particular."""
+    """Another assignment is due (``computing.set_due_timer``). This timer belongs to no member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timer:
+    """A timer of one member. It is set at most once at a time.
+
+    :param member_id: empty for :attr:`Kind.DUE`
+    """
+
     kind: Kind
     group_id: str
     member_id: MemberId
 
 
 class Timers:
-    """Putting off costs no more than a dictionary: an entry of the heap that comes too early is put in again."""
+    """Timers in a heap. To set one to a later time only changes a dictionary: its entry in the heap stays, and is put
+    in again when it comes up too early.
+    """
 
     __slots__ = ("_at", "_count", "_heap", "_queued")
 
@@ -46,7 +53,7 @@ class Timers:
         self._count = 0
 
     def set(self, timer: Timer, at_ms: int) -> None:
-        """At this time, and not when it was set to before."""
+        """Set a timer to this time, in place of an earlier setting."""
         self._at[timer] = at_ms
         queued = self._queued.get(timer)
         if queued is None or queued > at_ms:
@@ -56,10 +63,11 @@ class Timers:
         self._at.pop(timer, None)
 
     def at(self, timer: Timer) -> int | None:
+        """When a timer fires, in milliseconds; None: it is not set."""
         return self._at.get(timer)
 
     def due(self, now_ms: int) -> Iterator[Timer]:
-        """Those whose time has come, and then they are set no more. Some may be set or cancelled meanwhile."""
+        """Take out the timers whose time has come. Timers may be set and cancelled during the iteration."""
         while self._heap and self._heap[0][0] <= now_ms:
             queued, _, timer = heappop(self._heap)
             if self._queued.get(timer) != queued:
@@ -76,7 +84,7 @@ class Timers:
 
     @property
     def next_ms(self) -> int | None:
-        """Not after the first one."""
+        """When to ask for :meth:`due` again, in milliseconds: at the next timer or earlier. None: no timer is set."""
         return self._heap[0][0] if self._heap else None
 
     def _push(self, timer: Timer, at_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Events while they are handled: what they may touch, and what comes of them."""
+"""One turn: handles events, changes groups, and collects the records and replies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider.protocol.model import MemberId
 
 
 class Turn:
-    """All changes of a group go through here: records are applied where they are written."""
+    """A turn. All changes of a group go through it: :meth:`write` both applies and collects a record."""
 
     __slots__ = ("_desks", "_records", "_replies", "_waking", "now_ms", "settings", "timers", "wall_ahead_ms")
 
@@ -36,33 +36,38 @@ class Turn:
 
     @property
     def desks(self) -> Mapping[str, Desk]:
+        """The desks of all groups, by group id."""
         return self._desks
 
     def desk(self, group_id: str) -> Desk:
-        """That of this group, which may be a new one."""
+        """The desk of this group. A group that is not known gets a new one."""
         desk = self._desks.get(group_id)
         if desk is None:
             desk = self._desks[group_id] = Desk(GroupState(group_id))
         return desk
 
     def effects(self) -> Effects:
-        """Answers to heartbeats first: who has installed an assignment shall know its epoch before it hears that."""
+        """The records and replies of this turn. Heartbeats are answered first, so that a member which has installed an
+        assignment knows its own new epoch before it learns of the installation.
+        """
         return Effects(
             records=tuple(self._records),
-            replies=tuple(sorted(self._replies, key=_is_no_heartbeats)),
+            replies=tuple(sorted(self._replies, key=_is_not_heartbeat)),
             timer_at_ms=self.timers.next_ms,
         )
 
     # ---- records
 
     def write(self, desk: Desk, record: Record) -> None:
+        """Write a record, and apply it to its group."""
         desk.state.apply(record)
         self._records.append(record)
 
     def begin_epoch(self, desk: Desk) -> None:
-        """What an assignment is made of has changed. Its own records come first: the group's is the last one.
+        """Begin a group epoch, because the input of an assignment has changed. The caller writes the records of the
+        change first: the group's record is the last one.
 
-        Where groups have bridges, there may be no epoch to begin yet: then it begins with the bridge's next round.
+        In a group with a bridge, the epoch may have to wait for the bridge's next round.
         """
         state = desk.state
         if self.has_bridges:
@@ -76,8 +81,9 @@ class Turn:
         self.write(desk, values.epoch_record(state.group_id, epoch))
 
     def give(self, desk: Desk, member_id: MemberId, after: CurrentAssignment | None) -> None:
-        """A member has this from now on; None: nothing, and nobody needs to know of it. Who waits for what it does not
-        have any more can get it.
+        """Change a member's current assignment, and wake the members that wait for tasks which it no longer holds.
+
+        :param after: None: the record is deleted
         """
         state = desk.state
         before = state.current.get(member_id)
@@ -104,18 +110,20 @@ class Turn:
     # ---- replies
 
     def reply(self, request: RequestId, body: ReplyBody) -> None:
+        """Answer a request at the end of the turn."""
         self._replies.append(Reply(request, body))
 
     def wake(self, desk: Desk, member_id: MemberId) -> None:
-        """There may be something to say to a member whose heartbeat is held."""
+        """Look at a member again at the end of the turn: there may be news for its held heartbeat."""
         if member_id in desk.held:
             self._waking[desk.state.group_id, member_id] = None
 
     def wake_all(self, desk: Desk) -> None:
+        """The same for all members of a group with a held heartbeat."""
         self._waking.update(dict.fromkeys((desk.state.group_id, member_id) for member_id in desk.held))
 
     def woken(self) -> tuple[Desk, MemberId] | None:
-        """The next one, if there is one."""
+        """Take the next member to look at; None: there is none."""
         if not self._waking:
             return None
         group_id, member_id = next(iter(self._waking))
@@ -126,10 +134,11 @@ class Turn:
 
     @property
     def has_bridges(self) -> bool:
+        """Whether groups have bridges to classic groups."""
         return self.settings.migration is MigrationPolicy.BIDIRECTIONAL
 
     def session_ms(self, desk: Desk) -> int:
-        """What is granted now: never more than the group's bridge has."""
+        """The session that is granted now, in milliseconds: never longer than the bridge's own."""
         session_ms = self._session_ms(desk)
         return session_ms if desk.bridge is None else max(1, min(session_ms, desk.bridge.lease_until_ms - self.now_ms))
 
@@ -137,29 +146,35 @@ class Turn:
         return desk.state.configuration.session_timeout_ms or self.settings.session_timeout_ms
 
     def interval_ms(self, desk: Desk) -> int:
-        """At most three tenths of a session, whatever is set. The next answer to a heartbeat that is held comes two
-        intervals after the last one that was answered was sent, and so long the member lives on that.
+        """The heartbeat interval, in milliseconds: at most three tenths of a session, whatever is set.
+
+        A member counts its session from the sending of an answered heartbeat. The answer to its next one, which is
+        held, comes up to two intervals later.
         """
         wanted = desk.state.configuration.heartbeat_interval_ms or self.settings.heartbeat_interval_ms
         return max(1, min(wanted, longest_interval_ms(self._session_ms(desk))))
 
     def grant_session(self, desk: Desk, member_id: MemberId, from_ms: int) -> None:
-        """None that was granted is cut short: the answer that tells of a shorter one may be lost, and the member then
-        lives on the longer one.
+        """Start a member's session anew, but never shorten one that was granted: the answer with the shorter one may be
+        lost, and then the member relies on the longer one.
+
+        :param from_ms: when the session starts
         """
         timer = Timer(Kind.SESSION, desk.state.group_id, member_id)
         self.timers.set(timer, max(from_ms + self.session_ms(desk), self.timers.at(timer) or 0))
 
 
 def longest_interval_ms(session_ms: int) -> int:
+    """The longest heartbeat interval for this session, in milliseconds."""
     return session_ms * 3 // 10
 
 
-def _is_no_heartbeats(reply: Reply) -> bool:
+def _is_not_heartbeat(reply: Reply) -> bool:
     return not isinstance(reply.body, ConnectGroupHeartbeatResponse)
 
 
 def next_epoch(desk: Desk) -> GroupEpoch:
+    """The epoch that :meth:`Turn.begin_epoch` begins; with a bridge, that of its last round."""
     if desk.bridge is not None:
         return GroupEpoch(max(desk.bridge.epoch, desk.state.epoch))
     return GroupEpoch(desk.state.epoch + 1)

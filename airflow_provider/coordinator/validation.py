@@ -1,6 +1,6 @@
-"""What a request must be like, whatever the group is like: the proposal's invariants, in its order.
+"""Checks a request by itself, without its group: the proposal's invariants, in its order.
 
-Each is a function that says what is wrong, or None. The first that says something is the answer.
+Each is a function that returns what is wrong, or None. The first problem is the answer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _member_id(request: MemberRequestBody) -> str | None:
 
 def _any_epoch(request: Heartbeat) -> str | None:
     if request.member_epoch < AWAY:
-        return f"MemberEpoch is {request.member_epoch}: the least is -1, or -2 for a static member that will be back"
+        return f"MemberEpoch is {request.member_epoch}: the least is -1, or -2 for a static member that will return"
     return None
 
 
@@ -39,7 +39,7 @@ def _instance_id(request: Heartbeat) -> str | None:
     if request.instance_id == "":
         return "InstanceId is empty: leave it out, or name the worker"
     if request.member_epoch == AWAY and request.instance_id is None:
-        return "MemberEpoch is -2: only a static member can be back later; give its InstanceId, or leave with -1"
+        return "MemberEpoch is -2: only a static member can return later; give its InstanceId, or leave with -1"
     return None
 
 
@@ -97,7 +97,7 @@ def _versions(request: Heartbeat) -> str | None:
 
 
 def _owned(request: Heartbeat) -> str | None:
-    """Not in the proposal: an index below 0 would be a planner's, or nobody's."""
+    """Not in the proposal. An index below 0 is the planner's, or invalid."""
     return _indexes(request.connectors_and_tasks or ())
 
 
@@ -129,8 +129,10 @@ _FIRST: Final = tuple(_first_rebalance_timeout if rule is _rebalance_timeout els
 
 
 def is_first(request: Heartbeat) -> bool:
-    """Whether it may be the first one of its member: it says what it owns, and something of itself. A member that waits
-    for others has epoch 0 still, and says only what has changed: if it is not known any more, it has to begin anew.
+    """Whether it may be its member's first heartbeat: whether it says what the member owns, and something of itself.
+
+    Epoch 0 alone does not tell: a member that waits for others still has it, and sends only what has changed. If the
+    coordinator does not know such a member any more, it has to join again.
     """
     says_nothing_of_itself = request.client_assignors is None and request.server_assignor is None
     return request.connectors_and_tasks is not None and not (
@@ -144,7 +146,7 @@ def wrong_with_first(request: Heartbeat) -> str | None:
 
 
 def wrong_with(request: RequestBody) -> str | None:
-    """The same of any other request."""
+    """What is wrong with any other request, for INVALID_REQUEST; None if nothing is."""
     if isinstance(request, ConnectGroupAlterConfigsRequest):
         return _group_id(request)
     if isinstance(request, Heartbeat):

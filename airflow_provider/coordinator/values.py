@@ -1,4 +1,8 @@
-"""Records as values, and values as records."""
+"""Converts values to records and back.
+
+A function for each kind of record makes it (``*_record``, ``*_tombstone``), and one reads it (``*_of``). A tombstone's
+value (None) is read as the default, or as None.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ from airflow_provider.protocol.model import NO_TASKS, MemberId, RemoteProtocolEr
 
 _STATES: Final = (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED)
 _EARLIER_SESSION: Final = f"{SESSION_TIMEOUT}.earlier"
-"""Kept by coordinators, not set by people."""
+"""Written by coordinators; people can't set it."""
 
 
 def epoch_record(group_id: str, epoch: GroupEpoch) -> Record:
@@ -164,7 +168,10 @@ def current_tombstone(group_id: str, member_id: MemberId) -> Record:
 
 
 def current_of(value: object) -> CurrentAssignment | None:
-    """:raises RemoteProtocolError: a newer release has written a state that this one does not know"""
+    """Read a current assignment.
+
+    :raises RemoteProtocolError: a newer release has written a state that this one does not know
+    """
     if not isinstance(value, ConnectWorkerGroupCurrentMemberAssignmentValue):
         return None
     if not 0 <= value.state < len(_STATES):
@@ -180,9 +187,9 @@ def current_of(value: object) -> CurrentAssignment | None:
 
 
 def configuration_record(group_id: str, configuration: GroupConfiguration, earlier_session_ms: int = 0) -> Record:
-    """A tombstone where nothing is set.
+    """The record of a group's settings; a tombstone if none is set.
 
-    :param earlier_session_ms: a longer session that members may still have been granted; 0: none
+    :param earlier_session_ms: a longer session that members may have been granted before; 0: none
     """
     entries = [
         Configuration(name=name, value=str(value))
@@ -196,19 +203,22 @@ def configuration_record(group_id: str, configuration: GroupConfiguration, earli
 
 
 def earlier_session_of(value: object) -> int:
-    """:raises RemoteProtocolError: it is no number"""
+    """Read the longer session that members may have been granted before, in milliseconds; 0: none.
+
+    :raises RemoteProtocolError: it is not a number
+    """
     if not isinstance(value, ConnectWorkerGroupConfigurationValue):
         return 0
     try:
         return next((int(one.value) for one in value.configurations if one.name == _EARLIER_SESSION), 0)
     except ValueError as wrong:
-        raise RemoteProtocolError(f"a group's configuration is of no use: {wrong}") from None
+        raise RemoteProtocolError(f"the settings of a group are invalid: {wrong}") from None
 
 
 def configuration_of(value: object) -> GroupConfiguration:
-    """What a newer release has set and this one does not know is left out.
+    """Read a group's settings. Unknown settings, of a newer release, are left out.
 
-    :raises RemoteProtocolError: a value is no number, or out of range
+    :raises RemoteProtocolError: a value is not a number, or out of range
     """
     if not isinstance(value, ConnectWorkerGroupConfigurationValue):
         return DEFAULTS
@@ -217,4 +227,4 @@ def configuration_of(value: object) -> GroupConfiguration:
             **{CONFIG_NAMES[one.name]: int(one.value) for one in value.configurations if one.name in CONFIG_NAMES}
         )
     except ValueError as wrong:
-        raise RemoteProtocolError(f"a group's configuration is of no use: {wrong}") from None
+        raise RemoteProtocolError(f"the settings of a group are invalid: {wrong}") from None

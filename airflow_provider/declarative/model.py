@@ -1,9 +1,9 @@
-"""What a coordinator keeps of a declarative group (KIP-848, for Kafka Connect): the values, and no rule.
+"""The values that describe a declarative group (KIP-848, carried over to Kafka Connect). There are no rules here.
 
-A group moves by three epochs, which are numbers of the same series and must not be mixed up. The *group epoch* grows
-with each change of what an assignment is made of: its members, their assignors, the jobs. The *assignment epoch* is the
-group epoch that the target assignment was computed from. A *member epoch* is the assignment epoch that this member has
-reached. So member epoch <= assignment epoch <= group epoch, and in a group at rest all are equal.
+A group has three epochs. They are numbers of the same series and must not be mixed up. The *group epoch* grows with
+each change of the input of an assignment: members, their assignors, jobs. The *assignment epoch* is the group epoch
+from which the target assignment was computed. A *member epoch* is the assignment epoch that this member has reached. So
+member epoch <= assignment epoch <= group epoch, and in a group at rest all are equal.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from typing import Final, NewType
 from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks
 
 GroupEpoch = NewType("GroupEpoch", int)
-"""The version of a group's metadata."""
+"""The number of the last change of an assignment's input."""
 
 AssignmentEpoch = NewType("AssignmentEpoch", int)
 """The group epoch that a target assignment was computed from."""
 
 MemberEpoch = NewType("MemberEpoch", int)
-"""The assignment epoch whose whole target a member has. Fences it: a request with another one is of the past."""
+"""The assignment epoch whose whole target a member has. It fences the member: a request with another one is outdated.
+"""
 
 JOINING: Final = MemberEpoch(0)
 """The epoch of a member that has just joined, and the one with which a member asks to join."""
 
 LEAVING: Final = MemberEpoch(-1)
-"""The one with which a member asks to leave; no member in a group has it."""
+"""The epoch with which a member asks to leave; no member in a group has it."""
 
 AWAY: Final = MemberEpoch(-2)
-"""The one with which a static member asks to leave for a while, and that it has until it is back."""
+"""The epoch with which a static member leaves for a while, and which it has until it returns."""
 
 
 class MemberState(str, Enum):
@@ -40,20 +41,20 @@ class MemberState(str, Enum):
     STABLE = "stable"
     """It has the whole target of its epoch."""
     UNREVOKED = "unrevoked"
-    """It was asked to stop tasks, and has not said yet that it has."""
+    """It was asked to stop tasks, and has not yet said that it has stopped them."""
     UNRELEASED = "unreleased"
-    """It has nothing to stop, and waits for tasks that others have not released."""
+    """It has nothing to stop, and waits for tasks that other members have not released."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientAssignor:
     """An assignor that a member can run.
 
-    :param name: members that can run the same one name it alike
-    :param reason: why its metadata have changed; what a number means, the assignor knows
-    :param minimum_version: of the metadata that it can read
-    :param maximum_version: of the metadata that it can read
-    :param version: of ``metadata``
+    :param name: the same at all members that can run it
+    :param reason: why its metadata have changed, as the assignor numbers reasons
+    :param minimum_version: the lowest version of metadata that it can read
+    :param maximum_version: the highest version of metadata that it can read
+    :param version: the version of ``metadata``
     :param metadata: what the assignor says of this member
     """
 
@@ -67,16 +68,16 @@ class ClientAssignor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """What a member has said of itself in its heartbeats; in the words of KIP-848 for Connect a Worker.
+    """What a member has said of itself in its heartbeats. The proposal calls it a Worker.
 
-    Where people can look at it stands in the metadata of its assignors: no request and no record has a field for a URL.
+    Its URL is in the metadata of its assignors, because no request or record has a field for it.
 
     :param instance_id: the name of a static member (KIP-345)
-    :param client_id: of its Kafka client, for people
-    :param client_host: where that is, for people
-    :param rebalance_timeout_ms: how long it may take to stop what it is asked to stop
-    :param server_assignor: the coordinator's own assignor that it asks for; then it has no ``client_assignors``
-    :param client_assignors: what it can run itself, the preferred one first
+    :param client_id: the client id of its Kafka client, for people
+    :param client_host: the host of that client, for people
+    :param rebalance_timeout_ms: how long it may take to stop revoked tasks
+    :param server_assignor: the server side assignor that it asks for; then it has no ``client_assignors``
+    :param client_assignors: the assignors that it can run itself, the preferred one first
     """
 
     rebalance_timeout_ms: int
@@ -89,9 +90,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Who is in a group, and what it has to do: all that an assignment is made of.
+    """The members and the work of a group: the input of an assignment.
 
-    :param configured: the tasks that exist, planners among them
+    :param configured: the planners and tasks that exist
     """
 
     epoch: GroupEpoch = GroupEpoch(0)
@@ -101,10 +102,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignorMetadata:
-    """What an assignor sends one member along with its tasks. It belongs to these tasks, and goes where they go.
+    """What an assignor sends one member along with its tasks.
 
-    :param error: the assignor's own; 0 is none
-    :param version: of ``data``
+    :param error: the assignor's own error; 0: none
+    :param version: the version of ``data``
     """
 
     error: int = 0
@@ -117,22 +118,22 @@ NO_METADATA: Final = AssignorMetadata()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberTarget:
-    """What one member is to have, no matter who has it now."""
+    """The tasks that one member is to have, whichever member has them now."""
 
     tasks: Tasks = NO_TASKS
     metadata: AssignorMetadata = NO_METADATA
 
 
 NO_TARGET: Final = MemberTarget()
-"""Of a member that the target assignment does not know: it came later."""
+"""The target of a member that joined after the target assignment was computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetAssignment:
-    """What each member is to have in the end. It says nothing of the way there.
+    """The targets of all members. How they get there is up to :mod:`.reconcile`.
 
-    :param error: why the assignor could not compute one; the members' targets are then those of before
-    :param delayed: what nobody is to have yet, by the member that had it and has left: it may come back
+    :param error: the error of an assignor that could not compute one; then the members keep their targets; 0: none
+    :param delayed: tasks that are assigned to nobody yet because they wait for a member that has left, by that member
     """
 
     epoch: AssignmentEpoch = AssignmentEpoch(0)
@@ -141,18 +142,19 @@ class TargetAssignment:
     delayed: Mapping[MemberId, MemberTarget] = field(default_factory=dict)
 
     def of(self, member: MemberId) -> MemberTarget:
+        """The target of this member; :data:`NO_TARGET` if there is none."""
         return self.members.get(member, NO_TARGET)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentAssignment:
-    """Where one member is on the way to its target, and what nobody else may have meanwhile.
+    """How far one member is on the way to its target, and the tasks that no other member may have in the meantime.
 
-    :param assigned: what it may run; all of it is sent with each answer
-    :param revoking: what it was asked to stop and may still run
-    :param metadata: of the target that tasks were last assigned from
-    :param assignment_epoch: of that target, which may be later than the member's epoch and earlier than the group's
-        target. What is written of its tasks is of this epoch: in no other target of it are they somebody else's
+    :param assigned: the tasks that it may run; each answer with an assignment contains all of them
+    :param revoking: the tasks that it was asked to stop, and may still run
+    :param metadata: the metadata of the target from which tasks were last assigned
+    :param assignment_epoch: the epoch of that target. It may be above the member's epoch, and below that of the present
+        target. Records about the member's tasks have this epoch: no other member has the tasks in the same epoch
     """
 
     epoch: MemberEpoch = JOINING
@@ -164,9 +166,9 @@ class CurrentAssignment:
 
     @property
     def held(self) -> Tasks:
-        """What may run there: nobody else is assigned it."""
+        """The tasks that may run there, and so are assigned to no other member."""
         return self.assigned | self.revoking if self.revoking else self.assigned
 
     def is_at(self, epoch: AssignmentEpoch) -> bool:
-        """Whether it has the whole target of that epoch, so that it need not be sent it."""
+        """Whether the member has its whole target of that epoch."""
         return self.state is MemberState.STABLE and self.epoch == MemberEpoch(epoch)

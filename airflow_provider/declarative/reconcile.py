@@ -1,55 +1,57 @@
-"""Reconciliation: one step of one member from where it is towards its target. A function of values, and no more.
+"""Reconciliation: takes one step of one member towards its target. This is a pure function.
 
 Theory of operation
 ===================
 
-A target assignment says what each member is to have. Nobody waits for everybody: whenever a member sends a heartbeat,
-the coordinator takes this one step for it and answers with what it may run from then on (``assigned``).
+A target assignment says what each member is to have. Members need not wait for each other: whenever one sends a
+heartbeat, the coordinator takes this step for it, and answers with the tasks that it may run from then on
+(``assigned``).
 
 =============  ===========================================================================================
-``stable``     It has the whole target of its epoch. A newer target begins the next way.
-``unrevoked``  It was answered with less than it has: it has to stop the rest, which is still held for it
-               (``revoking``), until a heartbeat says what it owns and none of these tasks is among it.
-``unreleased`` It has nothing left to stop, and has been assigned all of its target but what others still
-               hold. With each heartbeat it gets what has been released since.
+``stable``     The member has the whole target of its epoch, until there is a newer target.
+``unrevoked``  It was answered with less than it has, and has to stop the rest (``revoking``). These tasks
+               stay held for it until a heartbeat says what it owns, and none of them is in it.
+``unreleased`` It has nothing left to stop, and was assigned all of its target except what others hold. With
+               each heartbeat it gets the tasks that were released in the meantime.
 =============  ===========================================================================================
 
-A step, in this order:
+A step does this, in this order:
 
-1. *Wait.* While tasks that it was asked to stop are not acknowledged, nothing changes, whatever the target says by now.
-   A heartbeat that leaves out what it owns (None) acknowledges nothing. So a task that it is to have after all is first
-   stopped, and then assigned anew.
-2. *Revoke.* It keeps what it has of the target, and is asked to stop the rest. It is assigned nothing in that answer.
-3. *Assign.* When there is nothing to stop, it gets what is in its target and nobody else holds.
+1. *Wait.* While revoked tasks are not acknowledged, nothing changes, even if the target has changed. A heartbeat that
+   leaves out what the member owns (None) acknowledges nothing. So if a revoked task comes back into the target, it is
+   first stopped, and then assigned again.
+2. *Revoke.* The member keeps the tasks that are in its target, and is asked to stop the others. This answer assigns
+   nothing new.
+3. *Assign.* If there is nothing to stop, it gets the tasks of its target that no other member holds.
 
-So tasks are never both revoked and assigned in one answer, and a task is assigned to a member only when nobody else has
-it as ``assigned`` or ``revoking``. That no two hold it follows, if ``held_by_others`` is true when it is asked.
+So no answer both revokes and assigns tasks, and a task is assigned to a member only if no other member has it as
+``assigned`` or ``revoking``. It follows that no two members hold a task, if ``held_by_others`` is up to date.
 
-What the caller owes: ``owned`` is what this very member, in its present epoch, owned after it had dealt with the last
-answer or given it up for good. A member that could still act on an older answer may say that it does not own a task,
-and start it afterwards.
+The caller must make sure that ``owned`` is what this member, in its present epoch, owned after it had carried out the
+last answer, or had given it up for good. Otherwise a member could say that it does not own a task, and then start it
+because of an older answer.
 
-The epoch of a member fences it, and an answer carries an assignment exactly when the epoch in the heartbeat is below
-the target's. So a member takes the epoch of its target when it has all of it, in the step that makes it stable, and
-keeps its old one till then. Should that answer get lost, it asks again with the old epoch, and is sent the assignment
-again. So a newcomer may run tasks while its epoch is still 0, the one with which members join: a coordinator that does
-not know such a member lets it join only if it says that it owns nothing.
+The epoch of a member fences it, and an answer contains an assignment exactly if the epoch in the heartbeat is below
+the target's. So a member takes its target's epoch only in the step that makes it stable. If that answer is lost, the
+next heartbeat still has the old epoch, and the assignment is sent again. It also means that a new member may run tasks
+while its epoch is still 0, with which members join. So a coordinator that does not know such a member lets it join only
+if it says that it owns nothing.
 
-Where this differs from Kafka
-=============================
+Differences from Kafka
+======================
 
 The steps and the sets are those of Kafka 4.3's
-``org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder``. What is different:
+``org.apache.kafka.coordinator.group.modern.consumer.CurrentAssignmentBuilder``. These are different:
 
-- The epoch of an ``unreleased`` member. In Kafka that is already the target's, and when an answer carries an assignment
-  needs other rules there.
-- A consumer's subscriptions. Nothing corresponds to them here: a member takes any task.
-- Kafka's state ``UNKNOWN``, of a record that a newer release has written: reading records refuses such a thing before.
-- The assignor's metadata, which Kafka's server-side assignors do not have, and the epoch of the target that they are
-  of. A member gets both with the tasks that they belong to: when it is assigned from the target, not when it has to
-  stop something for it. What it keeps meanwhile the new target may give to another member, which must be the later one.
-- A task that the caller says others hold is held, even if this member was asked to stop it: Kafka looks at its own
-  list first. Only a coordinator that has given a task to two could tell the difference.
+- The epoch of an ``unreleased`` member. In Kafka it is already the target's, so Kafka needs other rules for when an
+  answer contains an assignment.
+- A consumer's subscriptions have no counterpart here: a member takes any task.
+- Kafka's state ``UNKNOWN``, of a record that a newer release has written, does not exist: reading the record fails.
+- The assignor's metadata, which Kafka's server side assignors do not have, and the epoch of the target. A member gets
+  both when it is assigned tasks from the target, not when it has to stop tasks for it. Until then its records keep the
+  earlier epoch, because the new target may give the tasks that it still has to another member, whose records must win.
+- A task that others hold according to the caller is held, even if this member was asked to stop it. Kafka looks at the
+  member's own list first. This only makes a difference if a coordinator has given a task to two members.
 """
 
 from __future__ import annotations
@@ -75,14 +77,14 @@ def reconcile(
     owned: Tasks | None,
     held_by_others: Container[TaskId],
 ) -> CurrentAssignment:
-    """Take one step. What does not change comes back as the very same object: then there is no record to write.
+    """Take one step. If nothing changes, ``current`` itself is returned, and no record need be written.
 
-    :param current: where the member is
-    :param target: what it is to have
-    :param target_epoch: of the whole target assignment
-    :param owned: what its heartbeat says that it owns; None: it does not say
-    :param held_by_others: the tasks that are ``assigned`` or ``revoking`` at another member; asked only for those that
-        this member misses
+    :param current: the member's current assignment
+    :param target: the member's target
+    :param target_epoch: the epoch of the target assignment
+    :param owned: the tasks that the member owns according to its heartbeat; None: it does not say
+    :param held_by_others: the tasks that are ``assigned`` or ``revoking`` at other members. Only tasks that this member
+        does not have are looked up
     """
     if current.is_at(target_epoch):
         return current

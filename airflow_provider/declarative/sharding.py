@@ -1,7 +1,7 @@
-"""Where requests, replies and records of declarative groups lie: three topics, and in which partition of each.
+"""The topics of the requests, replies and records of declarative groups, and the partition of each group.
 
-A *shard* is the groups whose ids fall into one partition. It is the same partition of the topics of requests and of
-records, so whoever serves the shard writes what the next one to serve it reads.
+A *shard* consists of the groups whose ids are hashed to one partition. The partition has the same number in the topics
+of requests and of records, so each coordinator of the shard reads the records that the one before has written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from airflow_provider.protocol.model import LocalProtocolError
 REQUESTS_TOPIC: Final = "__worker_requests"
 REPLIES_TOPIC: Final = "__worker_replies"
 RECORDS_TOPIC: Final = "__worker_offsets"
-"""Compacted. Kafka's own groups are in ``__consumer_offsets``, where what they are is beside their offsets."""
+"""Compacted. It is named after ``__consumer_offsets``, where Kafka keeps its own groups beside their offsets."""
 
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
@@ -25,16 +25,16 @@ _POSITIVE: Final = 0x7FFFFFFF
 def partition_of(name: str, partitions: int) -> int:
     """The partition of a group's shard.
 
-    The hash is that of Kafka's partitioner (``toPositive(murmur2(key)) % partitions``) on the name in UTF-8, not that
-    of its group coordinator (Java's ``hashCode``), which is made of UTF-16 units: every Kafka client has murmur2, so
-    that a member in another language finds its shard, too.
+    The hash is that of Kafka's partitioner (``toPositive(murmur2(key)) % partitions``), of the name in UTF-8. Kafka's
+    group coordinator uses Java's ``hashCode`` of UTF-16 units instead; but every Kafka client has murmur2, so that
+    members in other languages can find their shard.
 
     :param name: a group id
-    :param partitions: how many the topic has. It must stay so: a group would lie where nobody looks for it
-    :raises LocalProtocolError: a topic has at least one
+    :param partitions: the number of partitions of the topic. It must not change, because then groups would not be found
+    :raises LocalProtocolError: ``partitions`` is less than 1
     """
     if partitions < 1:
-        raise LocalProtocolError(f"a topic of {partitions} partitions has no place for {name!r}")
+        raise LocalProtocolError(f"group {name!r}: a topic must have at least one partition, not {partitions}")
     return (_murmur2(name.encode()) & _POSITIVE) % partitions
 
 

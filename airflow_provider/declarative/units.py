@@ -1,4 +1,4 @@
-"""Tasks and assignors as messages have them, and as values."""
+"""Converts tasks and assignors between messages and values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOTHING: Final[tuple[ConnectorsAndTasks, ...]] = ()
 
 
 def units_of(tasks: Tasks) -> tuple[ConnectorsAndTasks, ...]:
-    """As messages have them: sorted, so that equal tasks give equal bytes."""
+    """Tasks as in messages: sorted, so that equal sets give equal bytes."""
     if not tasks:
         return _NOTHING
     ordered = sorted(tasks)
@@ -26,7 +26,7 @@ def units_of(tasks: Tasks) -> tuple[ConnectorsAndTasks, ...]:
 
 
 def tasks_of(units: Iterable[ConnectorsAndTasks]) -> Tasks:
-    """As values: each once, however often and in however many parts a message names it."""
+    """Tasks as a set, even if a message names them several times or in several parts."""
     tasks: set[TaskId] = set()
     for unit in units:
         tasks.update(unit.tasks)
@@ -35,6 +35,7 @@ def tasks_of(units: Iterable[ConnectorsAndTasks]) -> Tasks:
 
 
 def client_assignors_of(assignors: Iterable[Assignor]) -> tuple[ClientAssignor, ...]:
+    """Assignors as values."""
     return tuple(
         ClientAssignor(
             name=one.name,
@@ -49,7 +50,7 @@ def client_assignors_of(assignors: Iterable[Assignor]) -> tuple[ClientAssignor, 
 
 
 def assignors_of(assignors: Iterable[ClientAssignor]) -> tuple[Assignor, ...]:
-    """As messages have them."""
+    """Assignors as in messages."""
     return tuple(
         Assignor(
             name=one.name,

@@ -1,4 +1,4 @@
-"""What a member does about the answer to a heartbeat: a literal table of errors."""
+"""How a member reacts to the answer to a heartbeat: a table of error codes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.member_events import Warn
 from airflow_provider.protocol.model import Epoch
 
-_ROLL: Final = "or give all workers of the group group_protocol='classic'"
+_OR_CLASSIC: Final = "or give all workers of the group group_protocol='classic'"
 
 _HINTS: Final = {
     KafkaErrorCode.GROUP_AUTHORIZATION_FAILED: "the user of this connection needs the right READ on the group",
-    KafkaErrorCode.INVALID_GROUP_ID: "Kafka does not take this as the name of a group",
-    KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL: f"stop those first, {_ROLL}",
-    KafkaErrorCode.INVALID_REQUEST: "worker and coordinator do not understand each other: give both the same release,"
-    f" {_ROLL}",
+    KafkaErrorCode.INVALID_GROUP_ID: "this is not a valid name of a group",
+    KafkaErrorCode.INCONSISTENT_GROUP_PROTOCOL: f"stop those first, {_OR_CLASSIC}",
+    KafkaErrorCode.INVALID_REQUEST: "worker and coordinator do not understand each other: use the same release for"
+    f" both, {_OR_CLASSIC}",
     KafkaErrorCode.UNSUPPORTED_ASSIGNOR: "the group's members share no assignor with this worker, or the coordinator"
-    " does not have the one that it asks for: give all workers of the group the same release and the same assignors",
+    " does not have the one that it asks for: use the same release and the same assignors for all workers of the group",
     KafkaErrorCode.UNSUPPORTED_VERSION: "declarative groups are switched off in the coordinators of this cluster:"
-    f" switch them on there, {_ROLL}",
+    f" switch them on there, {_OR_CLASSIC}",
     KafkaErrorCode.GROUP_MAX_SIZE_REACHED: "the coordinator limits the number of members",
 }
 
@@ -35,16 +35,18 @@ Reaction = Callable[[Transition, HeartbeatAnswered], None]
 
 
 def on_heartbeat_answered(member: Transition, event: HeartbeatAnswered) -> None:
-    """The answer that is waited for; one that comes late, or twice, does nothing."""
+    """React to the awaited answer. Ignore one that comes late, or twice."""
     if event.seq != member.state.awaiting:
         return
     member.set(awaiting=None)
     error = KafkaErrorCode(event.reply.error_code)
-    REACTIONS.get(error, _otherwise)(member, event)
+    REACTIONS.get(error, _on_other_error)(member, event)
 
 
 def on_request_failed(member: Transition, event: RequestFailed) -> None:
-    """No answer. Whether the coordinator has heard it is not known, so the next heartbeat says everything."""
+    """Try again after a request without an answer. The coordinator may not have got it, so the next heartbeat contains
+    all fields.
+    """
     if event.request is not Request.HEARTBEAT:
         assigning.on_failed(member, event)
     elif event.seq == member.state.awaiting:
@@ -55,7 +57,7 @@ def on_request_failed(member: Transition, event: RequestFailed) -> None:
 
 
 def accept(member: Transition, event: HeartbeatAnswered) -> None:
-    """This member is in the group. It takes its epoch, and revokes or assigns what differs from what it has."""
+    """Take over the epoch and the assignment of an answer: this member is in the group."""
     state, reply = member.state, event.reply
     before = (state.phase, state.epoch, state.assigned)
     member.set(
@@ -66,10 +68,10 @@ def accept(member: Transition, event: HeartbeatAnswered) -> None:
     )
     member.renew_lease(event.sent_at_ms)
     if state.phase is Phase.JOINING:
-        _joined(member)
+        _on_joined(member)
     if member.state.phase is Phase.STABLE:
         if reply.assignment is not None:
-            _adopt(member, reply.assignment, event)
+            _take_assignment(member, reply.assignment, event)
         elif state.assignment_epoch < reply.member_epoch:
             member.set(assignment_epoch=Epoch(reply.member_epoch))
         if before != (state.phase, member.state.epoch, member.state.assigned):
@@ -77,8 +79,9 @@ def accept(member: Transition, event: HeartbeatAnswered) -> None:
         member.take_back()
         member.start_held()
         assigning.begin_if_wanted(member)
-    # Of a new target it may have nothing yet: the coordinator needs a heartbeat to hold, to say what comes free. So it
-    # does while this member computes one, to say what that makes of itself.
+    # The next heartbeat is sent immediately after news, so that the coordinator has one to hold and can answer as soon
+    # as there is more: after a new target, when its tasks are released; while this member computes, when its own target
+    # is installed.
     news = (
         before != (member.state.phase, member.state.epoch, member.state.assigned)
         or state.assignment_epoch != member.state.assignment_epoch
@@ -87,24 +90,27 @@ def accept(member: Transition, event: HeartbeatAnswered) -> None:
     _next_heartbeat(member, event, news=news)
 
 
-def _joined(member: Transition) -> None:
-    """From now on the coordinator fences the process that had this name: its lease ends within a session."""
+def _on_joined(member: Transition) -> None:
+    """Note that the member has joined. The coordinator now fences a process that had this name, so that one's lease
+    ends within a session.
+    """
     member.set(phase=Phase.STABLE)
     if member.state.predecessor is Predecessor.UNKNOWN:
         member.set(predecessor=Predecessor.GONE, hold_until=member.now + member.state.session_timeout_ms, said=None)
 
 
-def _adopt(member: Transition, assignment: HeartbeatAssignment, event: HeartbeatAnswered) -> None:
-    """What it may have is all named. It stops what is not, or else starts what is new; never both together: what is new
-    waits until the rest has stopped.
+def _take_assignment(member: Transition, assignment: HeartbeatAssignment, event: HeartbeatAnswered) -> None:
+    """Take over an assignment, which names all tasks that the member may have.
 
-    What it has released since it sent the heartbeat is named still. It has ended, or the next assignment moves it.
+    It stops the tasks that are not named, or else starts new ones. It never does both: new tasks wait until the others
+    have stopped. Tasks that were released since the heartbeat was sent may still be named, but are not started again:
+    they have ended, or the next assignment moves them.
     """
     state = member.state
     told = tasks_of(assignment.connectors_and_tasks)
     if assignment.error:
         member.do(
-            Warn(message=f"the group's assignor failed with its error {assignment.error}; the assignment is as before")
+            Warn(message=f"the group's assignor failed with its error {assignment.error}; the assignment is unchanged")
         )
     epoch = max(assignment.assignment_epoch, event.reply.member_epoch, state.assignment_epoch)
     member.set(assigned=told, assignment_epoch=Epoch(epoch), needed_offset=event.needed_offset, said=None)
@@ -118,8 +124,8 @@ def _adopt(member: Transition, assignment: HeartbeatAssignment, event: Heartbeat
 
 
 def _next_heartbeat(member: Transition, event: HeartbeatAnswered, *, news: bool) -> None:
-    """Immediately if the coordinator has said something new: it waits to hear that this was taken in, and can hold the
-    heartbeat until it has more to say. While what was revoked still stops, there is nothing to say yet.
+    """Set the time of the next heartbeat. After news it is sent immediately: it acknowledges them, and the coordinator
+    can hold it until there are more. While revoked tasks still stop, there is nothing to acknowledge.
     """
     at = event.sent_at_ms + member.state.interval_ms
     member.set(heartbeat_at=max(member.now, at))
@@ -132,9 +138,7 @@ def _next_heartbeat(member: Transition, event: HeartbeatAnswered, *, news: bool)
 
 
 def _compute(member: Transition, event: HeartbeatAnswered) -> None:
-    """The heartbeat counts as any other. Where the coordinator has said no more than the error, nothing else is read
-    from it.
-    """
+    """Start to compute an assignment. The answer counts like any other, unless it has nothing but the error."""
     if member.state.phase is not Phase.LEAVING:
         assigning.chosen(member)
     if event.reply.session_timeout_ms > 0:
@@ -177,9 +181,9 @@ def _why(reply: ConnectGroupHeartbeatResponse, error: KafkaErrorCode) -> str:
     return f"{reply.error_message}; {hint}" if reply.error_message else hint
 
 
-def _otherwise(member: Transition, event: HeartbeatAnswered) -> None:
-    """An error that is not in the table. Who is in the group tries again, as long as its lease lasts; who is not would
-    try for ever.
+def _on_other_error(member: Transition, event: HeartbeatAnswered) -> None:
+    """React to an error that is not in the table: a member of the group tries again while its lease lasts. One that
+    joins fails, because it would try for ever.
     """
     (_refused if member.state.phase is Phase.JOINING else _retry)(member, event)
 

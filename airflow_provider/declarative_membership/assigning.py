@@ -1,8 +1,8 @@
-"""How the member that was chosen computes the group's assignment: prepare, compute, install.
+"""How a chosen member computes the group's assignment: prepare, compute, install.
 
-Whatever goes wrong, the group keeps the assignment that it has. A refusal that says that another one is chosen, or that
-the assignment is not valid, ends it. After one that says that this member has another epoch by now, or without a reply,
-it begins anew when its next heartbeat is answered; if it is not chosen any more it hears that then.
+Whatever goes wrong, the group keeps its assignment. If a request is refused because another member is chosen, or
+because the assignment is invalid, the member gives up. If it is refused because the member's epoch has changed, or is
+not answered, the member begins again after the answer to its next heartbeat; that says whether it is still chosen.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from airflow_provider.declarative_membership.transition import Transition
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.member_events import Warn
 
-_ANEW: Final = frozenset(
+_AGAIN: Final = frozenset(
     {
         KafkaErrorCode.FENCED_MEMBER_EPOCH,
         KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -34,17 +34,17 @@ _ANEW: Final = frozenset(
     }
 )
 _NOT_CHOSEN: Final = frozenset({KafkaErrorCode.UNKNOWN_MEMBER_ID, KafkaErrorCode.GROUP_ID_NOT_FOUND})
-"""Another member computes it, or the group needs no assignment any more: nothing to tell people of."""
+"""Another member computes, or no assignment is needed any more. This is normal, so nothing is logged."""
 
 
 def chosen(member: Transition) -> None:
-    """The coordinator has chosen this member. It says so until it has an assignment."""
+    """Note that the coordinator has chosen this member. Each answer says so until there is an assignment."""
     if member.state.assigning is Assigning.NOT:
         member.set(assigning=Assigning.WANTED)
 
 
 def begin_if_wanted(member: Transition) -> None:
-    """Ask for the group's state, in the epoch that the last answer has told."""
+    """Ask for the group's state, with the epoch of the last answer."""
     state = member.state
     if state.assigning is not Assigning.WANTED:
         return
@@ -56,6 +56,7 @@ def begin_if_wanted(member: Transition) -> None:
 
 
 def on_prepare_answered(member: Transition, event: PrepareAnswered) -> None:
+    """Run the assignor on the group's state."""
     if not _waits_for(member, event.seq, Assigning.PREPARING):
         return
     if event.reply.error_code:
@@ -67,7 +68,7 @@ def on_prepare_answered(member: Transition, event: PrepareAnswered) -> None:
 
 
 def on_assignment_computed(member: Transition, event: AssignmentComputed) -> None:
-    """Install it; an error of the assignor, too: then the coordinator keeps the assignment that it has."""
+    """Install the assignment. An error of the assignor is sent, too: then the group keeps its assignment."""
     if not _waits_for(member, event.seq, Assigning.COMPUTING):
         return
     state = member.state
@@ -85,8 +86,8 @@ def on_assignment_computed(member: Transition, event: AssignmentComputed) -> Non
 
 
 def on_install_answered(member: Transition, event: InstallAnswered) -> None:
-    """What came of it for this member is in the answer to its heartbeat: the one that the coordinator has held, or else
-    the next.
+    """Publish the record of the installed assignment. This member's own part is in the answer to its held heartbeat, or
+    to the next one.
     """
     if not _waits_for(member, event.seq, Assigning.INSTALLING):
         return
@@ -102,7 +103,7 @@ def on_install_answered(member: Transition, event: InstallAnswered) -> None:
 
 
 def on_failed(member: Transition, event: RequestFailed) -> None:
-    """No reply. The coordinator may have done what was asked: it says so when it is asked again."""
+    """Begin again after a request without an answer. If the coordinator has carried it out, it says so then."""
     if event.seq == member.state.assigning_seq:
         member.set(assigning=Assigning.WANTED, assigning_seq=None)
 
@@ -113,7 +114,7 @@ def _waits_for(member: Transition, seq: int, step: Assigning) -> bool:
 
 def _refused(member: Transition, request: Request, code: int, said: str | None) -> None:
     error = KafkaErrorCode(code)
-    again = error in _ANEW
+    again = error in _AGAIN
     member.set(assigning=Assigning.WANTED if again else Assigning.NOT, assigning_seq=None)
     if not again and error not in _NOT_CHOSEN:
         why = f": {said}" if said else ""

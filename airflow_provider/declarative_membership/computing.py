@@ -1,4 +1,4 @@
-"""What a chosen member hands its assignor, and what it installs of what comes back."""
+"""Converts a group's state to the input of an assignor, and its result to what is installed."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def group_of(
     revocation_rank: Mapping[TaskId, int],
     costs: Costs = NO_COSTS,
 ) -> Group:
-    """The group's state as an assignor gets it.
+    """The group's state as the input of an assignor.
 
     :param computing: this member
     :param now_ms: wall clock, milliseconds since 1970
-    :param revocation_rank: what costs to stop, the cheapest first, as far as this member knows
-    :param costs: what batch tasks cost, the same
+    :param revocation_rank: which running tasks to stop first if some must be stopped, as far as this member knows
+    :param costs: what batch tasks cost, as far as this member knows
     """
     delay_ms = prepared.scheduled_rebalance_max_delay_ms
     return Group(
@@ -63,7 +63,7 @@ def _member(one: PreparedMember) -> GroupMember:
 
 
 def installed(targets: Mapping[MemberId, MemberTarget]) -> tuple[InstalledMember, ...]:
-    """The members, or the delayed ones, of an an assignor's :class:`Assignment`."""
+    """The targets of an :class:`Assignment`, or its delayed tasks, as *install* has them."""
     return tuple(
         InstalledMember(
             member_id=member,
@@ -76,7 +76,7 @@ def installed(targets: Mapping[MemberId, MemberTarget]) -> tuple[InstalledMember
 
 
 def target_of(assignment: HeartbeatAssignment) -> MemberTarget:
-    """What a member was assigned, as its assignor gets it."""
+    """A member's assignment as its assignor gets it."""
     return MemberTarget(
         tasks=tasks_of(assignment.connectors_and_tasks),
         metadata=AssignorMetadata(error=assignment.error, version=assignment.version, data=assignment.metadata),
@@ -84,7 +84,7 @@ def target_of(assignment: HeartbeatAssignment) -> MemberTarget:
 
 
 def described(assignors: Iterable[ClientSideAssignor], facts: WorkerFacts) -> tuple[Assignor, ...]:
-    """What a member says in its heartbeats by its assignors."""
+    """A member's assignors as its heartbeats have them."""
     return tuple(_described(assignor, facts) for assignor in assignors)
 
 
@@ -103,7 +103,7 @@ def _described(assignor: ClientSideAssignor, facts: WorkerFacts) -> Assignor:
 def assigned_by(assignors: Iterable[ClientSideAssignor], name: str, group: Group) -> Assignment:
     """Run the selected assignor.
 
-    :raises KeyError: there is none of that name here
+    :raises KeyError: there is no assignor of this name
     :raises Exception: whatever the assignor raises
     """
     return {one.name: one for one in assignors}[name].assign(group)

@@ -1,8 +1,8 @@
-"""What a member of a declarative group hears (events) and what it wants done (commands), with
-:mod:`airflow_provider.protocol.member_events`, which any group protocol has.
+"""The events and commands of a member of a declarative group. Those that all group protocols share are in
+:mod:`airflow_provider.protocol.member_events`.
 
-A command that sends a request carries ``seq``; who answers it gives the same number back: so a late or doubled
-reply is not taken for the one waited for.
+A command that sends a request has a number, ``seq``, and the event with its reply has the same one. So a late or
+repeated reply is not taken for the awaited one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Request(str, Enum):
 class Started(Event):
     """The worker's process is up and has read the jobs topic up to ``config_offset``.
 
-    :param assignors: what it can run, the preferred one first; none where it asks for one of the coordinator's
+    :param assignors: the assignors that it can run, the preferred one first; none if it asks for a server side assignor
     :param predecessor: what is known of the process that had the worker's name before
     """
 
@@ -48,9 +48,9 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed(Event):
-    """The membership goes on in another process; its state was saved in the one before.
+    """The membership continues in this process; another process has saved its state.
 
-    :param predecessor: what is known of the worker's last process, for a membership that must join anew
+    :param predecessor: what is known of the worker's last process, if the membership must join again
     """
 
     config_offset: ConfigOffset
@@ -62,7 +62,7 @@ class Resumed(Event):
 class HeartbeatAnswered(Event):
     """A heartbeat that was sent at ``sent_at_ms`` was answered.
 
-    :param needed_offset: what the reply assigns may start when the jobs topic has been read so far
+    :param needed_offset: new tasks may start when the jobs topic was read up to this offset
     """
 
     seq: int
@@ -73,7 +73,7 @@ class HeartbeatAnswered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareAnswered(Event):
-    """The state of the group is here, from which this member shall compute an assignment; or the refusal."""
+    """The request for the group's state was answered, or refused."""
 
     seq: int
     sent_at_ms: int
@@ -82,7 +82,7 @@ class PrepareAnswered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallAnswered(Event):
-    """The coordinator has taken the computed assignment, or not."""
+    """The coordinator has installed the computed assignment, or refused it."""
 
     seq: int
     sent_at_ms: int
@@ -91,7 +91,7 @@ class InstallAnswered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFailed(Event):
-    """A request got no answer: it could not be written, or nothing came back in time."""
+    """A request got no answer: it could not be written, or no reply came in time."""
 
     seq: int
     request: Request
@@ -100,13 +100,13 @@ class RequestFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentComputed(Event):
-    """The assignor is done.
+    """The assignor has computed an assignment.
 
-    :param members: what each member shall have; empty with an ``error``
-    :param error: the assignor's; 0 is none
-    :param group_epoch: of the state that it was made of
-    :param delayed: what is left to nobody on purpose, as long as the delay runs
-    :param delay_ms: when to ask for another assignment; 0: no need to
+    :param group_epoch: the group epoch of the state from which it was computed
+    :param members: the targets of the members; empty with an ``error``
+    :param error: the assignor's error; 0: none
+    :param delayed: tasks that wait for members that have left
+    :param record: the group record about it; None: there is none to write
     """
 
     seq: int
@@ -119,10 +119,10 @@ class AssignmentComputed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelaySet(Event):
-    """The assignor has heard what this member was assigned (:class:`OnAssignment`), and wants another assignment later.
+    """The assignor was told this member's assignment (:class:`OnAssignment`), and may want another one later.
 
-    :param over_at_ms: when (monotonic); None: it does not want one
-    :param over_ms: the same by the wall clock, milliseconds since 1970
+    :param over_at_ms: when it wants one, by the monotonic clock; None: it does not
+    :param over_ms: the same time by the wall clock, in milliseconds since 1970
     """
 
     over_at_ms: int | None = None
@@ -131,15 +131,17 @@ class DelaySet(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignorsChanged(Event):
-    """What this worker says by its assignors is another thing now."""
+    """What this worker says by its assignors has changed."""
 
     assignors: tuple[Assignor, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TasksDue(Event):
-    """Tasks have come to their end here and are to run again: they are retried, or planned anew. A coordinator that has
-    seen them neither gone nor back assigns them to nobody: they are this member's still.
+    """Tasks that have ended here are to run again, because they are retried or were planned anew.
+
+    If the coordinator has not noticed that they were gone, it does not assign them again: they still belong to this
+    member.
     """
 
     tasks: Tasks
@@ -150,7 +152,7 @@ class TasksDue(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendRequest(Command):
-    """Send it, and feed the reply or :class:`RequestFailed` with the same ``seq``.
+    """Send a request, and answer with its reply or :class:`RequestFailed`, with the same ``seq``.
 
     :param timeout_ms: how long to wait for the reply
     """
@@ -163,7 +165,7 @@ class SendRequest(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeAssignment(Command):
-    """Run the selected assignor over this state of the group, and answer with :class:`AssignmentComputed`."""
+    """Run the selected assignor on this state of the group, and answer with :class:`AssignmentComputed`."""
 
     seq: int
     prepared: ConnectGroupPrepareAssignmentResponse
@@ -171,18 +173,16 @@ class ComputeAssignment(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnAssignment(Command):
-    """Tell the assignor what this member was assigned, with what another member's assignor has to say to it; and answer
-    with :class:`DelaySet`.
-    """
+    """Tell the assignor this member's assignment and its metadata, and answer with :class:`DelaySet`."""
 
     assignment: HeartbeatAssignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TellDelayOver(Command):
-    """Have the assignors say that their delay is over: answer with :class:`AssignorsChanged`.
+    """Let the assignors say that the delay is over, and answer with :class:`AssignorsChanged`.
 
-    :param over_ms: as :class:`DelaySet` had it
+    :param over_ms: that of :class:`DelaySet`
     """
 
     over_ms: int
@@ -190,6 +190,6 @@ class TellDelayOver(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishGroup(Command):
-    """Write the ``group`` record: the coordinator has taken what this member has computed."""
+    """Write the ``group`` record of an assignment that this member has computed and the coordinator has installed."""
 
     record: DeclarativeRecord

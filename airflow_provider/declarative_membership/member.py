@@ -1,51 +1,51 @@
 """The member of a declarative group, as a state machine without I/O: events in, commands out.
 
-Everything that a member does in KIP-848's protocol for Connect (ConnectGroupHeartbeat, ConnectGroupPrepareAssignment,
-ConnectGroupInstallAssignment) is decided in this package. :func:`handle` takes the state and an event, and gives the
-next state and the commands to carry out. It reads no clock and starts no task; what drives it
-(``group/declarative_member.py``, or a test) does, and feeds the results back as events.
+This package decides everything that a member does in KIP-848's protocol for Connect (ConnectGroupHeartbeat,
+ConnectGroupPrepareAssignment, ConnectGroupInstallAssignment). :func:`handle` takes the state and an event, and returns
+the next state and the commands to carry out. It reads no clock and runs no task: its driver
+(``group/declarative_member.py``, or a test) does that, and feeds the results back as events.
 
 Theory of operation
 ===================
 
-No rounds. A member sends heartbeats, one at a time, and each answer says what it may have. Nobody waits for everybody:
-how far the others are shows only in tasks that are not assigned yet, since somebody still has them.
+*No rounds.* A member sends heartbeats, one at a time, and each answer says which tasks it may have. It never waits for
+all other members, only for tasks that are to be its own and that another member still has.
 
-Joining. The first heartbeat has epoch 0 and says everything; so does each one after an error or without an answer to
-the one before. The others say what has changed: null is unchanged. The answer names an epoch, which the next heartbeat
-says again, and grants a session and an interval.
+*Joining.* The first heartbeat has epoch 0 and contains all fields. So does each heartbeat after an error, or if the one
+before was not answered. All others contain what has changed; null means unchanged. The answer contains an epoch, which
+the next heartbeat repeats, and grants a session and an interval.
 
-An answer with an assignment names all that the member may have. What it has of that, it keeps. If it has something
-else, that is revoked: it stops, and when all of it has stopped the next heartbeat says so, immediately. Otherwise what
-is new is started. The coordinator never does both in one answer, and what a broken one does, this member does one after
-the other.
+*Assignments.* An answer with an assignment names all tasks that the member may have. The member keeps those that it
+has. Tasks that it has and that are not named are revoked: they are stopped, and when all of them have stopped, the next
+heartbeat says so immediately. Otherwise the new tasks are started. The coordinator never does both in one answer; if a
+faulty one does, this member does one after the other.
 
-An answer counts if it is to the last heartbeat sent. To send another one is to give up the one before: whatever was
-decided in an answer that got lost, or comes late, the coordinator decides again when it hears what the member owns.
+*Lost answers.* Only the answer to the last heartbeat counts. By sending another heartbeat, a member gives up the one
+before. If an answer is lost or late, the coordinator decides again when it is told what the member owns.
 
-Computing. Who is answered with COMPUTE_ASSIGNMENT asks for the group's state, runs its assignor, and installs what
-comes of it (:mod:`~.assigning`), while its heartbeats go on.
+*Computing.* A member that is answered with COMPUTE_ASSIGNMENT asks for the group's state, runs its assignor, and
+installs the result (:mod:`~.assigning`). Its heartbeats go on in the meantime.
 
-The delay. Where the assignor leaves tasks to nobody, it says when it is to be asked again. The member that has computed
-says so by its assignor's metadata when the time has come, which makes a new group epoch. If that member goes before,
-that makes one, too.
+*The delay.* If the assignor delays tasks, it says when it must run again. At that time the member that has computed
+says so by its assignor's metadata, which begins a new group epoch. If this member leaves earlier, that begins one, too.
 
-What is not started immediately. A task is *held* while this member has not read the jobs topic as far as is needed;
-while it can't be sure that its lease is valid; and, when it took over the name of a process that may still run, until
-that one's lease must be over.
+*Held tasks.* A task is *held*, that is, not started yet, while this member has not read the jobs topic as far as is
+needed; while its lease may be over; and, if the member has taken over the name of a process that may still run, until
+that process's lease must be over.
 
-The lease. Nobody else is given this member's tasks before a session has passed since the sending of the last heartbeat
-that was answered. Shortly before that, it stops them all by itself. They stay its own: when a heartbeat is answered
-after all, as if nothing had been, they start again.
+*The lease.* No other member is given this one's tasks before a session has passed since the sending of the last
+answered heartbeat. Shortly before that, the member stops all its tasks by itself. They remain its own: if a heartbeat
+is answered normally after all, they start again.
 
-Static members (KIP-345). The worker's name is the instance id. A member generates its id itself, and keeps it. Who
-joins under a name that another member has takes that one's place, and is assigned what it had. As long as that one may
-run it, the newcomer does not say what it owns: it would acknowledge for the other what that has not stopped. Nor does
-it leave before; asked to leave before it has joined, it just ends.
+*Static members* (KIP-345). The worker's name is the instance id. A member generates its member id itself, and keeps it.
+A member that joins under the name of another one takes its place, and is assigned its tasks. While the former one may
+still run them, the new one does not say what it owns, because this would acknowledge that tasks of the former one have
+stopped. It does not leave in this time either. If it is asked to leave before it has joined, it just ends.
 
-Endings. *left* by its own will, after everything has stopped; *fenced* because another process took its name; *failed*
-because the coordinator refuses for a reason that trying again does not mend. A member that the coordinator no longer
-knows, or not in its epoch, is not at its end: it stops everything and joins again, as the same member with epoch 0.
+*Endings.* A member has *left* when it was asked to and everything has stopped; it is *fenced* when another process has
+taken its name; it has *failed* when the coordinator refuses for a reason that does not go away. If the coordinator does
+not know a member any more, or not in its epoch, the member does not end: it stops everything and joins again, with the
+same member id and epoch 0.
 """
 
 from __future__ import annotations
@@ -167,10 +167,10 @@ TRANSITIONS: Mapping[Phase, Rules[Transition, Phase]] = {
 
 
 def handle(state: MembershipState, event: Event) -> tuple[MembershipState, list[Command]]:
-    """Take in one event.
+    """Handle one event.
 
-    :return: the next state, and the commands to carry out in their order
-    :raises LocalProtocolError: for an event that cannot happen in this phase: the driver's mistake
+    :return: the next state, and the commands to carry out, in this order
+    :raises LocalProtocolError: the event can't happen in this phase; this is a bug of the driver
     """
     member = Transition(state, event.now_ms)
     apply(TRANSITIONS, member, event)

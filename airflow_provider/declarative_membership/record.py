@@ -1,6 +1,7 @@
-"""What the member that has computed a target of a declarative group writes into the ``group`` record, for everybody.
+"""The ``group`` record of a declarative group, written by the member that has computed a target.
 
-It says who is to have what. Nobody in the group needs it: the coordinator has all that the protocol remembers.
+It contains the target, for reports and people. The group itself does not need it: the coordinator remembers everything
+that the protocol needs.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class DeclarativeRecord(GroupRecord):
 
     :param leader: the worker that has computed it
     :param waits: lost tasks that wait for their worker
-    :param asks_at_ms: when that worker asks for another one (wall clock, ms since 1970); 0: no need to
+    :param asks_at_ms: when the leader asks for the next target (wall clock, ms since 1970); 0: it need not
     """
 
     waits: Mapping[WorkerId, Tasks] = field(default_factory=dict)
@@ -78,7 +79,7 @@ class DeclarativeRecord(GroupRecord):
     def from_json(cls, data: Mapping[str, Any]) -> DeclarativeRecord:
         """The inverse of :meth:`to_json`.
 
-        :raises ValueError: for anything else, naming what is missing or wrong
+        :raises ValueError: the data are not such a record. The message names what is missing or wrong
         """
         try:
             return cls(
@@ -104,7 +105,7 @@ class DeclarativeRecord(GroupRecord):
 
 
 def is_declarative(data: Mapping[str, Any]) -> bool:
-    """Whether a group record, as JSON, is of a declarative group."""
+    """Whether a group record, as JSON, is that of a declarative group."""
     return data.get("protocol") == CONNECT
 
 
@@ -124,13 +125,14 @@ def record_of(
     before: GroupRecord | None = None,
     done: Tasks = NO_TASKS,
 ) -> DeclarativeRecord:
-    """What is written of an assignment that the coordinator has taken.
+    """The record of an assignment.
 
-    :param group: that it was computed for, by one of its members
+    :param group: the state from which one of its members has computed it
+    :param epoch: the group epoch of that state
     :param config_offset: how far that member has read the jobs topic
-    :param asks_at_ms: when that member asks for another one; 0: no need to
-    :param before: the last one that was written, as far as that member knows
-    :param done: what has ended by itself: nobody stops it
+    :param asks_at_ms: when that member asks for the next one; 0: it need not
+    :param before: the last record, as far as that member knows
+    :param done: tasks that have ended by themselves, so that no worker stops them
     """
     names = {member: WorkerId(one.instance_id or member) for member, one in group.members.items()}
     gone = {member: WorkerId(one.instance_id or member) for member, one in group.departed.items()}
@@ -158,8 +160,8 @@ def _lost(
     gone: Mapping[MemberId, WorkerId],
     before: GroupRecord | None,
 ) -> frozenset[WorkerId]:
-    """Who was there the last time, had something, and is gone without a word. Of one that had nothing no coordinator
-    says how it went.
+    """The workers of the last record that have disappeared without saying why they leave. Only workers that had tasks
+    are found: the coordinator does not say how others left.
     """
     if before is None:
         return frozenset()
@@ -184,7 +186,7 @@ def _moves(
     for member, target in assignment.members.items():
         before, name = group.members[member].target.tasks, names[member]
         for task in target.tasks - before:
-            moves[_way(task, name, had, lost)].add(task)
+            moves[_move(task, name, had, lost)].add(task)
         for task in before - target.tasks - group.configured - done:
             moves[name, None, MoveReason.DELETED].add(task)
     return tuple(
@@ -193,7 +195,7 @@ def _moves(
     )
 
 
-def _way(
+def _move(
     task: TaskId, target: WorkerId, had: Mapping[TaskId, WorkerId], lost: Mapping[TaskId, WorkerId]
 ) -> tuple[WorkerId | None, WorkerId, MoveReason]:
     if task in had:
@@ -204,7 +206,7 @@ def _way(
 
 
 def _first_reason(group: Group, names: Mapping[MemberId, WorkerId], gone: Mapping[MemberId, WorkerId]) -> str:
-    """What began it, as far as the group's state shows: a coordinator does not say."""
+    """What caused the epoch, in words, as far as the group's state shows it: the coordinator does not say."""
     new = sorted(names[member] for member, one in group.members.items() if one.target.tasks == NO_TASKS)
     left = sorted(set(gone.values()) - set(names.values()))
     if any(one.reason == Reason.DELAY_OVER for one in group.members.values()):
@@ -215,7 +217,7 @@ def _first_reason(group: Group, names: Mapping[MemberId, WorkerId], gone: Mappin
 
 
 def _reason(group: Group, names: Mapping[MemberId, WorkerId], before: GroupRecord, done: Tasks) -> str:
-    """What began it, by what is another thing than in the record before."""
+    """What caused the epoch, in words: the differences to the last record."""
     return "; ".join(_changes(group, names, before, done)) or "the metadata of a worker has changed"
 
 

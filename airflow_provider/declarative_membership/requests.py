@@ -1,4 +1,4 @@
-"""The state while an event is handled, and the requests that come out of that."""
+"""Builds and sends the requests of a member, while an event is handled."""
 
 from __future__ import annotations
 
@@ -18,33 +18,32 @@ if TYPE_CHECKING:
 
 
 class Requesting(Changing[MembershipState]):
-    """What a member asks its coordinator, and what it says of itself."""
+    """The member's state while an event is handled, with the requests that it sends."""
 
     __slots__ = ()
 
     def set(self, **changes: Unpack[StateChanges]) -> None:
+        """Change fields of the state."""
         self._changes.update(changes)
 
     def ask(self, request: Request, body: MemberRequestBody, timeout_ms: int) -> int:
-        """:returns: the number of the request"""
+        """Send a request, and return its number."""
         seq = self.next_seq()
         self.do(SendRequest(seq=seq, request=request, body=body, timeout_ms=timeout_ms))
         return seq
 
     def send_heartbeat(self) -> None:
-        """Say how this member is. One that was sent before and not answered is given up: its reply does nothing any
-        more, so that what this one says is the last word.
-        """
+        """Send a heartbeat. If an earlier one is not answered yet, its reply will be ignored."""
         state = self.state
-        body = self._heartbeat() if state.leave_by is None else self._goodbye()
+        body = self._heartbeat() if state.leave_by is None else self._last_heartbeat()
         self.set(
             awaiting=self.ask(Request.HEARTBEAT, body, _patience_ms(state)),
             heartbeat_at=None,
             released_since_sent=NO_TASKS,
         )
 
-    def _goodbye(self) -> ConnectGroupHeartbeatRequest:
-        """With what its assignors have not said yet: why it leaves, perhaps."""
+    def _last_heartbeat(self) -> ConnectGroupHeartbeatRequest:
+        """The heartbeat by which it leaves. It contains changed metadata of its assignors, perhaps why it leaves."""
         state = self.state
         says_assignors = bool(state.assignors) and state.assignors != state.said_assignors
         return ConnectGroupHeartbeatRequest(
@@ -56,14 +55,17 @@ class Requesting(Changing[MembershipState]):
         )
 
     def _heartbeat(self) -> ConnectGroupHeartbeatRequest:
-        """Everything when it joins and after an error, otherwise what has changed. While an answer is on its way, also
-        what it owns: that answer may have told it another epoch, and comes too late.
+        """The next heartbeat. It contains all fields when the member joins and after an error, otherwise what has
+        changed.
 
-        What its assignors say it says in epoch 0 with all the rest: a coordinator that does not know it any more would
-        take that for a first heartbeat which lacks something.
+        If an answer is given up, the heartbeat also says what the member owns, because that answer may have had another
+        epoch.
 
-        As long as a predecessor may run, it does not say what it owns, once it has joined: that would be taken for the
-        word that nothing else runs under this name.
+        In epoch 0, changed metadata of assignors are sent with all other fields: a coordinator that does not know the
+        member any more would otherwise take this for an incomplete first heartbeat.
+
+        Once it has joined, the member does not say what it owns while a predecessor may run, because the coordinator
+        would conclude that nothing else runs under this name.
         """
         state, settings = self.state, self.state.settings
         changed = bool(state.assignors) and state.assignors != state.said_assignors
@@ -91,7 +93,7 @@ class Requesting(Changing[MembershipState]):
         )
 
     def retry_later(self) -> None:
-        """Say everything again after a while."""
+        """Send a heartbeat with all fields after the backoff."""
         self.set(
             awaiting=None,
             says_all=True,
@@ -102,11 +104,11 @@ class Requesting(Changing[MembershipState]):
 
 
 def _patience_ms(state: MembershipState) -> int:
-    """How long to wait for the reply to a heartbeat, which the coordinator may hold for an interval. Two in a row fit
-    into a lease, if that is possible at all.
+    """How long to wait for the reply to a heartbeat, in milliseconds. The coordinator may hold it for an interval. If
+    possible, two waits in a row fit into a lease.
 
-    What a coordinator holds is lost with it, and the next one can't say anything unasked. So the first wait is short
-    even in a long session; each further one is twice as long, as the coordinator may have too much to do.
+    Heartbeats that a coordinator holds are lost with it, and the next one can only answer new ones. So the first wait
+    is short, even in a long session. Each further one is twice as long, because the coordinator may be overloaded.
     """
     spare = state.session_ms - state.margin_ms - 2 * state.interval_ms
     longest = max(spare // 2, state.interval_ms // 4, 1)

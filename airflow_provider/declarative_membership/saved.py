@@ -1,4 +1,4 @@
-"""A membership in a declarative group as JSON: saved in one process, gone on with in another."""
+"""Saves a membership in a declarative group as JSON, so that it can continue in another process."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from airflow_provider.protocol.saved import SAVED_VERSION, check_saved, reading_
 
 
 def save(state: MembershipState, *, now_ms: int, wall_ms: int) -> dict[str, Any]:
-    """What another process needs to go on with this membership.
+    """Save what another process needs to continue this membership.
 
-    Left out is what that process reads or makes for itself (the jobs topic's offset, what its assignors say), what this
-    member was about to compute, and the revoked tasks that were told to stop: they end with this process.
+    Not saved are what that process finds out itself (the jobs topic's offset, what its assignors say), the assignment
+    that this member was about to compute, and revoked tasks that were told to stop: these end with this process.
 
     :param now_ms: this process's monotonic clock
-    :param wall_ms: the wall clock at the same moment, by which the other process translates times
-    :raises LocalProtocolError: if the membership is ending or has ended: going on with it would be another one
+    :param wall_ms: the wall clock at the same moment, by which the other process converts times
+    :raises LocalProtocolError: the membership is ending or has ended, so it can't continue
     """
     if state.phase is Phase.LEAVING or state.phase.ended:
         raise LocalProtocolError(f"a membership that is {state.phase.value} cannot be handed over")
@@ -54,9 +54,9 @@ def save(state: MembershipState, *, now_ms: int, wall_ms: int) -> dict[str, Any]
 
 
 def resume(data: Mapping[str, Any], settings: DeclarativeSettings, *, now_ms: int, wall_ms: int) -> MembershipState:
-    """The inverse of :func:`save`; feed the state a :class:`~.events.Resumed` next.
+    """The inverse of :func:`save`. The first event for the state is a :class:`~.events.Resumed`.
 
-    :raises ValueError: for anything that :func:`save` has not made
+    :raises ValueError: the data were not made by :func:`save`
     """
     check_saved(data, "membership")
     with reading_saved("membership"):
@@ -91,13 +91,13 @@ def _resume(data: Mapping[str, Any], settings: DeclarativeSettings, *, now_ms: i
 
 
 def taken_over(saved: Mapping[str, Any], member_id: MemberId) -> dict[str, Any]:
-    """The membership for a process that can't know whether the one before it holds it still.
+    """Change a saved membership for a process that can't know whether the former process still has it.
 
-    It joins under the same name as another member, which takes the place of the one before, however alive that is, and
-    has what that one had. Only for a membership that runs nothing, as in a triggerer.
+    It joins as another member under the same name, so that it takes the place of the former one, even if that is still
+    alive, and gets its tasks. This is only allowed for a membership that runs nothing, as in a triggerer.
 
-    :param saved: what :func:`save` made
-    :param member_id: a new one
+    :param saved: the result of :func:`save`
+    :param member_id: a new member id
     """
     return {
         **saved,

@@ -9,20 +9,20 @@ from airflow_provider.protocol.member_settings import CommonSettings, by_a_slowe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclarativeSettings(CommonSettings):
-    """The settings of one membership. The session is not among them: the coordinator grants it, and says so with each
-    answer.
+    """The settings of one membership. Session and heartbeat interval are granted by the coordinator with each answer;
+    those given here only hold until its first answer.
 
-    :param server_assignor: the coordinator's assignor that this member asks for; None: it offers its own
-    :param session_timeout_ms: what is taken for the session until the coordinator has answered
-    :param heartbeat_interval_ms: the same of the time between heartbeats
-    :param rebalance_timeout_ms: so long the coordinator waits for this member to stop what it has to stop
+    :param server_assignor: the server side assignor that this member asks for; None: it offers its own assignors
+    :param session_timeout_ms: the session until the coordinator has answered
+    :param heartbeat_interval_ms: the time between heartbeats until the coordinator has answered
+    :param rebalance_timeout_ms: how long the coordinator waits for this member to stop revoked tasks
     """
 
     server_assignor: str | None = None
 
     @property
     def ready_from(self) -> float:
-        """Nothing is learned in such a group yet."""
+        """Always 1: no tasks are learned in a declarative group."""
         return 1.0
 
     def __post_init__(self) -> None:

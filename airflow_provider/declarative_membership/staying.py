@@ -1,4 +1,4 @@
-"""How a member begins, stays in its group, and leaves: timers, its tasks' ends, and what others have to hear."""
+"""How a member starts, stays in its group, and leaves: timers, ends of tasks, and changes that it has to report."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from airflow_provider.protocol.model import NO_TASKS
 
 
 def on_started(member: Transition, event: Started) -> None:
+    """Ask to join."""
     member.set(
         phase=Phase.JOINING,
         config_offset=event.config_offset,
@@ -39,10 +40,10 @@ def on_started(member: Transition, event: Started) -> None:
 
 
 def on_resumed(member: Transition, event: Resumed) -> None:
-    """Go on as the same member, and say everything. Nothing runs here yet; all that is owned waits for a valid lease.
+    """Continue as the same member, with a heartbeat that contains all fields. Owned tasks wait for a valid lease.
 
-    Who was not in the group joins, and owns nothing. What was being revoked has ended with the process before; what an
-    earlier one may still run is let go of when that one's lease is over.
+    If the former process was not in the group, this one joins, and owns nothing. Revoked tasks have ended with the
+    former process; those that an earlier process may still run are released when that one's lease is over.
     """
     state = member.state
     member.set(config_offset=event.config_offset, assignors=event.assignors)
@@ -58,12 +59,12 @@ def on_resumed(member: Transition, event: Resumed) -> None:
 
 
 def on_timer(member: Transition, _event: TimerFired) -> None:
-    """Do what is due. A timer that fires early does nothing but arm itself again."""
-    _lease_over(member)
+    """Do what is due. A timer that fires too early is only set again."""
+    _stop_before_lease_ends(member)
     member.set(armed_at=None)
     state, now = member.state, member.now
     if state.hold_until is not None and now >= state.hold_until:
-        _predecessor_over(member)
+        _on_predecessor_over(member)
     if state.delay_over_at is not None and now >= state.delay_over_at and state.phase is Phase.STABLE:
         member.set(delay_over_at=None, delay_passed_ms=state.delay_over_ms)
         member.do(TellDelayOver(over_ms=state.delay_over_ms))
@@ -72,16 +73,18 @@ def on_timer(member: Transition, _event: TimerFired) -> None:
         member.send_heartbeat()
 
 
-def _lease_over(member: Transition) -> None:
-    """What stops here is this worker's still: it goes on when a heartbeat is answered as if nothing had been."""
+def _stop_before_lease_ends(member: Transition) -> None:
+    """Stop all tasks shortly before the lease ends. They remain this worker's, and start again if a heartbeat is
+    answered normally after all.
+    """
     state = member.state
     if state.lease_stop_at is not None and member.now >= state.lease_stop_at:
         member.stop(state.running, StopReason.LEASE_OVER)
 
 
-def _predecessor_over(member: Transition) -> None:
-    """What had this worker's name can run nothing any more: what it had starts here, what was revoked is let go of, and
-    the coordinator hears what this member owns.
+def _on_predecessor_over(member: Transition) -> None:
+    """Go on when the lease of the predecessor is over: start its tasks here, release those that were revoked, and tell
+    the coordinator what this member owns.
     """
     member.set(hold_until=None, said=None)
     member.released(member.state.held & member.state.stopping)
@@ -91,6 +94,7 @@ def _predecessor_over(member: Transition) -> None:
 
 
 def on_tasks_stopped(member: Transition, event: TasksStopped) -> None:
+    """Release tasks that have stopped, and go on with what waited for that."""
     member.stopped(event.tasks)
     member.start_held()
     member.acknowledge()
@@ -98,7 +102,9 @@ def on_tasks_stopped(member: Transition, event: TasksStopped) -> None:
 
 
 def on_tasks_finished(member: Transition, event: TasksFinished) -> None:
-    """Everybody knows it from the status topic; what may be waited for is what else was to stop."""
+    """Release tasks that have ended. Others learn this from the status topic; here it may be the last task that an
+    acknowledgement or a join has waited for.
+    """
     member.released(event.tasks)
     member.start_held()
     member.acknowledge()
@@ -106,27 +112,29 @@ def on_tasks_finished(member: Transition, event: TasksFinished) -> None:
 
 
 def on_tasks_due(member: Transition, event: TasksDue) -> None:
-    """Taken back after the next answer: that one says whether they are this worker's still."""
+    """Start the tasks again after the next answer, which says whether they still belong to this worker."""
     state = member.state
     member.set(dropped=state.dropped | event.tasks & state.assigned - state.owned)
 
 
 def on_tasks_ended_late(member: Transition, event: TasksStopped | TasksFinished) -> None:
-    """In a membership that has ended there is nothing left to do about it."""
+    """Release tasks in a membership that has ended. Nothing else depends on it."""
     member.released(event.tasks)
 
 
 def on_config_advanced(member: Transition, event: ConfigAdvanced) -> None:
+    """Start tasks that have waited for this offset of the jobs topic."""
     member.set(config_offset=max(member.state.config_offset, event.config_offset))
     member.start_held()
 
 
 def on_delay_set(member: Transition, event: DelaySet) -> None:
+    """Note when to ask for another assignment."""
     member.set(delay_over_at=event.over_at_ms, delay_over_ms=event.over_ms)
 
 
 def on_assignors_changed(member: Transition, event: AssignorsChanged) -> None:
-    """Said immediately: the coordinator makes a new group epoch of it."""
+    """Tell the coordinator immediately: the change begins a new group epoch."""
     member.set(assignors=event.assignors)
     if member.state.assignors != member.state.said_assignors:
         member.hurry()
@@ -136,15 +144,15 @@ def on_assignors_changed(member: Transition, event: AssignorsChanged) -> None:
 
 
 def on_leave_requested(member: Transition, _event: LeaveRequested) -> None:
-    """Stop everything, then leave. Who has not joined, and does not know whether its predecessor is still at work,
-    leaves the name to that one and its session.
+    """Stop everything, then leave. A member that has not joined, and does not know whether its predecessor still runs,
+    just ends: the name remains that one's until its session ends.
     """
     joined = member.state.lease_until is not None
     member.stop(member.state.owned, StopReason.LEAVING)
     member.forget_assigning()
     member.set(phase=Phase.LEAVING, assigned=NO_TASKS, acknowledges=False)
     if not joined and member.state.predecessor is Predecessor.UNKNOWN:
-        _gone(member)
+        _end_as_left(member)
         return
     if not joined:
         member.set(awaiting=None, heartbeat_at=None)
@@ -152,8 +160,9 @@ def on_leave_requested(member: Transition, _event: LeaveRequested) -> None:
 
 
 def _leave_when_stopped(member: Transition) -> None:
-    """The coordinator gives a member's tasks away when it leaves. So what a predecessor may still run keeps it waiting
-    as its own tasks do. Until then it heartbeats as before; then no longer than a session for an answer.
+    """Leave, when all tasks have stopped and no predecessor may run any: the coordinator gives them to others then.
+
+    Until then, the member sends heartbeats as before. Then it waits for an answer, for a session at most.
     """
     state = member.state
     if state.phase is not Phase.LEAVING or state.stopping or state.predecessor_may_run(member.now):
@@ -164,18 +173,21 @@ def _leave_when_stopped(member: Transition) -> None:
 
 
 def on_task_ended_while_leaving(member: Transition, event: TasksStopped | TasksFinished) -> None:
+    """Release tasks, and leave if they were the last ones."""
     member.released(event.tasks)
     _leave_when_stopped(member)
 
 
 def on_answer_while_leaving(member: Transition, event: HeartbeatAnswered) -> None:
-    """What it shall have does not matter any more. As long as it has something it stays a member."""
+    """React to an answer while leaving. Assignments do not matter any more, but the member stays in the group while it
+    has tasks.
+    """
     state, error = member.state, KafkaErrorCode(event.reply.error_code)
     if event.seq != state.awaiting:
         return
     if state.leave_by is not None:
         if error in _LEFT:
-            _gone(member)
+            _end_as_left(member)
         else:
             member.retry_later()
     elif error in _EXPELLED:
@@ -189,20 +201,22 @@ _LEFT = _EXPELLED | {KafkaErrorCode.NONE, KafkaErrorCode.FENCED_INSTANCE_ID, Kaf
 
 
 def on_failed_while_leaving(member: Transition, event: RequestFailed) -> None:
+    """Send the heartbeat again after a while."""
     if event.request is Request.HEARTBEAT and event.seq == member.state.awaiting:
         member.retry_later()
 
 
 def on_timer_while_leaving(member: Transition, event: TimerFired) -> None:
+    """Do what is due. If the last heartbeat was not answered in time, end without an answer."""
     state = member.state
     if state.leave_by is not None and member.now >= state.leave_by:
-        _gone(member)
+        _end_as_left(member)
         return
     on_timer(member, event)
     _leave_when_stopped(member)
 
 
-def _gone(member: Transition) -> None:
-    """Out of the group, as it wanted."""
+def _end_as_left(member: Transition) -> None:
+    """End as a member that has left."""
     member.set(owned=NO_TASKS, held=NO_TASKS, stopping=NO_TASKS)
     member.end(Phase.LEFT, StopReason.LEAVING, error=None)

@@ -1,4 +1,4 @@
-"""One transition of the member machine: the state while an event is handled, and the steps that handlers share."""
+"""One transition of the member machine: its state while an event is handled, and the steps that handlers share."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 
 class Transition(Requesting):
-    """Steps that handlers share: what becomes of its tasks, how it joins again, and how it ends."""
+    """A transition: how tasks are started, stopped and released, and how a member joins again and ends."""
 
     __slots__ = ()
 
     # ---- tasks
 
     def stop(self, tasks: Tasks, reason: StopReason) -> None:
-        """Have these stopped. What a predecessor may still run can't be told to stop: it stays held, and is let go of
+        """Stop tasks. Those that a predecessor may still run can't be told to stop: they stay held, and are released
         when that one's lease is over.
         """
         tasks = (tasks & self.state.owned) - self.state.stopping
@@ -32,12 +32,12 @@ class Transition(Requesting):
             self.do(StopTasks(tasks=here, reason=reason))
 
     def hold(self, tasks: Tasks) -> None:
-        """These are this worker's now; they start once nothing speaks against it."""
+        """Own new tasks. :meth:`start_held` starts them."""
         if tasks:
             self.set(owned=self.state.owned | tasks, held=self.state.held | tasks)
 
     def released(self, tasks: Tasks) -> None:
-        """These do not run here any more, and are not this worker's."""
+        """Release tasks, which do not run here any more."""
         state = self.state
         here = tasks & state.owned
         if here:
@@ -49,8 +49,8 @@ class Transition(Requesting):
             )
 
     def stopped(self, tasks: Tasks) -> None:
-        """These do not run here any more. What was stopped only because the lease was over is this worker's still: it
-        waits for another lease.
+        """Note that tasks have stopped. Those that were only stopped because the lease was over still belong to this
+        worker, and wait for another lease; the others are released.
         """
         state = self.state
         kept = tasks & state.stopping & state.assigned
@@ -62,8 +62,8 @@ class Transition(Requesting):
         self.released(tasks - kept)
 
     def take_back(self) -> None:
-        """What has stopped without being told to is this worker's still, if the coordinator has not said otherwise:
-        nobody else is given it. After an answer, and not before: what can't run here must not be tried all the time.
+        """Own the dropped tasks again if they are still assigned: the coordinator gives them to no other member. This
+        is done after an answer, so that a task which can't run here is not started all the time.
         """
         state = self.state
         if state.dropped:
@@ -71,11 +71,11 @@ class Transition(Requesting):
             self.hold(state.dropped & state.assigned - state.owned)
 
     def start_held(self) -> None:
-        """Start what is held back, if the jobs topic is read far enough, this member surely is one, what had its name
-        before can run nothing any more, and nothing is being revoked: the coordinator never does both together.
+        """Start held tasks, if the jobs topic was read far enough, the lease is valid, no predecessor may run, and no
+        revoked task has yet to stop.
 
-        A reply that took most of a session leaves a lease that is nearly over: what started under it would have to stop
-        before another heartbeat could be answered, so it is started when one has been.
+        If a reply took most of a session, the lease is nearly over. Tasks that start now would have to stop before
+        another heartbeat could be answered, so they start after the next answer.
         """
         state = self.state
         startable = state.held - state.stopping
@@ -89,27 +89,28 @@ class Transition(Requesting):
         self.do(StartTasks(tasks=startable, epoch=state.assignment_epoch))
 
     def publish_assignment(self) -> None:
+        """Write which tasks this worker has in which epoch."""
         state = self.state
         self.do(PublishAssignment(epoch=state.assignment_epoch, owned=state.owned, revoking=state.stopping))
 
-    # ---- saying so
+    # ---- heartbeats
 
     def acknowledge(self) -> None:
-        """Say that what was revoked has stopped, as soon as all of it has: others wait for it. A heartbeat that is on
-        its way, or that the coordinator holds, is given up.
+        """Tell the coordinator as soon as all revoked tasks have stopped, because other members wait for them. An
+        unanswered heartbeat, perhaps one that the coordinator holds, is given up.
         """
         state = self.state
         if state.acknowledges and not state.revoked and not state.predecessor_may_run(self.now):
             self.hurry()
 
     def hurry(self) -> None:
-        """Send the next heartbeat now, unless the coordinator is away: then it says everything when it is back."""
+        """Send the next heartbeat now, unless the last one has failed: then the next try contains all fields anyway."""
         state = self.state
         if state.phase is Phase.STABLE and (state.awaiting is not None or state.attempts == 0):
             self.send_heartbeat()
 
     def join_when_stopped(self) -> None:
-        """Ask to join, with nothing: when all has stopped that was there before."""
+        """Ask to join when all former tasks have stopped, so that the member owns nothing."""
         state = self.state
         if (
             state.phase is Phase.JOINING
@@ -119,18 +120,24 @@ class Transition(Requesting):
         ):
             self.send_heartbeat()
 
-    # ---- endings
+    # ---- the lease, and endings
 
     def renew_lease(self, sent_at_ms: int) -> None:
-        """The coordinator heard from this member at ``sent_at_ms`` or later, and then waits for a whole session."""
+        """Extend the lease to a session after the sending of an answered heartbeat. The coordinator got it later, so it
+        waits longer.
+
+        :param sent_at_ms: when the heartbeat was sent
+        """
         until = sent_at_ms + by_a_slower_clock(self.state.session_timeout_ms)
         if self.state.lease_until is not None:
             until = max(until, self.state.lease_until)
         self.set(lease_until=until)
 
     def abandon(self) -> None:
-        """The coordinator does not know this member any more, or not in this epoch: others may be given its tasks at
-        any time. It stops everything, and joins as the same member that owns nothing.
+        """Stop everything, then join again with the same member id, owning nothing.
+
+        The coordinator does not know this member any more, or not in this epoch, so others may be given its tasks at
+        any time.
         """
         refused = self.state.phase is Phase.JOINING
         self.stop(self.state.owned, StopReason.EXPELLED)
@@ -155,11 +162,14 @@ class Transition(Requesting):
             self.join_when_stopped()
 
     def forget_assigning(self) -> None:
-        """Nothing comes of what it may have begun to compute; nor does it ask for another assignment."""
+        """Give up computing an assignment, and asking for another one after a delay."""
         self.set(assigning=Assigning.NOT, assigning_seq=None, unpublished=None, delay_over_at=None)
 
     def end(self, phase: Phase, reason: StopReason, error: str | None) -> None:
-        """Nothing more will be sent; what still runs is told to stop."""
+        """End the membership: stop all tasks, and send nothing more.
+
+        :param error: why it has failed; None: it has not
+        """
         self.set(hold_until=None)
         self.stop(self.state.owned, reason)
         self.forget_assigning()

@@ -1,8 +1,8 @@
-"""Tells listeners in event loops about changes made in another thread.
+"""Tells listeners in event loops about changes that are made in another thread.
 
-A triggerer has a thousand listeners in one loop, and a group may change many times in a moment: a loop is woken once
-for all its listeners and for all changes since the last time; each hears only of what it wants to hear about; and
-between some of them the loop has time for everything else.
+A triggerer has a thousand listeners in one loop, and a group may change many times in a moment. So a loop is woken once
+for all its listeners and for all changes since the last time. Each listener is only called for changes that it is
+interested in. They are called in batches, with time for other work of the loop in between.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from airflow_provider.ledger.topic_view import About
 Listener = Callable[[], None]
 
 _AT_ONCE: Final = 20
-"""So many listeners are called in one turn of the loop: some milliseconds, if each is a membership."""
+"""How many listeners are called in one turn of the loop. If each is a membership, this takes a few milliseconds."""
 
 
 class Changes:
-    """A hub between one thread that changes things and listeners in any number of event loops."""
+    """Connects one thread that makes changes to listeners in any number of event loops."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loops: dict[asyncio.AbstractEventLoop, _Loop] = {}
 
     def listen(self, listener: Listener, about: About = About.EVERYTHING) -> Callable[[], None]:
-        """Call ``listener`` in the running loop after each change, soon, and perhaps once for several.
+        """Call ``listener`` in the running loop soon after each change, perhaps once for several changes.
 
-        :param about: which changes it wants to hear of
-        :returns: a function that ends it, to be called in the same loop
+        :param about: the kinds of changes for which it is called
+        :returns: a function that ends this, to be called in the same loop
         """
         loop = asyncio.get_running_loop()
         with self._lock:
@@ -47,7 +47,7 @@ class Changes:
                 self._loops.pop(listening.loop, None)
 
     def tell(self, about: About = About.EVERYTHING) -> None:
-        """Something has changed. Called in any thread."""
+        """Tell the listeners of a change. May be called in any thread."""
         if about is About.NOTHING:
             return
         with self._lock:
@@ -56,10 +56,10 @@ class Changes:
                     del self._loops[listening.loop]
 
 
-class _Told(NamedTuple):
-    """A listener, with the context in which it was added: by it Airflow knows to whose log a line belongs.
+class _Registration(NamedTuple):
+    """A listener, with the context in which it was added. Airflow uses the context to find the log of a line.
 
-    :ivar about: the value of an :class:`About`, because ``&`` takes a flag twenty times as long
+    :ivar about: the value of an :class:`About`, because ``&`` is twenty times as fast on integers as on flags
     """
 
     listener: Listener
@@ -68,11 +68,11 @@ class _Told(NamedTuple):
 
 
 class _Loop:
-    """The listeners of one loop; ``wake`` is called elsewhere, everything else in the loop."""
+    """The listeners of one loop. :meth:`wake` may be called in any thread, everything else in the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._listeners: dict[int, _Told] = {}
+        self._listeners: dict[int, _Registration] = {}
         self._next = 0
         self._lock = threading.Lock()
         self._news = About.NOTHING
@@ -80,18 +80,24 @@ class _Loop:
 
     def add(self, listener: Listener, about: About) -> int:
         self._next += 1
-        self._listeners[self._next] = _Told(listener, about.value, contextvars.copy_context())
+        self._listeners[self._next] = _Registration(listener, about.value, contextvars.copy_context())
         return self._next
 
     def remove(self, number: int) -> bool:
-        """:returns: whether no listener is left to be called"""
+        """Remove a listener.
+
+        :returns: whether none is left
+        """
         self._listeners.pop(number, None)
         return not self._listeners
 
     def wake(self, about: About) -> bool:
-        """:returns: False if the loop is closed"""
+        """Wake the loop, unless it was woken already and has not looked yet.
+
+        :returns: False if the loop is closed
+        """
         with self._lock:
-            woken = self._news is not About.NOTHING  # and has not looked yet
+            woken = self._news is not About.NOTHING
             self._news |= about
         if not woken:
             try:
@@ -101,7 +107,7 @@ class _Loop:
         return True
 
     def _begin(self) -> None:
-        """Tell of all changes up to here. Those who hear of earlier ones just now come first."""
+        """Tell the listeners of all changes so far. If earlier changes are still being told, those come first."""
         if self._telling is not None:
             return
         with self._lock:
@@ -110,12 +116,12 @@ class _Loop:
         self._tell_some()
 
     def _tell_some(self) -> None:
-        """Tell the next few; when all know, tell of what has changed meanwhile."""
+        """Call the next few listeners. After the last one, begin again if something has changed in the meantime."""
         assert self._telling is not None
         some = list(islice(self._telling, _AT_ONCE))
         for number in some:
             if number in self._listeners:
-                # Each apart: one that raises does not silence the others.
+                # One call for each, so that an exception does not affect the others.
                 self.loop.call_soon(self._tell_one, number, context=self._listeners[number].context)
         if len(some) == _AT_ONCE:
             self.loop.call_soon(self._tell_some)
@@ -125,5 +131,5 @@ class _Loop:
             self.loop.call_soon(self._begin)
 
     def _tell_one(self, number: int) -> None:
-        if number in self._listeners:  # else it has been removed in this very turn
+        if number in self._listeners:  # otherwise it was removed in this turn of the loop
             self._listeners[number].listener()

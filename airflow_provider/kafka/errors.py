@@ -1,4 +1,4 @@
-"""What can go wrong between us and a broker: the broker's own error codes, and no answer at all."""
+"""Errors of requests to a broker: the broker's own error codes, and requests without an answer."""
 
 from __future__ import annotations
 
@@ -37,20 +37,19 @@ class Fault(str, Enum):
     """Why a request has no answer."""
 
     CONNECTION = "connection"
-    """The broker could not be reached, or the connection broke; another try may help."""
+    """The broker could not be reached, or the connection broke. Another try may help."""
     TIMEOUT = "timeout"
-    """Nothing came back in time; another try may help."""
+    """No answer came in time. Another try may help."""
     SECURITY = "security"
-    """The broker refused our credentials, or one side refused the other's certificate; people must act."""
+    """The broker has refused the credentials, or one side the other's certificate. People must act."""
     VERSION = "version"
-    """The broker does not speak any version of the request that we do; people must act."""
+    """This client and the broker have no version of the request in common. People must act."""
 
 
 class TransportError(Exception):
-    """A request got no answer: the broker may or may not have acted on it.
+    """A request got no answer. The broker may have carried it out or not.
 
-    :param fault: whose matter it is
-    :param retriable: whether the same request may succeed later without anybody's doing
+    :param fault: the cause
     """
 
     def __init__(self, message: str, *, fault: Fault) -> None:
@@ -59,4 +58,5 @@ class TransportError(Exception):
 
     @property
     def retriable(self) -> bool:
+        """Whether the same request may succeed later without anyone's help."""
         return self.fault in (Fault.CONNECTION, Fault.TIMEOUT)

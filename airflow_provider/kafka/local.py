@@ -1,3 +1,3 @@
-"""The former place of :mod:`airflow_provider.broker.local_broker`."""
+"""The former path of :mod:`airflow_provider.broker.local_broker`, for code that still imports it from here."""
 
 from airflow_provider.broker.local_broker import LocalBroker as LocalBroker

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for those who are called by threads without one."""
+"""An event loop in a thread of its own, for callers in threads without a loop."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class OwnLoop:
-    """Begins with the first call, and ends for good when it is closed. Any thread may call it.
+    """An event loop in a thread. It starts with the first call, and ends for good when it is closed. All methods may be
+    called in any thread.
 
-    :param name: of the thread
+    :param name: the name of the thread
     """
 
     def __init__(self, name: str) -> None:
@@ -27,18 +28,19 @@ class OwnLoop:
 
     @property
     def has_begun(self) -> bool:
+        """Whether the loop has started, and is not closed."""
         return self._loop is not None
 
     def call(self, do: Callable[[], object]) -> None:
-        """Have this done on it, soon. Once it is closed, nothing is."""
+        """Call a function soon in the loop. Does nothing when the loop is closed."""
         with self._lock:
             if not self._closed:
                 self._begun().call_soon_threadsafe(do)
 
     def finish(self, work: Work, timeout_s: float) -> None:
-        """Returns when this has been done on it; where it has not begun, there is nothing to finish.
+        """Run a coroutine in the loop, and wait until it has ended. If the loop has not started, do nothing.
 
-        :raises TimeoutError: it takes longer, and goes on
+        :raises TimeoutError: the coroutine takes longer; it goes on
         """
         with self._lock:
             finishing = None if self._loop is None else asyncio.run_coroutine_threadsafe(work(), self._loop)
@@ -46,10 +48,10 @@ class OwnLoop:
             _wait(finishing, timeout_s)
 
     def close(self, end: Work, timeout_s: float | None = None) -> None:
-        """Returns when the thread has ended.
+        """Close the loop, and wait until its thread has ended.
 
-        :param end: ends all that was begun on it
-        :raises TimeoutError: that takes longer, and goes on as long as the process does
+        :param end: ends everything that runs in the loop
+        :raises TimeoutError: ``end`` takes longer; it goes on as long as the process does
         """
         with self._lock:
             self._closed = True

@@ -1,4 +1,4 @@
-"""What each process has of its own, also one that was forked."""
+"""Resources that each process has for itself, also a forked one."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ T = TypeVar("T")
 
 
 class PerProcess(Generic[T]):
-    """Keeps what a process has opened. A forked one has the memory of Kafka's clients, but not their threads: it may
-    neither use nor destroy them, and begins with nothing.
+    """Holds the resources that this process has opened.
 
-    :param make: makes what has nothing open
-    :ivar own: this process's
+    A forked process has a copy of the Kafka clients' memory, but not their threads. So it may neither use nor destroy
+    them, and starts with nothing open.
+
+    :param make: makes an empty container
+    :ivar own: this process's container
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -24,8 +26,10 @@ class PerProcess(Generic[T]):
         os.register_at_fork(after_in_child=self.start_over)
 
     def start_over(self) -> None:
-        """Leave what there is alone: at the end of the process too, when the interpreter clears all modules. One
-        reference too many keeps it from that.
+        """Start with an empty container in a forked process.
+
+        The former one is never destroyed, because of an additional reference; not even when the interpreter clears all
+        modules at the end of the process.
         """
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.own))
         self.own = self._make()

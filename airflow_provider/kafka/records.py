@@ -1,3 +1,3 @@
-"""The former place of :class:`~airflow_provider.records.JobDefinition`, from where DAG files import it."""
+"""The former path of :class:`~airflow_provider.records.JobDefinition`, for DAG files that still import it from here."""
 
 from airflow_provider.records import JobDefinition as JobDefinition

@@ -1,9 +1,9 @@
-"""An Airflow connection of type ``kafka`` as the settings of both clients.
+"""Converts an Airflow connection of type ``kafka`` to the settings of both Kafka clients.
 
-The connection's extra is librdkafka's configuration, as in the apache-kafka provider. The topics are read and written
-by librdkafka itself, which takes it as it is; the group protocol runs over aiokafka, for which it is translated here.
-The rule for the translation: what makes a connection safer is either honoured or refused, never ignored. And
-to be allowed to edit a connection is not to be allowed to run code where it is used.
+The connection's extra is librdkafka's configuration, as in the apache-kafka provider. librdkafka, which reads and
+writes the topics, takes it as it is. For aiokafka, which the group protocol uses, it is translated here. A setting that
+makes a connection safer is either translated or refused, never ignored. Settings that would run code are refused,
+because a user who may edit a connection is not necessarily allowed to run code where it is used.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from typing import Any, Final
 from airflow_provider.kafka.tls import Value, build_ssl_context, refuse_unsupported_tls
 
 _CLIENT_ID: Final = "cospark"
-# A name or an IPv4 address, or an IPv6 address in brackets (or, without a port, without): what both clients understand.
+# A name, an IPv4 address, or an IPv6 address in brackets (without a port, the brackets may be missing): the forms that
+# both clients understand.
 _SERVER: Final = re.compile(
     r"(?:\[[^\s\[\]]+\]|[^\s:/\[\]]+)(?::(?P<port>[0-9]{1,5}))?|[0-9A-Fa-f.]*(?::[0-9A-Fa-f.]*){2,}"
 )
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
-# Who reads or writes waits for 30 s: time enough to make a connection anew that the network has forgotten.
+# Reads and writes wait for 30 s. So there is time to open a new connection if the network has dropped an idle one.
 _TOPICS_REQUEST_TIMEOUT_MS: Final = 15_000
-# Python functions by name: what the apache-kafka provider resolves for its own hooks means nothing to a group.
+# Names of Python functions, which the apache-kafka provider resolves for its own hooks. They are ignored here.
 _CALLBACKS: Final = frozenset({"error_cb", "stats_cb", "throttle_cb", "on_commit", "on_delivery", "logger"})
 _LOADS: Final = "loads native code into the process that uses the connection"
-_REACHES: Final = "asks servers of its own choice, and reads files to send them"
+_REACHES: Final = "sends requests to any server that it names, and may read files to send them there"
 _WRITES: Final = "writes files"
-# By librdkafka's names; those that end with a dot stand for all that begin so.
+# librdkafka's names. A name that ends with a dot stands for all names that begin with it.
 _HARMFUL: Final = {
     "plugin.library.paths": _LOADS,
     "ssl.engine.": _LOADS,
@@ -45,7 +46,7 @@ _ALIASES: Final = (("bootstrap.servers", "metadata.broker.list"), ("sasl.mechani
 
 
 class SettingsError(ValueError):
-    """A connection cannot be used; the message names the connection, the key, and what to do."""
+    """A connection can't be used. The message names the connection, the key, and what to do."""
 
     def __init__(self, conn_id: str, key: str, problem: str) -> None:
         super().__init__(f"connection {conn_id!r}: {key}: {problem}" if key else f"connection {conn_id!r}: {problem}")
@@ -55,9 +56,9 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSettings:
-    """How to reach a Kafka cluster. Equal settings are the same cluster by the same credentials.
+    """How to reach a Kafka cluster. Equal settings mean the same cluster and the same credentials.
 
-    Its ``repr`` shows the servers and the security protocol, never a value that could be secret.
+    The ``repr`` shows the servers and the security protocol, but never a value that could be secret.
 
     :param conn_id: the connection it comes from, for messages
     :param values: librdkafka's configuration
@@ -68,10 +69,12 @@ class KafkaSettings:
 
     @classmethod
     def from_extra(cls, extra: Mapping[str, Any] | str | None, *, conn_id: str) -> KafkaSettings:
-        """The settings in a connection's extra.
+        """Read a connection's extra.
 
-        :param extra: the extra as Airflow parsed it, or as it is stored
-        :raises SettingsError: it is no JSON object, lacks ``bootstrap.servers``, or asks for what groups cannot have
+        :param extra: the extra, parsed by Airflow or as it is stored
+        :param conn_id: the connection's id, for messages
+        :raises SettingsError: it is not a JSON object, lacks ``bootstrap.servers``, or has a setting that is not
+            supported
         """
         config = _parsed(extra, conn_id)
         for key, value in config.items():
@@ -96,42 +99,46 @@ class KafkaSettings:
 
     @property
     def bootstrap_servers(self) -> str:
+        """The servers, separated by commas."""
         servers = self._text("bootstrap.servers", "metadata.broker.list")
         return ",".join(server.strip() for server in servers.split(",") if server.strip())
 
     @property
     def security_protocol(self) -> str:
+        """The security protocol, in capitals."""
         return self._text("security.protocol", default="PLAINTEXT").upper()
 
     @property
     def principal(self) -> str | None:
-        """The user as ACLs name it, if the settings tell: who shows a certificate only the broker can name."""
+        """The user as in ACLs. None if the settings do not tell: only the broker knows the user of a certificate."""
         return principal_of(self._set)
 
     @property
     def client_id(self) -> str:
+        """The client id, for the brokers' logs and quotas."""
         return self._text("client.id", default=_CLIENT_ID)
 
     @property
     def request_timeout_ms(self) -> int:
-        """How long to wait for an answer that the broker gives immediately; JoinGroup and SyncGroup wait longer."""
+        """How long to wait for answers. JoinGroup waits longer, because it is not answered immediately."""
         return self._number("socket.timeout.ms", default=_DEFAULT_REQUEST_TIMEOUT_MS)
 
     @property
     def connect_timeout_ms(self) -> int:
+        """How long opening a connection may take."""
         return min(self._number("socket.connection.setup.timeout.ms", default=10_000), self.request_timeout_ms)
 
     def librdkafka(self) -> dict[str, Value]:
-        """The configuration for confluent-kafka's clients, to be completed by each of them.
+        """The configuration of confluent-kafka's clients. Each client adds its own settings.
 
-        It has whatever the connection has, ``group.id`` included: a consumer of ours sets its own.
+        It has all settings of the connection, also ``group.id``, which each consumer overrides.
         """
         return {"client.id": _CLIENT_ID, "socket.timeout.ms": _TOPICS_REQUEST_TIMEOUT_MS, **self._set}
 
     def aiokafka(self) -> dict[str, Any]:
-        """The keyword arguments for aiokafka's clients and connections. Reads the files of certificates and keys.
+        """The keyword arguments of aiokafka's clients and connections. Reads the files with certificates and keys.
 
-        :raises SettingsError: a file cannot be read, or is no certificate or key
+        :raises SettingsError: a file can't be read, or is not a certificate or key
         """
         arguments: dict[str, Any] = {
             "bootstrap_servers": self.bootstrap_servers,
@@ -168,14 +175,14 @@ class KafkaSettings:
             self._check_sasl()
 
     def _refuse_harm(self) -> None:
-        """Whatever the other settings are: none of these is needed for anything that groups can have."""
+        """Refuse settings that could do harm, whatever the other settings are. Groups need none of them."""
         for key in self._set:
             for name, harm in _HARMFUL.items():
                 if key == name or (name.endswith(".") and key.startswith(name)):
                     raise self._refuse(key, f"is refused, because it {harm}: remove the setting")
         for name, alias in _ALIASES:
             if self._get(alias) not in (None, self._get(name)) and self._get(name) is not None:
-                raise self._refuse(alias, f"is another name of {name}, and says something else: remove one of them")
+                raise self._refuse(alias, f"is another name of {name}, and has another value: remove one of them")
 
     def _check_sasl(self) -> None:
         # librdkafka's own default is GSSAPI.
@@ -201,11 +208,11 @@ class KafkaSettings:
 
     @property
     def _set(self) -> dict[str, Value]:
-        """What is set to something: Airflow's form leaves an empty string where nobody wrote anything."""
+        """The settings that have a value: Airflow's form stores an empty string for fields that are left empty."""
         return {key: value for key, value in self.values if value != ""}
 
     def _get(self, *names: str) -> Value | None:
-        """The value under the first of these names (librdkafka has aliases) that is set."""
+        """The value of the first of these names that is set: librdkafka has aliases."""
         config = self._set
         return next((config[name] for name in names if name in config), None)
 
@@ -229,7 +236,7 @@ class KafkaSettings:
 
 
 def principal_of(config: Mapping[str, Any]) -> str | None:
-    """As :attr:`KafkaSettings.principal`, of librdkafka's configuration."""
+    """The same as :attr:`KafkaSettings.principal`, from librdkafka's configuration."""
     uses_sasl = str(config.get("security.protocol", "")).upper().startswith("SASL_")
     name = config.get("sasl.username") if uses_sasl else None
     return f"User:{name}" if name else None

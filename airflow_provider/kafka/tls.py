@@ -1,4 +1,4 @@
-"""librdkafka's ``ssl.*`` settings as Python's ``SSLContext``."""
+"""Converts librdkafka's ``ssl.*`` settings to Python's ``SSLContext``."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Final
 
 Value = str | int | float | bool
 Config = Mapping[str, Value]
-"""The settings that are set to something."""
+"""The settings that have a value."""
 Refuse = Callable[[str, str], Exception]
-"""Makes the error that refuses a setting, from its key and the problem."""
+"""Makes the error for a setting, from its key and the problem."""
 
 _SUPPORTED: Final = frozenset(
     {
@@ -38,7 +38,7 @@ _FALSE: Final = frozenset({"false", "0", "f", "no"})
 
 
 def refuse_unsupported_tls(config: Config, refuse: Refuse) -> None:
-    """Refuse what only librdkafka could honour."""
+    """Refuse settings that only librdkafka supports."""
     for key in config:
         if key.startswith("ssl.") and key not in _SUPPORTED:
             raise refuse(key, f"is not supported for groups: {_INSTEAD.get(key, 'remove the setting')}")
@@ -47,7 +47,7 @@ def refuse_unsupported_tls(config: Config, refuse: Refuse) -> None:
 
 
 def build_ssl_context(config: Config, refuse: Refuse) -> ssl.SSLContext:
-    """The context that a client of librdkafka would use with the same settings."""
+    """The context for these settings. It behaves like librdkafka with the same settings."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = _verifies_certificate(config, refuse) and _verifies_name(config, refuse)
@@ -59,7 +59,7 @@ def build_ssl_context(config: Config, refuse: Refuse) -> ssl.SSLContext:
         try:
             context.set_ciphers(str(ciphers))
         except ssl.SSLError:
-            raise refuse("ssl.cipher.suites", "OpenSSL knows none of these cipher suites") from None
+            raise refuse("ssl.cipher.suites", "OpenSSL does not know any of these cipher suites") from None
     return context
 
 
@@ -69,7 +69,7 @@ def _trust(context: ssl.SSLContext, config: Config, refuse: Refuse) -> None:
         try:
             context.load_verify_locations(cadata=str(pem))
         except (ssl.SSLError, ValueError):
-            raise refuse("ssl.ca.pem", "is no certificate in PEM form") from None
+            raise refuse("ssl.ca.pem", "is not a certificate in PEM format") from None
     elif location is not None and location != "probe":
         _load_authorities(context, Path(str(location)), "ssl.ca.location", refuse)
     else:
@@ -87,12 +87,12 @@ def _load_authorities(context: ssl.SSLContext, path: Path, key: str, refuse: Ref
         else:
             context.load_verify_locations(cafile=str(path))
     except OSError as error:  # ssl.SSLError is one
-        raise refuse(key, f"{path}: {_reason(error, 'holds no certificate in PEM form')}") from None
+        raise refuse(key, f"{path}: {_reason(error, 'has no certificate in PEM format')}") from None
 
 
 def _identify(context: ssl.SSLContext, config: Config, refuse: Refuse) -> None:
-    """Load our own certificate and key, each from a file or from the setting itself."""
-    with tempfile.TemporaryDirectory(prefix="cospark-") as folder:  # only we can read it
+    """Load the client's certificate and key, each from a file or from the setting itself."""
+    with tempfile.TemporaryDirectory(prefix="cospark-") as folder:  # only this user can read it
         certificate = _as_file(config, "ssl.certificate", Path(folder), refuse)
         key = _as_file(config, "ssl.key", Path(folder), refuse)
         if certificate is None:
@@ -104,7 +104,7 @@ def _identify(context: ssl.SSLContext, config: Config, refuse: Refuse) -> None:
             # Without a password OpenSSL would ask for one on the terminal.
             context.load_cert_chain(certificate, key, password=lambda: "" if password is None else str(password))
         except OSError as error:
-            problem = _reason(error, "is no certificate with its key in PEM form, or ssl.key.password is wrong")
+            problem = _reason(error, "is not a certificate with its key in PEM format, or ssl.key.password is wrong")
             raise refuse("ssl.certificate.location", problem) from None
 
 

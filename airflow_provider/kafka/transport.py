@@ -1,8 +1,8 @@
-"""Group requests to brokers, for all memberships of one event loop.
+"""Sends group requests to brokers, for all memberships of one event loop.
 
-A broker answers the requests of a connection one after the other, and JoinGroup and SyncGroup only when others have
-done their part. So each membership has a connection of its own for these two while it rebalances, closed when it has
-been idle for a while; what is answered immediately goes over one connection per broker that all share.
+A broker answers the requests of a connection one after the other, and answers JoinGroup and SyncGroup only when other
+members have sent theirs. So each membership has a connection of its own for these two while it rebalances. It is closed
+when it has been idle for a while. All other requests share one connection to each broker.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from airflow_provider.kafka.wire.requests import FindCoordinator, Heartbeat, Lea
 from airflow_provider.kafka.wire.rounds import JoinGroup, SyncGroup
 from airflow_provider.protocol.model import GenerationId, MemberId, WorkerId
 
-# Kafka's own client gives the coordinator so much longer than the rebalance timeout (AbstractCoordinator).
+# How much longer than the rebalance timeout a JoinGroup may take, as in Kafka's own client (AbstractCoordinator).
 _JOIN_LAPSE_MS: Final = 5_000
-# Long enough for the rebalance that follows immediately when something was revoked.
+# How long a membership's connection stays open: long enough for the round that follows when tasks were revoked.
 _IDLE_MS: Final = 5_000
 
 
 class GroupTransport:
-    """Sends group requests. Whatever the broker says comes back as a value; no answer raises :class:`TransportError`.
+    """Sends group requests. An error code of the broker is part of the returned value; a request without an answer
+    raises :class:`TransportError`.
 
-    Retries nothing: when to try again is the member's decision. Belongs to the event loop in which it is used first.
+    It never retries: the member decides when to try again. It belongs to the event loop in which it is first used.
 
     :param settings: how to reach the cluster
-    :raises SettingsError: a certificate or key cannot be read
+    :raises SettingsError: a certificate or key can't be read
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -49,14 +50,14 @@ class GroupTransport:
         self._request_timeout_ms = settings.request_timeout_ms
 
     async def find_coordinator(self, group_id: str) -> FindCoordinatorResponse:
-        """Ask any broker which one coordinates the group."""
+        """Ask any broker which broker coordinates the group."""
         found = FindCoordinator.read(await self._connections.ask_any(FindCoordinator(group_id)))
         if found.error is KafkaErrorCode.NONE:
             self._connections.learn(found.node, Address(found.host, found.port))
         return found
 
     async def join(self, coordinator: NodeId, request: JoinRequest) -> JoinResponse:
-        """Join or rejoin; returns when the coordinator has all members, which may take the rebalance timeout."""
+        """Join or rejoin. Returns when all members have joined, which may take the rebalance timeout."""
         timeout_ms = max(self._request_timeout_ms, request.rebalance_timeout_ms + _JOIN_LAPSE_MS)
         response = await self._connections.ask_alone(
             coordinator, _owner(request), JoinGroup(request), timeout_ms=timeout_ms, idle_ms=_IDLE_MS
@@ -64,15 +65,15 @@ class GroupTransport:
         return JoinGroup.read(response)
 
     async def sync(self, coordinator: NodeId, request: SyncRequest) -> SyncResponse:
-        """Get the assignment; returns when the leader has handed it in."""
+        """Get the assignment; the leader also hands in all assignments. Returns when the leader has done so."""
         response = await self._connections.ask_alone(
             coordinator, _owner(request), SyncGroup(request), timeout_ms=self._request_timeout_ms, idle_ms=_IDLE_MS
         )
         return SyncGroup.read(response)
 
     async def turn(self) -> None:
-        """To be waited for before what a thousand may be about to do together: a heartbeat, which has not been sent yet
-        while it waits, or the beginning of a membership.
+        """Wait for a turn. To be awaited before an action that a thousand memberships may take at the same time: a
+        heartbeat, or the start of a membership.
         """
         await self._connections.turn()
 
@@ -86,9 +87,9 @@ class GroupTransport:
         *,
         timeout_s: float | None = None,
     ) -> KafkaErrorCode:
-        """Tell the coordinator that a member lives; REBALANCE_IN_PROGRESS tells the member to join again.
+        """Tell the coordinator that a member is alive. REBALANCE_IN_PROGRESS means that the member has to join again.
 
-        :param timeout_s: how long the answer may take, if that is less than for other requests
+        :param timeout_s: how long the answer may take; None: as long as for other requests
         """
         request = Heartbeat(group_id, generation, member_id, worker)
         return Heartbeat.read(await self._connections.ask(coordinator, request, timeout_s=timeout_s))
@@ -102,20 +103,20 @@ class GroupTransport:
         *,
         reason: str = "",
     ) -> KafkaErrorCode:
-        """Take a member out of its group for good; of a static one the instance id is enough.
+        """Remove a member from its group for good. For a static member, the instance id is enough.
 
-        :param reason: goes to the broker, which logs it (KIP-800)
+        :param reason: logged by the broker (KIP-800)
         """
         await self.turn()
         request = LeaveGroup(group_id, member_id, worker, reason)
         return LeaveGroup.read(await self._connections.ask(coordinator, request))
 
     async def release(self, member: WorkerId | MemberId) -> None:
-        """Close what is kept open for this member alone; it would be closed by itself after some seconds."""
+        """Close the connections that are kept for this member. Otherwise they close after some seconds."""
         self._connections.release(member)
 
     async def describe(self, group_ids: Iterable[str]) -> tuple[GroupDescription, ...]:
-        """The groups as their coordinators see them, in the order asked for."""
+        """Ask the coordinators to describe these groups. The result has the same order."""
         group_ids = tuple(group_ids)
         descriptions: dict[str, GroupDescription] = {}
         by_node: dict[NodeId, list[str]] = {}
@@ -131,7 +132,7 @@ class GroupTransport:
         return tuple(descriptions[group_id] for group_id in group_ids)
 
     async def list_groups(self) -> ListGroupsResponse:
-        """All groups of the cluster; the error is that of the first broker that had one."""
+        """All groups of the cluster. The error is that of the first broker that returned one."""
         answers = [
             ListGroups.read(await self._connections.ask(node, ListGroups())) for node in await self._connections.nodes()
         ]
@@ -140,7 +141,7 @@ class GroupTransport:
         return ListGroupsResponse(error=error, groups=tuple(groups))
 
     async def aclose(self) -> None:
-        """Close all connections; requests under way fail."""
+        """Close all connections. Unanswered requests fail."""
         await self._connections.close()
 
     async def __aenter__(self) -> GroupTransport:
@@ -151,6 +152,6 @@ class GroupTransport:
 
 
 def _owner(request: JoinRequest | SyncRequest) -> Owner | None:
-    """Whose connection it is; None for a member that has no name yet."""
+    """The membership that a connection is kept for; None for a member that has no name yet."""
     name = request.group_instance_id or request.member_id
     return Owner(name, request.group_id) if name else None

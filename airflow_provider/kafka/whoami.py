@@ -1,4 +1,4 @@
-"""Who acts, where no Airflow task does."""
+"""Finds out which user acts, outside of Airflow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 
 def user_at_host() -> str:
-    """For people: what the system says, and no proof of anything."""
+    """The user and the host according to the operating system. It is shown to people, and proves nothing."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container may run as a user that has no name

@@ -1,4 +1,4 @@
-"""A round that a member leads, with all that it needs to know: a value."""
+"""The input of a leader, as a value."""
 
 from __future__ import annotations
 
@@ -26,27 +26,31 @@ from airflow_provider.protocol.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A round that this member leads, with all it needs to know.
+    """A round that this member leads, with everything that the leader needs to know.
 
-    :param last_completed: the last generation that this member completed itself, -1 if none
+    :param members: all members, with the metadata with which they have joined
+    :param configured: the planners and tasks that exist
+    :param last_completed: the last generation that this member has completed itself; -1: none
     :param config_offset: how far this member has read the jobs topic; ``configured`` is of that offset
-    :param last_record: the newest group record, read to the end of the status topic
+    :param last_record: the newest group record in the status topic
     :param policy: how this leader resolves an imbalance, if the group speaks a cooperative protocol
-    :param revocation_rank: what to revoke first when something must be, the lowest rank first
-    :param ended: tasks that came to their own end. A member that had not heard so when it joined still reports them;
-        it lets go of them by itself, and needs no round of its own for it
-    :param failed: what of that has failed for good: whoever reports it keeps it
+    :param reason: why this member has joined, as far as it knows
+    :param revocation_rank: which running tasks to stop first if some must be stopped: those with the lowest rank
+    :param ended: tasks that have ended by themselves. A member that did not know this when it joined still reports
+        them. It releases them by itself, without another round
+    :param failed: those of ``ended`` that have failed for good. The worker that reports such a task keeps it
     :param spoken_epoch: the highest epoch in any record of a worker or a task; 0: there is none
-    :param jobs_end: where the jobs topic ended after all had joined; None: not known, so everybody is believed
-    :param named: members that keep their name when they come back: a static one does, one of Java Connect's does not
+    :param jobs_end: the end of the jobs topic after all had joined; None: unknown, so all offsets are believed
+    :param named: members that keep their name when they return: static ones do, Java Connect's do not
     :param absent: what workers that were in the last round, and are not in this one, have said of their absence
-    :param draining: workers that start nothing more, and leave when what they run has finished
-    :param ready: what members have said in their own records that they are ready for, maybe after they had joined
-    :param stateful: the jobs whose tasks have something to warm up, where tasks are learned before they move
+    :param draining: workers that drain
+    :param ready: learner tasks that are ready, according to the members' own records, which may be newer than their
+        metadata
+    :param stateful: the jobs whose tasks are learned before they move, because they have something to warm up
     :param renewed: the jobs that were submitted since the last round
-    :param costs: what batch tasks cost, as far as this leader knows; a leader of Java Connect knows nothing of it
-    :param asked_for: somebody has asked for this round, so all delays are over
-    :param limits: how much is learned together
+    :param costs: what batch tasks cost, as far as this leader knows. A leader of Java Connect does not know it
+    :param asked_for: people have asked for this round, so all delays are over
+    :param limits: how much may be learned at the same time
     :param now_ms: wall clock, milliseconds since 1970
     """
 

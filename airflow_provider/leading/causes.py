@@ -1,7 +1,8 @@
-"""Why a group rebalances, in words: who came and who went, and what a round only goes on with.
+"""Says in words why a group rebalances: which workers have come and gone, and which earlier change a round continues.
 
-A change takes several rounds: tasks are revoked in one and placed in the next, or wait out a delay. Who reads the
-last of them asks for the cause of the first. So each round of such a chain names it, until one leaves nothing to do.
+A change can take several rounds: tasks are revoked in one and placed in the next, or wait until a delay is over. People
+who read the record of the last round want to know the cause of the first. So each round of such a chain names it, until
+one leaves nothing to do.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from airflow_provider.protocol.model import MemberId, WorkerId
 FREE_SLOT: Final = "a worker has a slot free while tasks wait elsewhere"
 WAITS_AT_DRAINING: Final = "tasks wait at a worker that drains"
 FOR_WHAT_WAITS: Final = frozenset({FREE_SLOT, WAITS_AT_DRAINING})
-"""Why a leader has the group rebalance for the sake of tasks that wait: nothing that runs is to stop for that."""
+"""Reasons for a round that only places waiting tasks. It must not stop running ones."""
 
 _STEPS: Final = (HAVE_STOPPED, DELAY_OVER)
-"""Why a member joins that goes on with what an earlier round began."""
-_SAYS_LITTLE: Final = (OTHERS_BEGAN, STARTS)
+"""Reasons of a member that joins to continue what an earlier round began."""
+_VAGUE: Final = (OTHERS_BEGAN, STARTS)
 _NAMED: Final = 3
 _BEFORE: Final = "; before that: "
 
@@ -34,8 +35,8 @@ _BEFORE: Final = "; before that: "
 class Cause:
     """Why a round happens.
 
-    :param reason: what began the chain of rounds that this one is of
-    :param step: what of it this round goes on with; empty in the first one
+    :param reason: what began the chain of rounds to which this one belongs
+    :param step: how this round continues the chain; empty in its first round
     """
 
     reason: str
@@ -51,29 +52,29 @@ def cause_of(
     wishes: str = "",
     otherwise: str,
 ) -> Cause:
-    """Why the group rebalances, as far as it shows.
+    """Why the group rebalances, as far as this can be seen.
 
     :param absent: what workers that were in the last round have said of their absence
-    :param wishes: what members have joined for, by what they say of themselves
-    :param otherwise: what made the leader join, where nothing else is known
+    :param wishes: why members have joined, according to their metadata
+    :param otherwise: why the leader has joined; used if nothing else is known
     """
     if last is None:
-        return Cause(reason="; ".join(_came(members, frozenset())) or wishes or otherwise)
+        return Cause(reason="; ".join(_arrivals(members, frozenset())) or wishes or otherwise)
     asked = wishes or otherwise
     step = _step(last, now_ms) or (asked if asked in _STEPS else "")
-    new = "; ".join(_changes(members, absent, last)) or (wishes if wishes != _newest(last) else "")
+    new = "; ".join(_changes(members, absent, last)) or (wishes if wishes != _newest_reason(last) else "")
     if step and not new:
         return Cause(reason=last.reason or step, step=step)
-    new = new or (_restarted(members, last) if asked in _SAYS_LITTLE else "") or asked
-    return Cause(reason=f"{new}{_BEFORE}{_origin(last)}" if _goes_on(last) else new)
+    new = new or (_restarted(members, last) if asked in _VAGUE else "") or asked
+    return Cause(reason=f"{new}{_BEFORE}{_first_reason(last)}" if _is_continued(last) else new)
 
 
 def lost_since(
     members: Mapping[WorkerId, MemberId], absent: Mapping[WorkerId, Absence], last: ClassicRecord | None
 ) -> frozenset[WorkerId]:
-    """Who was in the last round, and has gone since without a word of an end in order.
+    """The workers of the last round that have disappeared since without saying why they leave.
 
-    A worker of another make says nothing, however it goes: it is a dynamic member, whose name is its member id.
+    A worker of Java Connect never says so. It is left out; it is a dynamic member, whose name is its member id.
     """
     if last is None:
         return frozenset()
@@ -85,13 +86,13 @@ def lost_since(
     )
 
 
-def _goes_on(last: ClassicRecord) -> bool:
-    """Whether the last round has left something for another, and says what began it."""
+def _is_continued(last: ClassicRecord) -> bool:
+    """Whether the last round needs another one to continue it, and says what began the chain."""
     return (last.revokes or last.deadline_ms > 0) and last.reason not in ("", *_STEPS)
 
 
 def _step(last: ClassicRecord, now_ms: int) -> str:
-    """What the last round left to be done, whichever member joined first for it."""
+    """How this round continues the last one, whichever member has joined first for it."""
     if last.revokes:
         return HAVE_STOPPED
     if 0 < last.deadline_ms <= now_ms:
@@ -99,30 +100,30 @@ def _step(last: ClassicRecord, now_ms: int) -> str:
     return ""
 
 
-def _newest(last: ClassicRecord) -> str:
-    """What the last round was for. Members repeat a wish until it has come true."""
+def _newest_reason(last: ClassicRecord) -> str:
+    """The newest reason of the last round. Members repeat a wish until it is fulfilled."""
     return last.reason.partition(_BEFORE)[0]
 
 
-def _origin(last: ClassicRecord) -> str:
-    """What began the chain. A group that is never done would name more and more."""
+def _first_reason(last: ClassicRecord) -> str:
+    """The reason that began the chain. Only this one is named, because a chain may go on for very long."""
     return last.reason.rpartition(_BEFORE)[2]
 
 
 def _changes(
     members: Mapping[WorkerId, MemberId], absent: Mapping[WorkerId, Absence], last: ClassicRecord
 ) -> Iterator[str]:
-    """Who came and who went since the last round."""
+    """The workers that have come and gone since the last round, in words."""
     waited_for = frozenset(last.memory.assignment) if last.memory.ends_ms else frozenset()
-    yield from _came(members.keys() - last.members.keys(), waited_for)
+    yield from _arrivals(members.keys() - last.members.keys(), waited_for)
     ends: defaultdict[str, list[WorkerId]] = defaultdict(list)
     for worker in sorted(last.members.keys() - members.keys()):
-        ends[_end(absent.get(worker))].append(worker)
+        ends[_how_it_left(absent.get(worker))].append(worker)
     for end, workers in ends.items():
         yield f"{names_in_short(workers)} {end}"
 
 
-def _came(workers: Iterable[WorkerId], waited_for: AbstractSet[WorkerId]) -> Iterator[str]:
+def _arrivals(workers: Iterable[WorkerId], waited_for: AbstractSet[WorkerId]) -> Iterator[str]:
     came = frozenset(workers)
     if joined := sorted(came - waited_for):
         yield f"{names_in_short(joined)} joined"
@@ -131,20 +132,22 @@ def _came(workers: Iterable[WorkerId], waited_for: AbstractSet[WorkerId]) -> Ite
 
 
 def _restarted(members: Mapping[WorkerId, MemberId], last: ClassicRecord) -> str:
-    """Who is in the group under another member id than in the last round: another process, or one that was cut off."""
+    """The workers whose member ids have changed since the last round, in words: another process has joined, or the same
+    one after it was cut off.
+    """
     again = sorted(name for name, member_id in members.items() if last.members.get(name, member_id) != member_id)
     return f"{names_in_short(again)} came back" if again else ""
 
 
-def _end(absence: Absence | None) -> str:
-    """How a worker went. Who has said nothing of an end in order was lost: its session ran out, or it was late."""
+def _how_it_left(absence: Absence | None) -> str:
+    """How a worker left, in words. One that has not said why was lost: its session has ended, or it joined too late."""
     if absence is None:
         return "went away"
     return "got lost" if absence.left is None else f"left ({absence.left.value})"
 
 
 def names_in_short(workers: Sequence[WorkerId]) -> str:
-    """The first few by name: a thousand may come together, and the record is read by each of them."""
+    """The names of the first few. A thousand workers may join together, and each of them reads the record."""
     others = len(workers) - _NAMED
     if others <= 1:
         return ", ".join(workers)

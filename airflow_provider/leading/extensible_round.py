@@ -1,4 +1,4 @@
-"""What a leader does in a round of version 3: from what workers have, learn and wish to whole targets."""
+"""Leads a round of version 3, in which tasks are learned before they move, and each worker is sent its target."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ States = Mapping[WorkerId, ExtensibleState]
 
 
 def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerAssignment:
-    """Compute the round.
+    """Compute the assignment of the round.
 
-    :param known: what the round is without learning
-    :param memory: what of the last one KIP-415 remembers
+    :param known: the round without learner tasks
+    :param memory: what is remembered of the last round for KIP-415's assignment
     """
     last = call.last_record
     learners = last.learner_memory if last is not None and last.learner_memory is not None else LearnerMemory()
@@ -34,7 +34,7 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
             stateful=call.stateful,
             pending=_pending(call, known) if call.stateful else NO_TASKS,
             learning={
-                name: _how_far(state, said_since=call.ready.get(name, NO_TASKS))
+                name: _progress(state, said_since=call.ready.get(name, NO_TASKS))
                 for name, state in states.items()
                 if state.learning
             },
@@ -49,16 +49,17 @@ def decide(call: Call, known: Round, memory: Memory, states: States) -> LearnerA
 
 
 def _pending(call: Call, known: Round) -> Tasks:
-    """What has started has a rank."""
+    """The owned tasks that have not started: tasks that have started have a rank."""
     return NO_TASKS.union(*known.owned.values()).difference(call.revocation_rank)
 
 
 def answer(
     header: ExtensibleAssignment, worker: WorkerId, decided: LearnerAssignment, epoch: Epoch, owned: PackedTasks
 ) -> ExtensibleAssignment:
-    """The leader's word to one worker. One whose metadata nobody could read gets nothing.
+    """The leader's answer to one worker. A worker whose metadata could not be read gets no tasks.
 
-    :param owned: what the worker has said that it owns
+    :param header: what is the same in all answers
+    :param owned: the tasks that the worker has said it owns
     """
     revoked = decided.revoked.get(worker, NO_TASKS)
     return replaced(
@@ -75,7 +76,7 @@ def answer(
 
 
 def recorded(record: ClassicRecord, decided: LearnerAssignment, states: States) -> ClassicRecord:
-    """The record, with what is learned."""
+    """The record with the learner tasks and lessons added."""
     return replace(
         record,
         learning={worker: tasks for worker, tasks in decided.learning.items() if tasks},
@@ -88,7 +89,9 @@ def recorded(record: ClassicRecord, decided: LearnerAssignment, states: States) 
 
 
 def wishes(states: States, last: ClassicRecord | None) -> str:
-    """What members have joined for: they are ready, or can't be, or want to leave; empty: for something else."""
+    """Why members have joined, in words: a learner is ready, or has failed, or a worker wants to leave soon. Empty: for
+    other reasons.
+    """
     return "; ".join(_wishes(states, last))
 
 
@@ -108,18 +111,18 @@ def _leaving_soon(states: States) -> frozenset[WorkerId]:
     return frozenset(name for name, state in states.items() if state.leaving is not None)
 
 
-def _how_far(state: ExtensibleState, *, said_since: Tasks) -> dict[TaskId, float]:
-    """What a worker learns. It says itself what it is ready for.
+def _progress(state: ExtensibleState, *, said_since: Tasks) -> dict[TaskId, float]:
+    """The progress of a worker's learner tasks.
 
-    :param said_since: the same in the status topic. By that owners go when they stop something, so whatever one has
-        stopped for this worker is known here, though the worker had joined before it was ready.
+    :param said_since: tasks for which it is ready according to the status topic. It may have become ready after it had
+        joined; the owner of such a task may have stopped it because of this record, so it must be known here, too
     """
     learns = state.how_far()
     return {**learns, **dict.fromkeys(state.ready.tasks() | (said_since & learns.keys()), READY)}
 
 
 def _target(decided: LearnerAssignment, worker: WorkerId, owned: PackedTasks) -> PackedTasks:
-    """Of most workers what they have said that they own."""
+    """A worker's target. For most workers it is what they own, and need not be packed again."""
     changes = decided.assigned.get(worker) or decided.revoked.get(worker)
     target = decided.target.get(worker, NO_TASKS)
     return owned if not changes and len(owned) == len(target) else PackedTasks.of(target)

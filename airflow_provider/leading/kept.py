@@ -1,7 +1,7 @@
-"""What has failed for good and keeps its place: its worker reports it, and has it after the round as before.
+"""Tasks that have failed for good stay where they are: the worker that reports one has it after the round, too.
 
-It is not configured, so no assignor deals it out, and it counts in nobody's share. Were it left out of what the round
-gives, nobody would know that its worker can try it again without another one.
+Such a task is not configured, so no assignor assigns it, and it does not count in any worker's share. It is added to
+the result, so that its worker can try it again without another round.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Decided = TypeVar("Decided", GroupAssignment, LearnerAssignment)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What has failed for good and is reported.
+    """The failed tasks that workers report.
 
-    :param shares: by worker, what it keeps
-    :param disputed: what two of them report: nobody keeps that, for both would try it again
+    :param shares: the tasks that each worker keeps
+    :param disputed: tasks that two workers report. No worker keeps them, because both would try them again
     """
 
     shares: Shares
@@ -36,10 +36,11 @@ _NOTHING: Final = Kept(shares={})
 
 
 def kept_of(owned: Shares, failed: Tasks) -> Kept:
-    """Who keeps what. A bridge keeps nothing: it has let go of what has ended before it hears of another try.
+    """Which worker keeps which failed tasks. A bridge keeps none, because it has released them before it learns that
+    they are tried again.
 
-    :param owned: what each reports
-    :param failed: what has failed for good
+    :param owned: the tasks that each worker reports
+    :param failed: the tasks that have failed for good
     """
     shares = {worker: tasks & failed for worker, tasks in owned.items() if not tasks.isdisjoint(failed)}
     if not shares:
@@ -53,20 +54,20 @@ def kept_of(owned: Shares, failed: Tasks) -> Kept:
 
 
 def keeping(decided: Decided, kept: Shares) -> Decided:
-    """What was decided, with what is kept."""
+    """Add the kept tasks to an assignment and to its memory."""
     if not kept:
         return decided
     if isinstance(decided, LearnerAssignment):
         cooperative = _remembering(decided.memory.cooperative, kept)
         return replace(
-            decided, target=_with(decided.target, kept), memory=replace(decided.memory, cooperative=cooperative)
+            decided, target=_merged(decided.target, kept), memory=replace(decided.memory, cooperative=cooperative)
         )
-    return replace(decided, target=_with(decided.target, kept), memory=_remembering(decided.memory, kept))
+    return replace(decided, target=_merged(decided.target, kept), memory=_remembering(decided.memory, kept))
 
 
 def _remembering(memory: Memory, kept: Shares) -> Memory:
-    return replace(memory, assignment=_with(memory.assignment, kept))
+    return replace(memory, assignment=_merged(memory.assignment, kept))
 
 
-def _with(shares: Shares, kept: Shares) -> Shares:
+def _merged(shares: Shares, kept: Shares) -> Shares:
     return {worker: plus(tasks, kept.get(worker, NO_TASKS)) for worker, tasks in shares.items()}

@@ -1,4 +1,4 @@
-"""What a leader does between JoinGroup and SyncGroup: from everybody's metadata to everybody's assignment."""
+"""Leads a round: from the metadata of all members (JoinGroup) to their assignments (SyncGroup)."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from airflow_provider.protocol.packed_tasks import NOTHING
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAnswer:
-    """What a leader answers.
+    """The result of a leader.
 
-    :param assignments: as bytes for SyncGroup
-    :param record: to be written once the coordinator has these; None: it could not assign
-    :param unreadable: the workers whose metadata nobody can read: they get nothing
-    :param unbelievable: the workers that claim to have read more of the jobs topic than there is, with the offsets
-        that they name: no leader could ever read so far
+    :param assignments: the assignments as bytes, for SyncGroup
+    :param record: to be written when the coordinator has the assignments; None: nothing could be assigned
+    :param unreadable: the workers whose metadata can't be read: they get no tasks
+    :param unbelievable: the workers that say they have read beyond the end of the jobs topic, with their offsets. No
+        leader could ever read so far, so these offsets are ignored
     """
 
     assignments: Mapping[MemberId, bytes]
@@ -57,7 +57,7 @@ class LeaderAnswer:
 
 
 def lead(call: Call) -> LeaderAnswer:
-    """Assign for the whole group."""
+    """Compute the assignments of all members."""
     names = {_name(member): member.member_id for member in call.members}
     codec = CODECS[call.protocol]
     states: dict[WorkerId, Any] = {}
@@ -88,7 +88,7 @@ def lead(call: Call) -> LeaderAnswer:
 
 
 def _header(call: Call, leader_url: str) -> Assignment | ExtensibleAssignment:
-    """What is the same in all answers."""
+    """What is the same in all assignments."""
     if call.protocol is SubProtocol.EXTENSIBLE:
         return ExtensibleAssignment(leader=call.leader, leader_url=leader_url, config_offset=call.config_offset)
     return Assignment(
@@ -104,7 +104,7 @@ def _lead(
     header: Assignment | ExtensibleAssignment,
     cause: Cause,
 ) -> tuple[Mapping[WorkerId, Assignment | ExtensibleAssignment], ClassicRecord]:
-    """Everybody's answer, and what is remembered of the round."""
+    """The assignments of all members, and the record of the round."""
     if isinstance(header, ExtensibleAssignment):
         owned = {name: state.owned.tasks() for name, state in states.items()}
         kept = kept_of(owned, call.failed)
@@ -162,8 +162,8 @@ def _record(
 
 
 def _epoch(call: Call) -> Epoch:
-    """Above every epoch in which somebody has spoken: the record of a round is lost with a leader that dies before it
-    has written it, and with it, once the group is forgotten, the count.
+    """The epoch of this round: above the epochs in all records. The last group record alone does not tell: it is lost
+    if the leader dies before it has written it, and the coordinator may have forgotten the group's generation.
     """
     last = call.last_record
     epoch = epoch_of(call.generation, call.leader, last)
@@ -173,8 +173,8 @@ def _epoch(call: Call) -> Epoch:
 
 
 def _changes(decided: GroupAssignment | LearnerAssignment, last: ClassicRecord | None) -> bool:
-    """Whether something moves, or begins to be learned so that it can. What a worker still claims of what the last
-    round told it to stop, it is told again: that moves nothing, however often.
+    """Whether a task moves, or begins to be learned. If a worker still claims tasks that the last round has revoked, it
+    is told again to stop them; this does not count, however often it happens.
     """
     told = {} if last is None else last.revoked
     moves = any(
@@ -185,8 +185,8 @@ def _changes(decided: GroupAssignment | LearnerAssignment, last: ClassicRecord |
 
 
 def _unchanged(call: Call, members: frozenset[WorkerId], memory: Memory) -> int:
-    """How many rounds in a row changed nothing: the same members, nothing moves, and the same delay runs or none. What
-    was longer ago than it could be held back is not in a row.
+    """How many rounds in a row have changed nothing: the same members, no moves, and the same delays. Rounds that are
+    far apart do not count as in a row (``IN_A_ROW_MS``).
     """
     last = call.last_record
     if last is None or members != last.members.keys() or call.now_ms - last.at_ms > IN_A_ROW_MS:
@@ -196,7 +196,7 @@ def _unchanged(call: Call, members: frozenset[WorkerId], memory: Memory) -> int:
 
 
 def _name(member: JoinedMember) -> WorkerId:
-    """A static member's instance id; a dynamic one (a Java Connect worker) has only its member id."""
+    """A member's name: the instance id of a static member, the member id of a dynamic one (a Java Connect worker)."""
     return WorkerId(member.instance_id or member.member_id)
 
 
@@ -214,7 +214,7 @@ def _weights(states: Mapping[WorkerId, WorkerState]) -> weights.Weights:
 
 
 def _known(call: Call, owned: Mapping[WorkerId, Tasks], kept: Kept, cause: Cause) -> tuple[Round, Memory]:
-    """The round, and what is remembered of the one before."""
+    """The input of the assignor, and what is remembered of the last round."""
     memory, last_completed = _memory(call)
     if call.asked_for:
         memory = memory.overdue(call.now_ms)
@@ -236,12 +236,12 @@ def _known(call: Call, owned: Mapping[WorkerId, Tasks], kept: Kept, cause: Cause
 
 
 def _memory(call: Call) -> tuple[Memory, GenerationId]:
-    """The memory of the leader before, if its round was the last one that the group completed.
+    """The memory in the last record, and the generation that the group has completed last, as far as this is known.
 
-    That is known when this member completed that round too, or when no generation lies between that round and this
-    one. Otherwise the assignor is given another last generation and behaves as KIP-415 says a new leader must: it
-    delays nothing, but goes on with a delay that runs. While one runs nothing moves but what is new, so what was lost
-    then is lost still, however many rounds have failed, or passed without a record, since.
+    The record is known to be of the last completed round if this member has completed that round too, or if no
+    generation lies between that round and this one. Otherwise the generations differ, and the assignor behaves as
+    KIP-415 says a new leader must: it starts no delay, but continues one that runs. While a delay runs, only new tasks
+    are assigned. So tasks that were lost then are still lost, even if rounds have failed or left no record since.
     """
     record = call.last_record
     if record is None:
@@ -253,13 +253,13 @@ def _memory(call: Call) -> tuple[Memory, GenerationId]:
 
 
 def _decide_eagerly(call: Call, members: frozenset[WorkerId], of_each: weights.Weights) -> GroupAssignment:
-    """Deal everything out, but in the first round after a cooperative one nothing: the members joined it with their
-    tasks running, and stop them only now (KIP-415, downgrade). They join again, and get theirs in the next round.
+    """Assign all tasks; but in the first round after a cooperative one assign none. The members joined that round with
+    running tasks, and stop them only now (KIP-415, downgrade). They join again, and get their tasks in the next round.
     """
     last = call.last_record
     target = assigned = weights.assign_eagerly(members, call.configured, of_each, call.costs)
     if not _all_have_stopped(call):
-        target, assigned = dict.fromkeys(members, NO_TASKS), _to_be_stopped(call)
+        target, assigned = dict.fromkeys(members, NO_TASKS), _downgrade_assignment(call)
     before = {} if last is None else {task: worker for worker, tasks in last.assignment.items() for task in tasks}
     ways: defaultdict[tuple[WorkerId | None, WorkerId], set[TaskId]] = defaultdict(set)
     for worker, tasks in sorted(target.items()):
@@ -275,16 +275,16 @@ def _decide_eagerly(call: Call, members: frozenset[WorkerId], of_each: weights.W
         revoked=dict.fromkeys(members, NO_TASKS),
         target=target,
         delay_ms=0,
-        # In the next round nobody owns anything, and nothing of it is lost.
+        # In the next round no member owns tasks, but none of them are lost.
         memory=Memory(generation=call.generation, members=members),
         moves=moves,
     )
 
 
 def _all_have_stopped(call: Call) -> bool:
-    """Whether nobody who joined this eager round still runs anything: the round before it was eager, too, or gave
-    nobody anything. It must be known to have been the one before: the record of a cooperative one may be lost, or on
-    its way. The first round of a group that was formed anew has none before it.
+    """Whether no member that has joined this eager round still runs tasks: the round before was eager, too, or assigned
+    none. That round must be known, because the record of a cooperative one may be lost or not written yet. If the group
+    was formed anew, there was none.
     """
     last = call.last_record
     if call.generation == 1:
@@ -294,16 +294,17 @@ def _all_have_stopped(call: Call) -> bool:
     return not last.protocol.cooperative or not any(last.assignment.values())
 
 
-def _to_be_stopped(call: Call) -> dict[WorkerId, Tasks]:
-    """What the first assignment of a downgrade names: to Java Connect's workers what they have, nothing to others.
+def _downgrade_assignment(call: Call) -> dict[WorkerId, Tasks]:
+    """What the first assignment of a downgrade contains: for workers of Java Connect the tasks that they have, for all
+    others nothing.
 
-    Before it joins an eager group a Java worker stops what its last assignment named, and nothing else. What it has
-    from before the downgrade and does not find in there it runs for ever, beside the worker that is given it next
-    (KAFKA-13816). Connect has no static members, and we have no others: that tells them apart.
+    Before a Java worker joins an eager group, it stops the tasks in its last assignment, and no others. A task from
+    before the downgrade that is not in it would run for ever, beside the worker that gets it next (KAFKA-13816). Java
+    workers are recognized by their lack of an instance id: Connect has no static members, and this provider no others.
     """
     last = call.last_record
     if last is None or last.generation not in (call.last_completed, call.generation - 1):
-        return {}  # others have led since: who has what is not known
+        return {}  # other rounds have passed since, so it is not known which worker has which tasks
     return {
         name: last.owned_by(name) & call.configured
         for name in (_name(member) for member in call.members if member.instance_id is None)

@@ -1,11 +1,10 @@
-"""How a group that rebalances again and again without anything changing slows down.
+"""Slows down a group that rebalances again and again although nothing changes.
 
-A round that starts, stops and moves nothing, with the same members, was for nothing; so was one that only tells a
-worker again to stop what it still claims. One or two of them are nothing to worry about: a message was lost, a worker
-was replaced. Whatever makes a group go round for longer (a fault of ours, a member that joins for ever, or that never
-stops what it is told to), its leader lets each further round wait longer, up to a few seconds, before it hands out the
-assignment. Everybody goes on with what it runs meanwhile. A round that changes something never waits; a newcomer waits
-for the one that is held back.
+A round with the same members that starts, stops and moves nothing was useless. So was one that only tells a worker
+again to stop tasks that it still claims. One or two such rounds are normal: a message was lost, or a worker was
+replaced. If there are more (because of a bug, a member that joins for ever, or one that never stops its revoked tasks),
+the leader holds back each further assignment for longer, up to a few seconds. In the meantime all tasks go on. A round
+that changes something never waits, but a worker that joins waits for a round that is held back.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ _FREE: Final = 2
 _FIRST_MS: Final = 100
 _LONGEST_MS: Final = 5_000
 IN_A_ROW_MS: Final = 60_000
-"""Rounds that are further apart have nothing to do with each other."""
+"""Rounds that are further apart than this, in milliseconds, do not count as in a row."""
 
 _PART_OF_A_SESSION: Final = 4
-"""Who waits for its assignment for a session takes it for lost and joins again."""
+"""An assignment is held back for a quarter of a session at most: a member that waits for a whole session joins again.
+"""
 
 
 def is_held_back(unchanged: int) -> bool:

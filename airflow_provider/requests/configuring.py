@@ -30,7 +30,7 @@ from airflow_provider.topics.rights import Operation, Right
 NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {"session_timeout_ms": SESSION_TIMEOUT, "heartbeat_interval_ms": HEARTBEAT_INTERVAL, "max_delay_ms": MAX_DELAY}
 )
-"""The settings: by the names of workers' parameters, the names in the record."""
+"""The settings: the names of workers' parameters, and the names in the record."""
 
 _NOT_YET: Final = frozenset(
     {
@@ -50,7 +50,9 @@ class GroupConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSetting:
-    """:param value: None: the value of the members' assignors
+    """One setting of a group.
+
+    :param value: in milliseconds; None: the value of the members' assignors
     :param is_default: whether it was not set for this group
     """
 
@@ -58,6 +60,7 @@ class GroupSetting:
     is_default: bool
 
     def to_json(self) -> dict[str, Any]:
+        """The setting as JSON, for people's scripts."""
         return {"value": self.value, "is_default": self.is_default}
 
 
@@ -69,10 +72,10 @@ async def configure_group(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Mapping[str, GroupSetting]:
-    """Change all these settings, or none; returns when this is recorded.
+    """Change all of these settings, or none. Returns when this is recorded.
 
-    :param changes: new values by names of :data:`NAMES`, in milliseconds
-    :param reset: names of those that get the default again
+    :param changes: new values in milliseconds, by names of :data:`NAMES`
+    :param reset: the names of settings that get the default again
     :returns: the present settings by name
     :raises GroupConfigError: a value is refused, or a name is unknown or in both
     :raises RightsError: this user may not send requests
@@ -88,7 +91,7 @@ async def configure_group(
     configs += [AlterableConfig(name=NAMES[name], config_operation=ConfigOperation.DELETE) for name in set(reset)]
     request = ConnectGroupAlterConfigsRequest(group_id=group, configs=tuple(configs))
 
-    await _may_ask(settings, timeout_s)
+    await _check_right(settings, timeout_s)
     channel = KafkaChannel(settings)
     try:
         await channel.open(appear_s=0.0)
@@ -97,7 +100,7 @@ async def configure_group(
         await channel.aclose()
 
 
-async def _may_ask(settings: KafkaSettings, timeout_s: float) -> None:
+async def _check_right(settings: KafkaSettings, timeout_s: float) -> None:
     """Check the right to write first: a producer reports a missing right only after all its tries."""
     config = settings.librdkafka()
     admin = TopicAdmin(config, Outage(settings.bootstrap_servers))
@@ -109,7 +112,11 @@ async def _may_ask(settings: KafkaSettings, timeout_s: float) -> None:
 async def asked(
     channel: RequestChannel, request: ConnectGroupAlterConfigsRequest, *, timeout_s: float
 ) -> Mapping[str, GroupSetting]:
-    """Send the request until the group's coordinator has answered."""
+    """Send the request again and again, until the group's coordinator has answered.
+
+    :raises GroupConfigError: the coordinator refuses the request
+    :raises TopicError: no coordinator has answered in time
+    """
     until, why = time.monotonic() + timeout_s, ""
     while (left_s := until - time.monotonic()) > 0:
         try:

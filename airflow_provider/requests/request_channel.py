@@ -25,24 +25,24 @@ _SETTLE_S: Final = 2.0
 
 
 class NoReplyError(Exception):
-    """A request was not answered: it could not be written, or nothing came back in time. It may have been handled."""
+    """A request was not answered: it could not be written, or no reply came in time. It may have been handled."""
 
 
 class RequestChannel(Protocol):
     """Sends requests to the coordinators of groups."""
 
     async def ask(self, body: RequestBody, *, timeout_s: float) -> ReplyBody:
-        """The reply to a request, which may be an error code. It may be cancelled while it waits.
+        """Send a request and return its reply, which may have an error code. It may be cancelled while it waits.
 
         :raises NoReplyError: there was no reply
         """
 
     async def settle(self) -> None:
-        """Wait until all requests so far are written, or have failed. Bounded; must not raise."""
+        """Wait until all requests so far are written, or have failed, but not for long. Must not raise."""
 
 
 class KafkaChannel:
-    """A :class:`RequestChannel` over topics. For one event loop."""
+    """A :class:`RequestChannel` over topics, for one event loop."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._loop: Final = asyncio.get_running_loop()
@@ -52,12 +52,15 @@ class KafkaChannel:
         self._requests: Final = WorkerRequests(settings, heard=self._heard, failed=self._failed)
 
     async def open(self, *, appear_s: float = APPEAR_S) -> None:
-        """:param appear_s: how long to wait for missing topics: a coordinator that starts now creates them
+        """Find the topics, and begin to read replies.
+
+        :param appear_s: how long to wait for missing topics: a coordinator that starts now creates them
         :raises TopicError: the topics are missing, can't be used, or no broker answers
         """
         await asyncio.to_thread(self._requests.open, appear_s=appear_s)
 
     async def aclose(self) -> None:
+        """Close the Kafka clients."""
         await asyncio.to_thread(self._requests.close)
 
     async def ask(self, body: RequestBody, *, timeout_s: float) -> ReplyBody:
@@ -86,7 +89,7 @@ class KafkaChannel:
     # ---- called in the thread of the requests
 
     def _heard(self, replies: Sequence[Reply]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._settle, replies)
 
     def _failed(self, correlation_id: int, why: str) -> None:

@@ -1,4 +1,6 @@
-"""Writes requests of declarative groups' members, and reads the replies: one producer, one consumer and one thread."""
+"""Writes requests to the coordinators of declarative groups, and reads the replies: one producer, one consumer and one
+thread.
+"""
 
 from __future__ import annotations
 
@@ -69,12 +71,14 @@ class NoLeaderError(TopicError):
 
 
 class WorkerRequests:
-    """The Kafka clients. Each reader has a partition for its replies. Several readers may share one; the key of each
-    record is the id of its reader.
+    """The Kafka clients for requests and replies.
+
+    Each reader has one partition for its replies. Several readers may share a partition; the key of each record is the
+    id of the reader that it is for.
 
     :param heard: called with replies, in the thread
     :param failed: called in the thread with the correlation id of a request that could not be written, and why
-    :raises TopicError: if librdkafka refuses the settings
+    :raises TopicError: librdkafka refuses the settings
     """
 
     def __init__(
@@ -131,14 +135,14 @@ class WorkerRequests:
         self._thread: Final = threading.Thread(target=self._run, name="cospark-worker-requests", daemon=True)
 
     def open(self, *, appear_s: float = APPEAR_S) -> None:
-        """Find the topics, and read replies from here on. Blocks.
+        """Find the topics, and read replies from now on. Blocks.
 
         :param appear_s: how long to wait for topics that are missing or without a leader: a coordinator that starts now
             creates them
         :raises NoCoordinatorsError: a topic is missing
         :raises TopicRightsError: this user may not read it
         :raises BrokerAwayError: no broker answers in time
-        :raises TopicError: it can't be used
+        :raises TopicError: a topic can't be used
         """
         until = time.monotonic() + appear_s
         while True:
@@ -172,20 +176,20 @@ class WorkerRequests:
             self._find_again()
         except NoCoordinatorsError as missing:
             if self._missing != missing.topic:
-                log.warning("nothing can be asked of coordinators: %s", missing)
+                log.warning("no requests can be sent to coordinators: %s", missing)
             self._missing = missing.topic
         except TopicError as wrong:
-            log.debug("the topics are looked for again: %s", wrong)
+            log.debug("looking for the topics again: %s", wrong)
         else:
             if self._missing is not None:
-                log.info("coordinators can be asked again: the topic %r was created again", self._missing)
+                log.info("requests can be sent to coordinators again: the topic %r was created again", self._missing)
             self._missing = None
 
     def _find_again(self) -> None:
         """Find the topics again. A topic that was created again may have another number of partitions and unread
         replies.
 
-        :raises TopicError: one is missing, or can't be used at present
+        :raises TopicError: a topic is missing, or can't be used at present
         """
         self._shards = self._partitions_of(REQUESTS_TOPIC, _AGAIN_ANSWER_S)
         partition = partition_of(self._reader, self._partitions_of(REPLIES_TOPIC, _AGAIN_ANSWER_S))
@@ -203,7 +207,7 @@ class WorkerRequests:
     def send(self, body: RequestBody, *, correlation_id: int) -> Future[None]:
         """Write a request. Its reply, or the failure to write it, comes through the callbacks.
 
-        :returns: done when it is written, or has failed
+        :returns: a future that is done when the request is written, or has failed
         """
         written: Future[None] = Future()
         request = request_of(

@@ -1,1 +1,1 @@
-"""Serves shards of declarative groups: a Kafka application around the coordinator's machine."""
+"""Serves shards of declarative groups: a Kafka application around the coordinator's state machine."""

@@ -1,4 +1,4 @@
-"""What a shard wants of the bridges of its groups (:mod:`airflow_provider.coordinator.bridging`)."""
+"""The port through which a shard uses the bridges of its groups (:mod:`airflow_provider.coordinator.bridging`)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,27 @@ PutWord = Callable[[BridgeWord], None]
 
 
 class Bridges(Protocol):
-    """Those that are driven in this process. Any thread may call it; nothing blocks."""
+    """The bridges that this process holds. Any thread may call it. Only :meth:`close` blocks, for a few seconds."""
 
     def open(self, group: str, claims: Tasks, put: PutWord) -> None:
-        """Have a bridge in the classic group of this name, taken over from whoever drove it before, here too. When it
-        is over it is lost, whatever the reason.
+        """Take over the bridge to the classic group of this name from its former holder, also from one in this process.
+        When it ends, for whatever reason, it says that it is lost.
 
-        :param claims: what the members of the declarative group may run
-        :param put: of who opens it; who has opened it already need not again
+        :param claims: the tasks that members of the declarative group may run
+        :param put: takes what the bridge says, and identifies the caller. To open a bridge twice has no effect
         """
 
     def asks(self, group: str) -> BridgeAsks:
-        """What it would let go of now."""
+        """The tasks that the bridge wants to release now."""
 
     def tell(self, group: str, asked: BridgeAsks, answer: ToBridge) -> None:
-        """:param asked: what this is the answer to"""
+        """Answer the bridge.
+
+        :param asked: the question that this answers
+        """
 
     def close(self, group: str, put: PutWord) -> None:
-        """Drive it here no more. It stays a member of the classic group, for whoever coordinates the group next.
+        """Stop holding the bridge. It stays a member of the classic group, for the next coordinator of the group.
 
-        :param put: of who opened it; if somebody else has since, it goes on
+        :param put: that of :meth:`open`. If another caller has opened the bridge since, it goes on
         """

@@ -1,7 +1,7 @@
-"""A coordinator in each process that holds memberships, unless only dedicated ones are wanted.
+"""Lets each process that holds memberships coordinate, too, unless coordinators are dedicated.
 
-It costs a process one consumer, however many memberships it holds; a thread, a producer and the state of its groups for
-each shard that it gets, which with more processes than shards is mostly none.
+This costs a process one consumer, however many memberships it holds, and for each shard that it gets a thread, a
+producer, and the state of the groups. If there are more processes than shards, most processes get none.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from airflow_provider.shards.takeover import warn_of_short_sessions
 def shard_server(
     settings: KafkaSettings, coordinator: CoordinatorSettings, bridges: Bridges | None = None
 ) -> ShardServer:
-    """Serves shards with the coordinator of declarative groups.
+    """A server of shards with the coordinator of declarative groups.
 
-    :param bridges: to classic groups, where the coordinator's migration policy has any
+    :param bridges: the bridges to classic groups, if the migration policy is ``bidirectional``
     """
     return ShardServer(
         settings,
@@ -41,7 +41,7 @@ def _machine(settings: CoordinatorSettings) -> Coordinator:
 
 
 class _Open:
-    """What a process has open."""
+    """The servers that a process has open."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -54,9 +54,9 @@ _open = PerProcess(_Open)
 
 @asynccontextmanager
 async def candidate(settings: KafkaSettings, coordinator: CoordinatorSettings) -> AsyncIterator[ShardServer]:
-    """Be one of those who may coordinate, for as long as anybody in this process is in this context.
+    """Let this process coordinate while any caller in it is in this context.
 
-    :param coordinator: of the first one in this process; coordinators of one cluster have the same
+    :param coordinator: the settings; those of the first caller are used. All coordinators of a cluster have the same
     """
     server = _acquire(settings, coordinator)
     try:
@@ -78,7 +78,10 @@ def _acquire(settings: KafkaSettings, coordinator: CoordinatorSettings) -> Shard
 
 
 def _release(settings: KafkaSettings) -> ShardServer | None:
-    """:returns: the server, if nobody uses it any more: close it"""
+    """Count one user less.
+
+    :returns: the server, if it is not used any more, and must be closed by the caller; otherwise None
+    """
     own = _open.own
     with own.lock:
         if settings not in own.servers:  # acquired in the process that this one was forked from

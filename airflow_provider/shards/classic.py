@@ -1,7 +1,7 @@
-"""What there is of a group in the classic protocol: asked before a declarative group of the same name begins.
+"""Checks whether a group has classic workers, before a declarative group of the same name begins.
 
-Workers in the classic protocol talk to Kafka's own coordinator, and know nothing of a declarative group. Both would run
-all tasks of the group.
+Classic workers talk to Kafka's own coordinator, and know nothing of a declarative group. Both kinds of workers would
+run all tasks of the group.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ _NOT_THERE: Final = frozenset({KafkaErrorCode.NONE, KafkaErrorCode.GROUP_ID_NOT_
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """:param error: why nobody may join the declarative group of this name now; NONE: one may
+    """What was found of a group in the classic protocol.
+
+    :param error: why no member may join the declarative group of this name now; NONE: members may join
     :param message: the same for people
-    :param epoch: the highest one in which workers have spoken in the group's topics; 0: in none
+    :param epoch: the highest epoch in the records of the group's topics; 0: there are none
     """
 
     group: str
@@ -41,20 +43,23 @@ class Seen:
 
 
 async def look_at(settings: KafkaSettings, group: str) -> Seen:
-    """Ask Kafka's own coordinator, and read the group's topics. Bounded; raises nothing that brokers are to blame
-    for.
+    """Ask Kafka's own coordinator for members, and read the group's topics. It ends by timeouts, and errors of brokers
+    are part of the result.
     """
     try:
         refusal = await _members_of(settings, group)
         return refusal or Seen(group, epoch=await _spoken_in(settings, group))
     except (TransportError, TopicError, TimeoutError, asyncio.TimeoutError) as failed:
-        message = f"whether {group!r} has workers in the classic protocol is not known: {failed}"
+        message = f"can't check whether group {group!r} has workers in the classic protocol: {failed}"
         log.warning("%s", message)
         return Seen(group, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, message)
 
 
 async def _members_of(settings: KafkaSettings, group: str) -> Seen | None:
-    """:returns: why nobody may join; None: one may"""
+    """Ask Kafka's coordinator.
+
+    :returns: why no member may join; None: members may join
+    """
     async with GroupTransport(settings) as transport:
         (found,) = await transport.describe([group])
     if found.members:
@@ -66,26 +71,29 @@ async def _members_of(settings: KafkaSettings, group: str) -> Seen | None:
         )
     if found.error is _FORBIDDEN:
         log.warning(
-            "whether group %r has workers in the classic protocol is not known: grant %s DESCRIBE on the group."
+            "can't check whether group %r has workers in the classic protocol: grant %s DESCRIBE on the group."
             " If it has, tasks run twice",
             group,
             settings.principal or "the user of this connection",
         )
     elif found.error not in _NOT_THERE:
-        message = f"whether {group!r} has workers in the classic protocol is not known: {found.error.name}"
+        message = f"can't check whether group {group!r} has workers in the classic protocol: {found.error.name}"
         return Seen(group, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, message)
     return None
 
 
 async def _spoken_in(settings: KafkaSettings, group: str) -> Epoch:
-    """:raises TopicError: the topics can't be read"""
+    """The highest epoch in the records of the group's topics.
+
+    :raises TopicError: the topics can't be read
+    """
     topics = FollowedTopics(settings, group)
     try:
         topics.attach()
         await topics.catch_up()
         status = topics.status
         return max(spoken_epoch(status), status.group.epoch if status.group else Epoch(0))
-    except NoTopicError:  # nobody has spoken yet
+    except NoTopicError:  # the group has no records yet
         return Epoch(0)
     finally:
         await topics.aclose()

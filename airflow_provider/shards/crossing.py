@@ -1,4 +1,4 @@
-"""Between a shard and the bridges of its groups: who may be answered, and what the bridges have to know."""
+"""Connects a shard with the bridges of its groups: decides which requests may be handled, and informs the bridges."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from airflow_provider.shards.bridges import Bridges, BridgeWord, PutWord
 from airflow_provider.shards.machine import Machine
 
 _LEAST_LEASE_MS: Final = 1_000
-"""Who is answered with less than that hears of it too late."""
+"""The shortest lease of a bridge with which heartbeats are answered: a shorter session would be over too soon."""
 
 
 class Crossing:
-    """Of one shard, as long as it is served.
+    """The bridges of one shard, while it is served.
 
-    Until the bridge of a group is in its classic group, and while its lease is nearly over, no heartbeat of the group
-    is answered: its members live on what they were granted before.
+    No heartbeat of a group is answered until its bridge is in the classic group, and while the bridge's lease is nearly
+    over: the members rely on the sessions that they were granted before.
     """
 
     def __init__(self, machine: Machine, bridges: Bridges, put: PutWord) -> None:
@@ -34,17 +34,18 @@ class Crossing:
         self._closed = False
 
     def begin(self, groups: Iterable[str]) -> None:
-        """:param groups: those that have members"""
+        """Open the bridges of these groups, which have members."""
         for group in groups:
             self.open(group)
 
     def open(self, group: str) -> None:
+        """Open the bridge of a group."""
         self._opened.add(group)
         self._told.pop(group, None)
         self._bridges.open(group, self._machine.claims(group), self._say)
 
     def close(self) -> None:
-        """What a bridge says that ends late is not heard: the next one may be there by then."""
+        """Close all bridges. What they say after that is ignored, because the next holder may be there by then."""
         self._closed = True
         for group in self._opened:
             self._bridges.close(group, self._say)
@@ -54,21 +55,22 @@ class Crossing:
             self._put(word)
 
     def is_open(self, body: RequestBody, now_ms: int) -> bool:
-        """Whether a request can be handled now. Who leaves needs no lease, nor does who computes."""
+        """Whether a request can be handled now. Members that leave or compute need no lease."""
         if not isinstance(body, ConnectGroupHeartbeatRequest) or body.member_epoch < JOINING:
             return True
         return self._leases.get(body.group_id, 0) >= now_ms + _LEAST_LEASE_MS
 
     def heard(self, word: BridgeWord) -> None:
+        """Note the lease of a bridge."""
         if isinstance(word, BridgeSaid):
             self._leases[word.group_id] = word.lease_until_ms
         else:
             self._leases.pop(word.group_id, None)
 
     def tell(self, waiting: Container[str]) -> None:
-        """What is committed, the bridges may go by.
+        """Tell the bridges the present state, which is committed.
 
-        :param waiting: the groups that somebody waits to join until their bridges are there: those must not leave
+        :param waiting: groups that members wait to join until the bridge is there. These bridges must not leave
         """
         for group in self._opened:
             asked = self._bridges.asks(group)

@@ -1,6 +1,6 @@
-"""Whether a group has declarative workers: looked at before a classic one joins.
+"""Checks whether a group has declarative workers, before a classic worker joins.
 
-Kafka's own coordinator knows nothing of them, and would give all tasks of the group to the classic worker, too.
+Kafka's own coordinator knows nothing of them, and would give all tasks of the group to classic workers, too.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class DeclarativeWorkersError(TopicError):
     def __init__(self, group_id: str, workers: tuple[str, ...]) -> None:
         super().__init__(
             f"group {group_id!r} has workers in the declarative protocol: {in_short(workers)};"
-            " they would run the same tasks. Stop them first, or join with group_protocol 'connect'. One that was"
-            " killed is taken out when its session has ended, if a coordinator runs (cospark coordinator)"
+            " they would run the same tasks. Stop them first, or join with group_protocol 'connect'. A worker that was"
+            " killed is removed when its session has ended, if a coordinator runs (cospark coordinator)"
         )
         self.group_id = group_id
         self.workers = workers
@@ -38,12 +38,12 @@ class DeclarativeWorkersError(TopicError):
 
 
 async def refuse_beside_declarative_workers(settings: KafkaSettings, group_id: str, topics: GroupTopics) -> None:
-    """Coordinators' records are read, and only where the group was declarative last: one with a bridge has a classic
-    leader.
+    """Read the coordinators' records, and refuse if the group has declarative workers. Only done if the last record of
+    the group is declarative: a group with a bridge has a classic leader.
 
-    :param topics: of the group, read to their ends
-    :raises DeclarativeWorkersError: it has some
-    :raises TopicError: that can't be read
+    :param topics: the group's topics, read to their ends
+    :raises DeclarativeWorkersError: the group has declarative workers
+    :raises TopicError: the records can't be read
     """
     record = topics.status.group
     if not isinstance(record, DeclarativeRecord):
@@ -52,7 +52,7 @@ async def refuse_beside_declarative_workers(settings: KafkaSettings, group_id: s
         groups = await asyncio.to_thread(read_groups, settings, timeout_s=_WITHIN_S, only=group_id)
     except RightsError as lacking:
         log.warning(
-            "whether group %r has workers in the declarative protocol is not known: %s. If it has, tasks run twice",
+            "can't check whether group %r has workers in the declarative protocol: %s. If it has, tasks run twice",
             group_id,
             lacking,
         )

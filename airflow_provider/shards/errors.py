@@ -1,4 +1,4 @@
-"""What ends the serving of a shard, for a time or for good."""
+"""Errors that end the serving of a shard, temporarily or for good."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from airflow_provider.topics.errors import TopicError
 
 
 class ShardError(TopicError):
-    """A shard can't be served just now; who serves it drops what it knows, and loads it again."""
+    """A shard can't be served at present. Its state is dropped, and loaded again."""
 
 
 class FencedError(ShardError):
-    """Somebody else serves the shard now. Nothing that was not committed has had an effect."""
+    """Another coordinator serves the shard now. What was not committed has had no effect."""
 
 
 class AbortedError(ShardError):
-    """A transaction was aborted, and has had no effect. The same may be tried again."""
+    """A transaction was aborted, and has had no effect. It may be tried again."""
 
 
 class StalledError(ShardError):
-    """Members may have been unable to reach this coordinator: it does not know who has been silent."""
+    """This coordinator has stood still, so that it can't tell which members were silent."""
 
 
 class OversizedError(ShardError):
-    """A record or a reply is larger than its topic takes. Nothing of the transaction has had an effect; and to try the
-    same again would keep the shard from all its groups.
+    """A record or a reply is larger than its topic allows. The transaction has had no effect, and must not be tried
+    again: that would block the shard for all its groups.
 
-    :ivar write: which record; None: not known
+    :ivar write: the record; None: not known
     """
 
     def __init__(self, message: str, write: Write | None = None) -> None:

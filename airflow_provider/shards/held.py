@@ -1,4 +1,4 @@
-"""The requests of a shard whose replies are not committed, and where these go."""
+"""The requests of a shard whose replies are not committed yet, and where these replies go."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FAILED: Final = "the coordinator failed when it handled this request: see its lo
 
 
 class Held:
-    """It outlives the machine: whoever was not answered by one is told to ask the next."""
+    """The unanswered requests. When the state machine is discarded, they are refused, so that they are sent again."""
 
     def __init__(self) -> None:
         self._senders: dict[int, Sender] = {}
@@ -22,35 +22,36 @@ class Held:
         return len(self._senders)
 
     def add(self, request: int, sender: Sender) -> None:
+        """Add a request."""
         self._senders[request] = sender
 
     def answer(self, request: int) -> Sender | None:
-        """Where its reply goes, which is to be committed; None: it has one."""
+        """Where a request's reply goes, which will be committed next. None: it already has a reply."""
         if request in self._answered or request not in self._senders:
             return None
         self._answered.add(request)
         return self._senders[request]
 
     def committed(self) -> None:
-        """All replies are."""
+        """Forget the answered requests: their replies are committed."""
         self.forget(self._answered)
 
     def forget(self, requests: Collection[int]) -> None:
-        """They are read again."""
+        """Forget requests that will be read again."""
         for request in tuple(requests):
             self._senders.pop(request, None)
             self._answered.discard(request)
 
     def forget_answered(self, requests: Collection[int]) -> None:
-        """They are read again, or their replies are committed after all. Who has none is told to ask again: it may be
-        that its request is not read again.
+        """Forget those of the requests that have a reply: they are read again, or their replies are committed after
+        all. Those without a reply are kept, to be refused: they may not be read again.
         """
         self.forget(self._answered.intersection(requests))
 
     def refuse_all(self, error_code: KafkaErrorCode, message: str, *, faulty: Container[int]) -> list[Write]:
-        """Have those who wait ask again: what they had asked is forgotten.
+        """Refuse all waiting requests, so that they are sent again.
 
-        :param faulty: those whom that would not help
+        :param faulty: requests for which that would not help; they get UNKNOWN_SERVER_ERROR
         """
         self._answered = set(self._senders)
         return [

@@ -1,4 +1,4 @@
-"""What waits for the thread that serves a shard."""
+"""The queue of the thread that serves a shard."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.requests import RawRequest
 
 FULL: Final = 10_000
-"""So many requests that wait are enough: the others wait in their topic."""
+"""The number of waiting requests from which on others are left in their topic."""
 _BATCH: Final = 1_000
 
 
 class Taken(NamedTuple):
-    """:param jobs: what is configured, by group
-    :param read_to: with these the topic has been read to this offset, if not farther
-    :param seen: of groups in the classic protocol, by group
-    :param words: of the groups' bridges, in their order
+    """What was taken out of the queue.
+
+    :param jobs: the configured tasks, by group
+    :param read_to: with these requests, the topic has been read at least to this offset
+    :param seen: what was found in the classic protocol, by group
+    :param words: what the groups' bridges have said, in this order
     """
 
     requests: Sequence[RawRequest]
@@ -32,7 +34,7 @@ class Taken(NamedTuple):
 
 
 class Inbox:
-    """Filled by other threads, emptied by one."""
+    """A queue that is filled by many threads, and emptied by one."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -45,48 +47,50 @@ class Inbox:
 
     @property
     def ended(self) -> bool:
+        """Whether the thread is to end."""
         return self._ended
 
     def __len__(self) -> int:
         return len(self._requests)
 
     def put(self, requests: Sequence[RawRequest]) -> None:
+        """Put requests, at least one, in the order of their offsets."""
         with self._changed:
             self._requests.extend(requests)
             self._read_to = max(self._read_to, requests[-1].offset + 1)
             self._changed.notify()
 
     def reached(self, offset: int) -> None:
-        """The topic ends, for now, at this offset."""
+        """Note that the topic ends at this offset for now."""
         with self._changed:
             self._read_to = max(self._read_to, offset)
             self._changed.notify()
 
     def put_jobs(self, group: str, tasks: Tasks) -> None:
-        """What is configured in a group; it takes the place of what was put before."""
+        """Put the configured tasks of a group. They replace earlier ones that still wait."""
         with self._changed:
             self._jobs[group] = tasks
             self._changed.notify()
 
     def put_seen(self, seen: Seen) -> None:
-        """What was to be known of a group in the classic protocol."""
+        """Put what was found of a group in the classic protocol."""
         with self._changed:
             self._seen[seen.group] = seen
             self._changed.notify()
 
     def put_word(self, word: BridgeWord) -> None:
-        """What the bridge of a group says."""
+        """Put what the bridge of a group says."""
         with self._changed:
             self._words.append(word)
             self._changed.notify()
 
     def forget_words(self) -> None:
-        """The bridges are other ones from now on."""
+        """Drop what bridges have said, because new ones are opened now."""
         with self._changed:
             self._words.clear()
 
     def put_back(self, taken: Taken) -> None:
-        """What was not done is to be done again, before all that follows."""
+        """Put back what was not handled, before everything else."""
         with self._changed:
             self._requests.extendleft(reversed(taken.requests))
             self._jobs = {**taken.jobs, **self._jobs}
@@ -94,19 +98,19 @@ class Inbox:
             self._words = [*taken.words, *self._words]
 
     def pass_over(self, offset: int) -> None:
-        """The requests before this one were handled, by whomever."""
+        """Drop the requests before this offset, which were handled already, perhaps by another coordinator."""
         with self._changed:
             while self._requests and self._requests[0].offset < offset:
                 self._requests.popleft()
 
     def end(self) -> None:
-        """Nothing of it is to be done any more."""
+        """Tell the thread to end."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
     def take(self, timeout_s: float) -> Taken:
-        """Wait until there is something, or this has ended, but not longer than that."""
+        """Take what waits. If there is nothing, wait for something, or for the end, for at most this time."""
         with self._changed:
             if not (self._requests or self._jobs or self._seen or self._words or self._ended):
                 self._changed.wait(timeout_s)
@@ -118,6 +122,6 @@ class Inbox:
             return Taken(requests, jobs, self._requests[0].offset if self._requests else self._read_to, seen, words)
 
     def rest(self, timeout_s: float) -> None:
-        """Wait for its end, but not longer than that."""
+        """Wait for the end, for at most this time."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended, timeout_s)

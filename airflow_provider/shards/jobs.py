@@ -1,6 +1,4 @@
-"""What is configured in groups, as their own topics say, for the shards that coordinate them; and whether a group is in
-the classic protocol yet.
-"""
+"""Follows the topics of groups, to tell shards which tasks are configured, and checks groups for classic workers."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ Put = Callable[[str, Tasks], None]
 
 
 class JobsFollower:
-    """Follows the topics of groups, on an event loop of its own, which begins with the first group.
+    """Follows the topics of groups, on an event loop of its own, which starts with the first group.
 
     :param settings: the connection
     """
@@ -45,24 +43,22 @@ class JobsFollower:
         self._ending: set[asyncio.Task[None]] = set()
 
     def follow(self, shard: int, groups: frozenset[str], put: Put) -> None:
-        """Follow these groups of the shard, and no others of it. Of each is told what is known now, and what changes.
+        """Follow these groups of the shard, and no others of it. Any thread may call it.
 
-        Any thread may call it.
+        :param put: called with a group's configured tasks as they are now, and after each change; must not block
         """
         if groups or self._loop.has_begun:
             self._loop.call(lambda: self._set(shard, groups, put))
 
     def look(self, group: str, put: Callable[[Seen], None]) -> None:
-        """Find out, once, what there is of a group in the classic protocol.
+        """Check once whether a group has classic workers. Any thread may call it.
 
-        Any thread may call it.
-
-        :param put: must not block
+        :param put: called with the result; must not block
         """
         self._loop.call(lambda: self._look(group, put))
 
     def close(self) -> None:
-        """Returns when nothing is followed any more."""
+        """Stop following all groups. Returns when that is done."""
         self._loop.close(self._end)
 
     def _look(self, group: str, put: Callable[[Seen], None]) -> None:
@@ -70,7 +66,7 @@ class JobsFollower:
             try:
                 seen = await look_at(self._settings, group)
             except Exception as fault:
-                message = f"whether {group!r} has workers in the classic protocol is not known: {fault!r}"
+                message = f"can't check whether group {group!r} has workers in the classic protocol: {fault!r}"
                 log.exception("%s", message)
                 seen = Seen(group, KafkaErrorCode.COORDINATOR_NOT_AVAILABLE, message)
             put(seen)
@@ -104,7 +100,7 @@ class JobsFollower:
 
 
 class _Follower:
-    """Of one group."""
+    """Follows the topics of one group."""
 
     def __init__(self, settings: KafkaSettings, group: str, put: Put) -> None:
         self._settings = settings
@@ -114,7 +110,7 @@ class _Follower:
         self.task = asyncio.ensure_future(self._run())
 
     def tell(self, put: Put) -> None:
-        """Tell somebody else what is known, and what changes from now on."""
+        """Call another function from now on, and immediately with the present tasks."""
         self._put = put
         if self._tasks is not None:
             put(self._group, self._tasks)
@@ -130,25 +126,28 @@ class _Follower:
                 resting.is_well()
                 after_s = trouble.over()
                 if after_s is not None:
-                    log.info("what group %r has to do is known again, after %.1f s", self._group, after_s)
+                    log.info("the jobs of group %r can be read again, after %.1f s", self._group, after_s)
                 await self._watch(topics)
-            except NoTopicError as wrong:  # until its first worker has made them
+            except NoTopicError as wrong:  # until its first worker has created them
                 rest_s = resting.fault()
-                log.debug("group %r has nothing to do yet: %s", self._group, wrong)
+                log.debug("group %r has no jobs yet: %s", self._group, wrong)
             except TopicError as wrong:
                 rest_s = resting.fault()
                 if trouble.is_news(str(wrong)):
-                    log.warning("what group %r has to do is not known: %s; looking until it is", self._group, wrong)
+                    log.warning("the jobs of group %r can't be read: %s; trying again", self._group, wrong)
             except Exception as fault:
                 rest_s = resting.fault()
                 if trouble.is_news(repr(fault)):
-                    log.exception("what group %r has to do is not known; looking until it is", self._group)
+                    log.exception("the jobs of group %r can't be read; trying again", self._group)
             finally:
                 await topics.aclose()
             await asyncio.sleep(rest_s)
 
     async def _watch(self, topics: FollowedTopics) -> None:
-        """:raises TopicError: a topic is read no more"""
+        """Tell the configured tasks after each change.
+
+        :raises TopicError: a topic is no longer read
+        """
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
         stop = topics.subscribe(changed.set)
         try:

@@ -1,5 +1,5 @@
-"""Who has to wait until it is known what there is of its group in the classic protocol: the first one, until somebody
-has looked; in a group with a bridge everybody, until that is in its classic group.
+"""Requests that wait for the classic protocol: the first member of a group waits until it was checked whether the group
+has classic workers; in a group with a bridge, all heartbeats wait until the bridge is in the classic group.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.machine import Machine
 
 Look = Callable[[str], None]
-"""Has somebody find out what there is of a group in the classic protocol."""
+"""Starts to check whether a group has classic workers."""
 Refuse = Callable[[RequestId, KafkaErrorCode, str], None]
 
 
 class Joining:
-    """The requests that wait in one shard, as long as it is served.
+    """The requests that wait in one shard, while it is served.
 
-    :param look: before anybody joins a group that nobody is in, where groups have no bridges; None: nobody looks
-    :param crossing: to the bridges of groups, where there may be any
-    :param refuse: answers a request that has waited in vain
+    :param look: called before a member joins a group without members, unless groups have bridges; None: not checked
+    :param crossing: the bridges of groups, if they have any
+    :param refuse: refuses a request that has waited in vain
     """
 
     def __init__(self, machine: Machine, *, look: Look | None, crossing: Crossing | None, refuse: Refuse) -> None:
@@ -39,13 +39,13 @@ class Joining:
 
     @property
     def groups(self) -> Container[str]:
-        """Those that somebody waits to join."""
+        """The groups with waiting requests."""
         return self._waiting
 
     def keeps(self, event: RequestArrived, now_ms: int) -> bool:
-        """Whether it waits from now on."""
+        """Whether a request has to wait. If so, it is kept here."""
         if self._crossing is not None:
-            # Whoever looked would find the bridge itself in the classic group, and refuse the joiner.
+            # No check: it would find the bridge itself in the classic group, and refuse the member.
             look: Look | None = None if self._crossing.is_open(event.body, now_ms) else self._crossing.open
         else:
             look = self._look if self._begins_a_group(event.body) else None
@@ -54,13 +54,13 @@ class Joining:
         return look is not None
 
     def let_in(self, seen: Seen, now_ms: int) -> Iterator[Event]:
-        """Somebody has looked."""
+        """Release the waiting requests of a group that was checked."""
         if seen.group in self._waiting and seen.epoch:
             yield EpochSpoken(now_ms=now_ms, group_id=seen.group, epoch=seen.epoch)
         yield from self._release(seen.group, seen.error, seen.message, now_ms)
 
     def hear(self, word: BridgeWord, now_ms: int) -> Iterator[Event]:
-        """A bridge has said something."""
+        """Take what a bridge has said, and release the waiting requests of its group, or refuse them."""
         assert self._crossing is not None
         self._crossing.heard(word)
         yield replace(word, now_ms=now_ms)
@@ -82,7 +82,7 @@ class Joining:
         self._waiting[group].append(event)
 
     def _release(self, group: str, error: KafkaErrorCode, message: str, now_ms: int) -> Iterator[Event]:
-        """Those who wait are handled, or refused."""
+        """The waiting requests of a group, to be handled. With an error, they are refused instead."""
         for event in self._waiting.pop(group, []):
             if error is KafkaErrorCode.NONE:
                 yield replace(event, now_ms=now_ms)
@@ -91,5 +91,5 @@ class Joining:
 
 
 def joins(body: RequestBody) -> bool:
-    """Whether somebody who is in no group asks to be in one."""
+    """Whether the request has the epoch with which members join."""
     return isinstance(body, ConnectGroupHeartbeatRequest) and body.member_epoch == JOINING

@@ -1,4 +1,4 @@
-"""What lies in Kafka of one shard, for who serves it."""
+"""The data of one shard in Kafka: its records, and how far its requests are handled."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from airflow_provider.shards.requests import Write
 
 _ANSWER_S: Final = 5.0
 _GENERATION_S: Final = 0.1
-"""So soon the consumer knows the generation of its group that made a broker refuse the one before."""
+"""How long to wait after an aborted transaction, until the consumer knows the new generation of its group."""
 
 
 class KafkaShardLog:
-    """One transactional producer, and what else the thread of a shard needs.
+    """A :class:`~airflow_provider.shards.machine.ShardLog` in Kafka, with a transactional producer.
 
-    :param admin: asks for ends; not on a connection that fetches, where a question waits behind the fetch
-    :param group: the metadata of the consumer group, as the consumer knows it now
-    :param renewed: whether the topic of records is another one than this process has known before
-    :ivar forgotten: whether there were records that are gone; known when it is loaded
+    :param admin: asks for ends. Its connection must not be used for fetches, because requests would wait for them
+    :param group: returns the present metadata of the consumer group
+    :param renewed: whether the topic of records was created again since this process knew it
+    :ivar forgotten: whether records have been lost; known when it is loaded
     """
 
     def __init__(
@@ -51,10 +51,11 @@ class KafkaShardLog:
     def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
         self._producer.begin()
         ended = yield from read_records(self._config, self._shard, given_up=self._given_up.is_set)
-        # Who began to write behind records that were gone has aborted that: the topic does not end at 0, and is empty.
+        # A coordinator that began to write after records were lost has aborted the transaction. Then the topic does not
+        # end at 0, although it has no records.
         recorded_to = ended.at if ended.found else read_handled(self._config, self._shard).recorded_to
         self.forgotten = not ended.found and (recorded_to > 0 or self._renewed)
-        # Where only this process knows it, the next one sees it by the requests that are handled from now on.
+        # If only this process knows of the loss, the next one sees it by the requests that are handled from now on.
         self._producer.go_on(ended.at, recorded_to or int(self.forgotten))
 
     def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
@@ -71,7 +72,7 @@ class KafkaShardLog:
         why = "no broker answers"
         try:
             end = self._ask_for_end()
-            if end >= 0:  # else librdkafka tells that the request has timed out
+            if end >= 0:  # otherwise the request has timed out
                 return end
         except FutureTimeoutError:
             pass
@@ -90,7 +91,7 @@ class KafkaShardLog:
         try:
             return ask()
         except KafkaException:
-            # librdkafka remembers for minutes in which epoch somebody led the partition: only this makes it look again.
+            # librdkafka remembers the partition's leader epoch for minutes. Only this makes it look again.
             self._admin.list_topics(REQUESTS_TOPIC, timeout=_ANSWER_S)
             return ask()
 

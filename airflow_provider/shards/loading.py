@@ -1,4 +1,4 @@
-"""Reads what those who served a shard before have left: its records, and how far they have handled its requests."""
+"""Reads what earlier coordinators of a shard have written: its records, and how far its requests are handled."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ Stored = tuple["bytes | None", "bytes | None", int]
 
 
 class Ended(NamedTuple):
-    """:param at: where the records of a shard end: behind all that was ever written, also what was aborted
-    :param found: how many were read
+    """The end of a shard's records.
+
+    :param at: the end offset, after everything that was ever written, also in aborted transactions
+    :param found: how many records were read
     """
 
     at: int
@@ -38,10 +40,10 @@ Records = Generator[Stored, None, Ended]
 
 
 class Handled(NamedTuple):
-    """What the last transaction that has handled requests says of them.
+    """How far requests are handled, as the last transaction that has handled some has committed it.
 
     :param to: the offset of the first request that no committed transaction has handled
-    :param recorded_to: where the records ended at least
+    :param recorded_to: where the records ended then, at least
     """
 
     to: int
@@ -49,23 +51,23 @@ class Handled(NamedTuple):
 
 
 def read_records(config: Mapping[str, Any], shard: int, *, given_up: Callable[[], bool]) -> Records:
-    """All that is committed in a shard's partition, from its beginning to its present end.
+    """Read all committed records of a shard, from the beginning to the present end.
 
-    Once the shard's producer has begun, nothing can come behind that but what it writes itself.
+    When the shard's producer has begun, only this producer can write more.
 
-    :param given_up: whether nobody waits for it any more
-    :raises ShardError: it can't be read
+    :param given_up: whether the caller does not wait for this any more
+    :raises ShardError: the records can't be read
     """
     with _reading(config, shard) as (consumer, end):
         return (yield from _up_to_the_end(consumer, shard, end, given_up))
 
 
 def read_moment(config: Mapping[str, Any], shard: int, *, given_up: Callable[[], bool]) -> Iterator[Stored]:
-    """All that is committed in a shard's partition as this begins: whole transactions. For those who look on while the
-    shard is served: where more is written all the time, there is no end to come to.
+    """Read the records of a shard that are committed now: whole transactions. It is for readers that look at a shard
+    while it is served, where more is written all the time.
 
-    :param given_up: whether nobody waits for it any more
-    :raises ShardError: it can't be read
+    :param given_up: whether the caller does not wait for this any more
+    :raises ShardError: the records can't be read
     """
     with _reading(config, shard) as (consumer, end):
         yield from takewhile(lambda stored: stored[2] < end, _up_to_the_end(consumer, shard, end, given_up))
@@ -73,12 +75,11 @@ def read_moment(config: Mapping[str, Any], shard: int, *, given_up: Callable[[],
 
 @contextmanager
 def _reading(config: Mapping[str, Any], shard: int) -> Iterator[tuple[Consumer, int]]:
-    """A consumer of a shard's records, and the end of what is committed there."""
-    # Asked for by librdkafka, which asks who coordinates it. There is no subscription and no commit.
+    """A consumer of a shard's records, and the end of the committed ones."""
+    # librdkafka requires a group id, and looks up its coordinator. There is no subscription and no commit.
     consumer, partition = _consumer(config, "cospark-shard-reader"), TopicPartition(RECORDS_TOPIC, shard, 0)
     try:
-        # A broker that has just become the leader may not know yet how far the partition goes. To this question it
-        # says so.
+        # A broker that has just become the leader may not know the end of the partition yet. Then this request fails.
         _, end = consumer.get_watermark_offsets(partition, timeout=_ANSWER_S)
         consumer.assign([partition])
         yield consumer, end
@@ -89,10 +90,10 @@ def _reading(config: Mapping[str, Any], shard: int) -> Iterator[tuple[Consumer, 
 
 
 def read_handled(config: Mapping[str, Any], shard: int) -> Handled:
-    """Asked by a client that lives for this question only. An admin client that did not get its answer in time, because
-    no broker was there, gets none afterwards either, or ends the process (librdkafka 2.16).
+    """Ask how far requests are handled, by a client of its own: an admin client that got no answer in time, because no
+    broker was there, gets none later either, or ends the process (librdkafka 2.16).
 
-    :raises ShardError: it is not known
+    :raises ShardError: no broker can tell
     """
     consumer = _consumer(config, COORDINATORS)
     try:
@@ -139,7 +140,7 @@ def _up_to_the_end(consumer: Consumer, shard: int, end: int, given_up: Callable[
         if messages:
             heard_at = time.monotonic()
         elif given_up():
-            raise ShardError(f"shard {shard} was given away before it was loaded")
+            raise ShardError(f"shard {shard} was revoked before it was loaded")
         elif time.monotonic() - heard_at > _ANSWER_S:
             raise ShardError(f"the records of shard {shard} can't be read: no broker answers")
 

@@ -1,4 +1,4 @@
-"""The coordinator's machine, as those see it who do its I/O, and what it reads and writes."""
+"""The ports of the code that serves a shard: the coordinator's state machine, and the shard's data."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from airflow_provider.shards.requests import Write
 
 
 class Machine(Protocol):
-    """Of one shard (:class:`airflow_provider.coordinator.coordinator.Coordinator`)."""
+    """The state machine of one shard (:class:`airflow_provider.coordinator.coordinator.Coordinator`)."""
 
     @property
     def session_ms(self) -> int:
-        """What its members are granted if people have set nothing else."""
+        """The default session of its groups."""
 
     def has_members(self, group_id: str) -> bool: ...
 
     def made_of(self, group_id: str) -> MadeOf:
-        """What a target of the group would be made of."""
+        """What a target of the group would be computed from now."""
 
     def keep_target(self, group_id: str, untaken: Untaken) -> None:
-        """Have a group go on with the target that it has, as no topic takes the next one. Before it is loaded."""
+        """Let a group keep its target because no topic takes the next one. To be called before :meth:`loaded`."""
 
     def claims(self, group_id: str) -> Tasks: ...
 
@@ -36,44 +36,44 @@ class Machine(Protocol):
     def loaded(self, now_ms: int) -> Effects: ...
 
     def handle_all(self, events: Iterable[Event], now_ms: int) -> Effects:
-        """Handle events that have come together. Each is taken when the one before it is handled: so whose fault it is
-        that this raises, who gives them can tell.
+        """Handle events that have arrived together. Each is taken from the iterator when the one before is handled, so
+        that the caller knows which event an exception belongs to.
         """
 
 
 class ShardLog(Protocol):
-    """What lies in Kafka of one shard. Blocks."""
+    """The data of one shard in Kafka. Its methods block."""
 
     @property
     def forgotten(self) -> bool:
-        """Whether there were records that are gone. Known when it is loaded."""
+        """Whether records have been lost. Known when it is loaded."""
 
     def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
-        """Fence whoever has written before, then the key, the value and the offset of each record.
+        """Fence earlier writers, then read the key, the value and the offset of each record.
 
-        :raises FencedError, ShardError: it can't be read
+        :raises FencedError, ShardError: the records can't be read
         """
 
     def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
         """Write all of this, and that the requests before ``next_offset`` are handled, or nothing.
 
-        :raises AbortedError: nothing is written; what may have been in the way has had time to pass
-        :raises FencedError, ShardError: it is not written, or that is not known
+        :raises AbortedError: nothing was written. The call has waited, so that it may be tried again immediately
+        :raises FencedError, ShardError: nothing was written, or this is not known
         """
 
     def handled_to(self) -> int:
-        """The offset of the first request that is not handled. Once it is loaded, that is certain.
+        """The offset of the first request that is not handled. It is certain when the records are loaded.
 
-        :raises ShardError: nobody can tell
+        :raises ShardError: no broker can tell
         """
 
     def end(self) -> int:
-        """The offset that the next request will have.
+        """The offset of the next request that will be written.
 
-        :raises ShardError: nobody can tell
+        :raises ShardError: no broker can tell
         """
 
     def give_up(self) -> None:
-        """Wait for brokers no longer. Any thread may call it."""
+        """Stop waiting for brokers. Any thread may call it."""
 
     def close(self) -> None: ...

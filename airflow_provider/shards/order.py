@@ -1,4 +1,4 @@
-"""Requests of one reader are numbered in the order of their sending: one that was overtaken is of the past."""
+"""Finds requests that were overtaken by later ones of the same sender. Their numbers grow in the order of sending."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from airflow_provider.shards.requests import Sender
 
 _NUMBERS: Final = 2**31
 _READERS: Final = 20_000
-"""So many are remembered, the last ones: there is one for each process with members."""
+"""How many senders are remembered: the last ones. Each process with members is one."""
 
 
 class Order:
-    """Of the requests in one shard, since it was loaded.
+    """The last request of each sender in one shard, since it was loaded.
 
-    Kafka keeps the order of an idempotent producer, unless a request timed out: that one may still lie in a broker's
-    socket when its successor is written by another connection.
+    Kafka keeps the order of an idempotent producer, unless a produce request has timed out: it may still be in a
+    broker's socket when its successor is written on another connection.
     """
 
     def __init__(self) -> None:
         self._last: dict[bytes, int] = {}
 
     def was_overtaken(self, sender: Sender) -> bool:
-        """Whether a later one of the same reader came before it; if not, it is remembered."""
+        """Whether a later request of the same sender came first. If not, this one is remembered."""
         if sender.reader is None:
             return False
         last = self._last.pop(sender.reader, None)

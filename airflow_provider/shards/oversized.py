@@ -1,4 +1,6 @@
-"""What no topic takes in one record, so that it is not tried again and again: each try costs the whole shard a load."""
+"""Remembers what is too large for a record, so that it is not tried again: after each try the shard has to be loaded
+again.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +20,30 @@ log: Final = logging.getLogger(__name__)
 
 
 class Oversized:
-    """Of one shard. It outlives the machine, whose state is ahead when a transaction has failed."""
+    """The oversized jobs and targets of one shard. It outlives the state machine, which is discarded after a failed
+    transaction.
+    """
 
     def __init__(self) -> None:
         self._jobs: dict[str, Tasks] = {}
         self._targets: dict[str, Untaken] = {}
 
     def note_jobs(self, jobs: Mapping[str, Tasks]) -> None:
-        """What is configured in these groups has led to it, perhaps: they keep what they had."""
+        """Note changes of configured tasks that may have led to a record that is too large."""
         self._jobs.update(jobs)
 
     def has_jobs(self, group: str, tasks: Tasks) -> bool:
+        """Whether these configured tasks were noted. Then the group keeps its former ones."""
         if self._jobs.get(group) != tasks:
             return False
-        log.warning("the %d tasks of group %r are too many for a record: it keeps what it had", len(tasks), group)
+        log.warning("the %d tasks of group %r are too many for a record: it keeps its former ones", len(tasks), group)
         return True
 
     def note_target(self, machine: Machine, failed: OversizedError) -> None:
-        """Nobody has asked for it: it was the machine's own doing, by whatever group the record is of.
+        """Note a target that is too large, and that the machine has computed without a request. The failed record names
+        the group.
 
-        :param machine: the one that is of no use any more
+        :param machine: the machine that has computed it, and is discarded
         """
         group = _group_of(failed)
         if group is not None:
@@ -45,7 +51,7 @@ class Oversized:
             log.warning("group %r keeps its target, until its members or tasks change: %s", group, failed)
 
     def targets(self) -> Iterator[tuple[str, Untaken]]:
-        """By group."""
+        """The targets that are too large, by group."""
         yield from self._targets.items()
 
 

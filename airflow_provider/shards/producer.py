@@ -1,4 +1,4 @@
-"""The transactions of one shard: whatever a batch of requests leads to is there as a whole, or not at all."""
+"""Writes the transactions of one shard: everything that a batch of requests leads to, or nothing of it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.rights import Operation, Right
 
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
-"""After that the broker aborts the transaction of a coordinator that has died, should nobody have taken its place:
-until then nobody reads what comes after it in the same partitions.
+"""The time after which the broker aborts the transaction of a dead coordinator, if no other one has taken over. Until
+then, consumers do not read what comes after it in the same partitions.
 """
 _CALL_S: Final = 5.0
 _HANGS_S: Final = 8.0
-"""librdkafka may not come back from sending offsets, whatever the timeout, where a broker was killed before it."""
+"""How long a call may take. If a broker was killed, librdkafka may never return from sending offsets."""
 _ROOM_S: Final = 0.05
 _BACKOFF_MS: Final = 2
-"""It doubles from try to try, up to a second."""
+"""The first backoff. It doubles with each try, up to a second."""
 _FENCED: Final = frozenset(
     {
         KafkaError._FENCED,  # noqa: SLF001
@@ -44,14 +44,17 @@ _FENCED: Final = frozenset(
 
 
 class _Caller:
-    """Makes calls in a thread of its own, so that one that does not come back can be left."""
+    """Makes calls in a thread of its own, so that a call that does not return can be abandoned."""
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[None]] | None] = queue.SimpleQueue()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def call(self, call: Callable[[], Any], timeout_s: float) -> None:
-        """:raises TimeoutError: it has not come back in time; it may do so later"""
+        """Make a call, and wait for it.
+
+        :raises TimeoutError: it has not returned in time; it may do so later
+        """
         done: Future[None] = Future()
         self._calls.put((call, done))
         done.result(timeout_s)
@@ -64,14 +67,14 @@ class _Caller:
             call, done = asked
             try:
                 call()
-            except BaseException as failed:  # noqa: BLE001  it is raised where it was asked for
+            except BaseException as failed:  # noqa: BLE001  it is raised in the thread that has made the call
                 done.set_exception(failed)
             else:
                 done.set_result(None)
 
 
 class ShardProducer:
-    """Of one shard. One thread uses it, but for :meth:`give_up`.
+    """The transactional producer of one shard. Only one thread may use it, except for :meth:`give_up`.
 
     :param config: librdkafka's settings of the connection
     :raises TopicError: if librdkafka refuses the settings
@@ -93,12 +96,12 @@ class ShardProducer:
                 **COMMON,
                 "transactional.id": transactional_id(shard),
                 "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
-                # Neither can take longer than the transaction.
+                # Neither of these may be longer than the transaction.
                 "delivery.timeout.ms": _TRANSACTION_TIMEOUT_MS,
                 "socket.timeout.ms": _TRANSACTION_TIMEOUT_MS,
-                # A transaction's end sends what there is; until then it comes together.
+                # The end of a transaction sends everything at once; records wait for it only this long.
                 "linger.ms": 1,
-                # A broker that still ends the transaction before refuses the next one for a few milliseconds.
+                # While a broker still ends the last transaction, it refuses the next one for a few milliseconds.
                 "retry.backoff.ms": _BACKOFF_MS,
                 "compression.type": "lz4",
                 "message.max.bytes": LARGEST_VALUE,
@@ -106,34 +109,33 @@ class ShardProducer:
         )
 
     def begin(self) -> None:
-        """Fence whoever has served the shard before. What they had not committed is aborted when this returns.
+        """Fence earlier coordinators of the shard. When this returns, their unfinished transactions are aborted.
 
-        :raises FencedError: somebody else has begun meanwhile
+        :raises FencedError: another coordinator has begun in the meantime
         :raises RightsError: the user may not use this transactional id
-        :raises ShardError: it can't be done
+        :raises ShardError: this is not possible
         """
         self._persist(lambda: self._producer.init_transactions(_CALL_S))
 
     def go_on(self, end: int, recorded_to: int) -> None:
-        """Write behind the records that there are.
+        """Continue after the existing records.
 
         :param end: where they end
-        :param recorded_to: where they once ended: noted with each request that is handled, until there are others
+        :param recorded_to: where they once ended. It is committed with handled requests until there are new records
         """
         self._next_record, self._recorded_to = end, recorded_to
 
     def commit(self, writes: Sequence[Write], next_offset: int | None, group: object) -> None:
-        """Write all of this and have the requests before ``next_offset`` handled, in one transaction.
+        """Write all of this, and that the requests before ``next_offset`` are handled, in one transaction.
 
-        The offset goes first. If the transaction before has not ended yet in the broker, librdkafka tries that again
-        after ``retry.backoff.ms``, and a partition to write to after 20 ms, whatever is set.
+        The offset is sent first. If the broker has not ended the last transaction yet, librdkafka tries this again
+        after ``retry.backoff.ms``; to add a partition, only after 20 ms, whatever is set.
 
-        :param group: the consumer group's metadata: the broker refuses those of an earlier generation
-        :raises FencedError: somebody else serves the shard; nothing of it has an effect
-        :raises OversizedError: a topic does not take a record of this size; nothing of it has an effect
-        :raises AbortedError: nothing of it has an effect
-        :raises ShardError: the records that it would follow are gone, and nothing of it has an effect; or whether it
-            has one is not known
+        :param group: the consumer group's metadata. The broker refuses that of an earlier generation
+        :raises FencedError: another coordinator serves the shard; this has had no effect
+        :raises OversizedError: a topic does not take a record of this size; this has had no effect
+        :raises AbortedError: this has had no effect
+        :raises ShardError: earlier records were lost, and this has had no effect; or it is not known whether it has
         """
         self._producer.begin_transaction()
         self._oversized = None
@@ -144,7 +146,7 @@ class ShardProducer:
             for write in writes:
                 self._produce(write)
             if any(write.topic == RECORDS_TOPIC for write in writes):
-                self._see_where_they_went()
+                self._check_nothing_lost()
             self._persist(lambda: self._producer.commit_transaction(_CALL_S))
         except KafkaException as failed:
             error = failed.args[0]
@@ -157,11 +159,11 @@ class ShardProducer:
             raise AbortedError(f"a transaction of shard {self._shard} was aborted: {error.str()}") from failed
 
     def give_up(self) -> None:
-        """Wait for brokers no longer: by another thread."""
+        """Stop waiting for brokers. Any thread may call it."""
         self._given_up.set()
 
     def close(self) -> None:
-        """What is not committed stays so."""
+        """Close the producer, without an end of an unfinished transaction."""
         self._caller.close()
         with contextlib.suppress(KafkaException):
             self._producer.purge()
@@ -173,10 +175,10 @@ class ShardProducer:
         except KafkaException as failed:
             raise ShardError(f"aborting a transaction of shard {self._shard} failed: {failed}") from failed
 
-    def _see_where_they_went(self) -> None:
-        """What follows records that are gone would be taken for all that there is.
+    def _check_nothing_lost(self) -> None:
+        """Check by the offsets of new records that no earlier ones were lost: the new ones would be taken for all.
 
-        :raises ShardError: it does; nothing of it has an effect
+        :raises ShardError: records were lost; the transaction is aborted
         """
         self._persist(self._flush)
         if self._overwrites:
@@ -187,20 +189,23 @@ class ShardProducer:
             )
 
     def _flush(self) -> None:
-        """:raises KafkaException: where they went is not known of all yet: a commit would wait for the others unseen"""
+        """Wait until all records are stored, so that their offsets are known.
+
+        :raises KafkaException: not all are stored yet
+        """
         if self._producer.flush(_CALL_S):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "a record is not stored yet", retriable=True))  # noqa: SLF001
 
     def _produce(self, write: Write) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:
-            """A broker's limit counts after compression, librdkafka's before."""
+            """Note the offset, or that it is too large: for the broker after compression, for librdkafka before."""
             if error is None and write.topic == RECORDS_TOPIC:
                 self._stored_at(message.offset() or 0)
             if error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 self._oversized = OversizedError(
                     f"{len(write.value or b'')} bytes are more than the topic {write.topic!r} takes in one record"
-                    f" (its max.message.bytes, or {LARGEST_VALUE} before compression): make the group of shard"
-                    f" {self._shard} with so many workers and tasks smaller, or raise the limit of the topic",
+                    f" (its max.message.bytes, or {LARGEST_VALUE} before compression): a group of shard {self._shard}"
+                    " has too many workers and tasks; make it smaller, or raise the limit of the topic",
                     write,
                 )
 
@@ -211,7 +216,7 @@ class ShardProducer:
             except KafkaException as refused:
                 delivered(refused.args[0], None)  # type: ignore[arg-type]  # there is none
                 raise
-            except BufferError:  # more than librdkafka keeps at a time
+            except BufferError:  # librdkafka's queue is full
                 self._producer.poll(_ROOM_S)
 
     def _stored_at(self, offset: int) -> None:
@@ -219,10 +224,10 @@ class ShardProducer:
         self._next_record = self._recorded_to = offset + 1
 
     def _persist(self, call: Callable[[], Any]) -> None:
-        """Try again what may be tried again, but not longer than a transaction may last.
+        """Make a call, and try it again after errors that may pass, but not longer than a transaction may last.
 
-        :raises FencedError, ShardError: it can't be done
-        :raises KafkaException: the transaction has to be aborted
+        :raises FencedError, ShardError: it has failed
+        :raises KafkaException: it has failed, and the transaction has to be aborted
         """
         give_up_at = time.monotonic() + _TRANSACTION_TIMEOUT_MS / 1000
         while True:
@@ -230,11 +235,11 @@ class ShardProducer:
                 self._caller.call(call, _HANGS_S)
                 return
             except FutureTimeoutError as hanging:
-                raise ShardError(f"the producer of shard {self._shard} hangs: another one is made") from hanging
+                raise ShardError(f"the producer of shard {self._shard} hangs; it will be replaced") from hanging
             except KafkaException as failed:
                 error = failed.args[0]
                 if error.code() in _FENCED:
-                    raise FencedError(f"somebody else serves shard {self._shard} now: {error.str()}") from failed
+                    raise FencedError(f"another coordinator serves shard {self._shard} now: {error.str()}") from failed
                 if error.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
                     right = Right(transactional_id(self._shard), Operation.WRITE, "transactional id")
                     raise RightsError((right,), self._user) from failed

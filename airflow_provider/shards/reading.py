@@ -1,4 +1,4 @@
-"""Declarative groups as their records say, for those who only look on: no coordinator is asked."""
+"""Reads declarative groups from their records, for reports. No coordinator is asked."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from airflow_provider.topics.rights import Operation, Right
 
 
 def read_groups(settings: KafkaSettings, *, timeout_s: float, only: str | None = None) -> Mapping[str, GroupState]:
-    """The groups that have records, each as it was at one moment; none where there have never been any coordinators.
-    Blocks.
+    """Read all groups that have records, each as it was at one moment. There are none if there have never been
+    coordinators. Blocks.
 
-    :param only: this group, of whose shard alone the records are read
-    :raises RightsError: this user may not read them
+    :param only: read only this group, and so only one shard
+    :raises RightsError: this user may not read the records
     :raises TopicError: the records can't be read
-    :raises MalformedMessageError: one of them is damaged
-    :raises RemoteProtocolError: one of them makes no sense
+    :raises MalformedMessageError: a record is damaged
+    :raises RemoteProtocolError: a record has an invalid value
     """
     config, until = settings.librdkafka(), time.monotonic() + timeout_s
     admin = TopicAdmin(config, Outage(settings.bootstrap_servers))
     found = asyncio.run(admin.look_at(RECORDS_TOPIC, timeout_s=timeout_s))
     if found is None:
         return {}
-    if not found.partitions:  # not even that it exists may be known
+    if not found.partitions:  # the user may not even describe the topic
         raise RightsError((Right(RECORDS_TOPIC, Operation.READ),), principal_of(config))
     shards = range(found.partitions) if only is None else (partition_of(only, found.partitions),)
     groups: dict[str, GroupState] = {}

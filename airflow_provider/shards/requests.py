@@ -1,4 +1,4 @@
-"""Requests as they come out of their topic: what is asked, where the reply has to go, and what can't be answered."""
+"""Reads requests from their topic's records: the request, and where its reply goes, or why it can't be handled."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _VERSIONS: Final = (0,)
 class RawRequest(NamedTuple):
     """A record of the topic of requests.
 
-    :param key: the reader's id, as bytes: the reply has the same key, so that who reads the replies of several readers
-        in one partition knows its own. Correlation ids are unique for one reader only
+    :param key: the id of the reader of the reply, as bytes. The reply has the same key, so that readers which share a
+        partition recognize their own replies: correlation ids are unique for one reader only
     """
 
     offset: int
@@ -38,7 +38,7 @@ class RawRequest(NamedTuple):
 
 
 class Write(NamedTuple):
-    """A record to be written, of whatever topic."""
+    """A record to be written to any of the topics."""
 
     topic: str
     partition: int
@@ -56,11 +56,15 @@ class Sender:
     reader: bytes | None
 
     def reply(self, body: ReplyBody) -> Write:
-        """:raises UnwritableMessageError: this is not a reply to what was asked"""
+        """The record of a reply.
+
+        :raises UnwritableMessageError: the reply does not belong to the request's API
+        """
         header = ReplyHeader(api_key=self.api_key, correlation_id=self.correlation_id)
         return self._write(encode_reply(Reply(header, body)))
 
     def refusal(self, error_code: KafkaErrorCode, message: str) -> Write:
+        """The record of a reply that refuses the request."""
         return self._write(
             encode_refusal(self.api_key, self.correlation_id, error_code=int(error_code), message=message)
         )
@@ -71,7 +75,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that the coordinator answers."""
+    """A request that the coordinator handles."""
 
     sender: Sender
     header: RequestHeader
@@ -80,32 +84,33 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A request that is answered without it."""
+    """A request that is refused without the coordinator."""
 
     sender: Sender
     error_code: KafkaErrorCode
     message: str
 
     def write(self) -> Write:
+        """The record of the refusal."""
         return self.sender.refusal(self.error_code, self.message)
 
 
 @dataclass(frozen=True, slots=True)
 class Unanswerable:
-    """Nobody can be told what is wrong with it."""
+    """A request that can't be answered, because it does not say where."""
 
     reason: str
 
 
 def read_request(raw: RawRequest, *, shard: int, layout: Layout) -> Asked | Refused | Unanswerable:
-    """What a record of the topic of requests asks. Whatever its bytes are, this says something about them."""
+    """Read a record of the topic of requests. Never raises, whatever its bytes are."""
     data = raw.value or b""
     try:
         header = decode_request_header(data)
     except MalformedMessageError as wrong:
         return Unanswerable(str(wrong))
     if not 0 <= header.reply_partition < layout.replies:
-        return Unanswerable(f"asks for its reply in partition {header.reply_partition}, of {layout.replies}")
+        return Unanswerable(f"it wants its reply in partition {header.reply_partition}; there are {layout.replies}")
     key = raw.key if raw.key is not None and len(raw.key) <= _LONGEST_READER else None
     sender = Sender(header.api_key, header.correlation_id, header.reply_partition, key)
     if header.api_key not in REQUESTS.bodies or header.api_version not in _VERSIONS:
@@ -122,6 +127,6 @@ def read_request(raw: RawRequest, *, shard: int, layout: Layout) -> Asked | Refu
         return Refused(
             sender,
             KafkaErrorCode.NOT_COORDINATOR,
-            f"group {body.group_id!r} is not of shard {shard} of {layout.shards}: find its partition again",
+            f"group {body.group_id!r} does not belong to shard {shard} of {layout.shards}: find its partition again",
         )
     return Asked(sender, header, body)

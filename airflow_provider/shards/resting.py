@@ -1,4 +1,4 @@
-"""How long to wait before something is tried again that went wrong."""
+"""How long to wait after an error before the next try."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 
 _LONGEST_S: Final = 30.0
 _GOOD_MS: Final = 60_000
-"""After so long what went wrong before is over."""
+"""After this time without an error, the pauses start over."""
 
 
 class Resting:
-    """Twice as long after each fault, up to half a minute.
+    """Pauses that double with each error, up to half a minute.
 
-    :param first_s: after the first one
+    :param first_s: the first pause
     :param now_ms: a clock
     """
 
@@ -24,17 +24,17 @@ class Resting:
         self._next_s = first_s
 
     def begin(self) -> None:
-        """It is tried, from now on."""
+        """Note the start of a try."""
         self._began_ms = self._now_ms()
 
     def is_well(self) -> None:
-        """What went wrong before is over."""
+        """Start over with the first pause."""
         self._next_s = self._first_s
 
     def fault(self) -> float:
-        """It went wrong.
+        """Note an error.
 
-        :returns: how long to rest now
+        :returns: how long to wait now, in seconds
         """
         if self._now_ms() - self._began_ms > _GOOD_MS:
             self.is_well()

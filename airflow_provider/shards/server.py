@@ -1,4 +1,4 @@
-"""A coordinator process: takes part in the consumer group of all coordinators, and serves the shards that it gets."""
+"""Serves shards: takes part in the consumer group of all coordinators, and serves the shards that it is assigned."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ from airflow_provider.topics.rights import Operation, Right
 log: Final = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.05
-"""An order (a shard is loaded) waits for the poll that is under way; a request does not."""
+"""How long a poll may take. Orders of other threads (a shard is loaded) wait for its end; requests do not."""
 _BATCH: Final = 1_000
 _PREPARE_S: Final = 30.0
 _REVOKED_S: Final = 10.0
-"""So long, at most, others wait for a shard whose thread does not end."""
+"""How long to wait for the thread of a revoked shard. Until then, no other coordinator gets the shard."""
 _FIRST_REST_S: Final = 1.0
 _STEADY_S: Final = 10.0
-"""Who has been given no shard by then is well all the same."""
+"""After this time all is well, even if this process was assigned no shard."""
 _FENCED_REST_S: Final = 3.0
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 _DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
-# What a connection may say of consumers and producers, and what this consumer group decides.
+# Settings of consumers and producers that a connection may have, but that must be the same in this consumer group.
 _NOT_OURS: Final = frozenset(
     {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "group.protocol.type"}
     | {"group.instance.id", "group.remote.assignor", "enable.auto.offset.store", "transactional.id"}
@@ -59,14 +59,15 @@ _NOT_OURS: Final = frozenset(
 
 
 class ShardServer:
-    """Serves as many shards as the consumer group gives it. It has a thread, and one for each shard.
+    """Serves the shards that the consumer group assigns to it. It has one thread, and one more for each shard.
 
     :param settings: the connection
-    :param machine: makes a machine that knows nothing
-    :param make: how many partitions the topics get, where they are missing
-    :param when_connected: called once, before shards are served, with a client that may be asked for what is set; must
+    :param machine: makes an empty state machine
+    :param make: how many partitions missing topics get
+    :param when_connected: called once, before shards are served, with a client that can ask for brokers' settings; must
         not raise
-    :param bridges: where groups may have classic workers, too; None: they may not
+    :param bridges: the bridges to classic groups; None: groups have none
+    :ivar problem: why no shards are served, if this is known
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class ShardServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Finish what has begun, and leave the shards to others; returns when all threads have ended."""
+        """Finish what has begun, and leave the shards to other coordinators. Returns when all threads have ended."""
         self._closing.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -135,15 +136,18 @@ class ShardServer:
         self._jobs.close()
 
     def _prepare(self) -> None:
-        """:raises TopicError: the topics are not there, or may not be used"""
+        """Create missing topics, and find the number of partitions.
+
+        :raises TopicError: the topics can't be created or used
+        """
         topics = ShardTopics(self._config, self._outage)
         self._layout = asyncio.run(topics.prepare_shards(timeout_s=_PREPARE_S, make=self._make))
         self.problem = None
 
     def _serve(self) -> None:
-        """Until this is closed.
+        """Serve until this is closed.
 
-        :raises TopicError: it can't go on
+        :raises TopicError: shards can't be served any more
         """
         self._admin = admin = make_client(AdminClient, {**self._config, **COMMON})
         when_connected, self._when_connected = self._when_connected, None
@@ -157,7 +161,7 @@ class ShardServer:
                 self._turn(consumer)
                 self._watch.look(admin)
                 if self._shards or time.monotonic() > steady_at:
-                    self._is_well()
+                    self._log_recovery()
         except KafkaException as failed:
             raise ShardError(f"the requests can't be read: {failed.args[0].str()}") from failed
         finally:
@@ -165,8 +169,8 @@ class ShardServer:
                 consumer.close()
             self._drop(list(self._shards))
 
-    def _is_well(self) -> None:
-        """It may be that others have all the shards."""
+    def _log_recovery(self) -> None:
+        """Log that shards can be served again. Perhaps other coordinators serve them all."""
         after_s = self._trouble.over()
         if after_s is not None:
             log.info("shards can be served again, after %.1f s", after_s)
@@ -201,7 +205,7 @@ class ShardServer:
             elif error.code() == _END:
                 ends[number or 0] = offset or 0
             else:
-                self._complain(error)
+                self._on_consumer_error(error)
         for number, raw in requests.items():
             if number in self._shards:
                 self._shards[number].inbox.put(raw)
@@ -209,8 +213,11 @@ class ShardServer:
             if number in self._shards:
                 self._shards[number].inbox.reached(end)
 
-    def _complain(self, error: KafkaError) -> None:
-        """:raises TopicError: people must act"""
+    def _on_consumer_error(self, error: KafkaError) -> None:
+        """Handle an error of the consumer.
+
+        :raises TopicError: it does not go away by itself
+        """
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             raise RightsError((Right(COORDINATORS, Operation.READ, "group"),), principal_of(self._config))
         if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
@@ -226,7 +233,7 @@ class ShardServer:
             self._begin(consumer, partition.partition)
 
     def _begin(self, consumer: Consumer, number: int) -> None:
-        """Requests wait in their topic until the shard is loaded."""
+        """Start the thread of a shard. Requests wait in their topic until the shard is loaded."""
         self._pause(consumer, number, paused=True)
         config, admin = self._config, self._admin
         assert admin is not None
@@ -251,7 +258,7 @@ class ShardServer:
         shard.start()
 
     def _follow(self, shard: Shard, groups: frozenset[str]) -> None:
-        """What is configured beyond a bridge, the bridge says."""
+        """Follow the jobs of a shard's groups. With bridges, the bridge says which tasks are configured."""
         if self._bridges is None:
             self._jobs.follow(shard.shard, groups, shard.inbox.put_jobs)
 
@@ -260,7 +267,7 @@ class ShardServer:
             self._loaded.add(shard.shard)
 
     def _fenced(self, consumer: Consumer, shard: Shard) -> None:
-        """If the shard is still this process's when others have had time to hear the same, it was a zombie's doing."""
+        """Serve a fenced shard again if this process still has it after a pause: a former coordinator has fenced it."""
         if self._shards.get(shard.shard) is not shard:
             return
         self._loaded.discard(shard.shard)
@@ -282,7 +289,7 @@ class ShardServer:
         consumer.incremental_unassign(list(partitions))
 
     def _lost(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
-        log.warning("the consumer group has given shards of this process to others: it was silent for too long")
+        log.warning("the shards of this process were assigned to other coordinators: it was silent for too long")
         self._revoked(consumer, partitions)
 
     def _drop(self, numbers: Iterable[int]) -> None:
@@ -293,10 +300,10 @@ class ShardServer:
             shard.end()
         for shard in ending:
             if not shard.join(_REVOKED_S):
-                log.warning("the thread of shard %d, which is to end, has not ended yet", shard.shard)
+                log.warning("the thread of shard %d has not ended in time", shard.shard)
             if shard.spoken_of:
                 log.info("shard %d is no longer served here", shard.shard)
-            self._jobs.follow(shard.shard, frozenset(), shard.inbox.put_jobs)  # its thread may just have told others
+            self._jobs.follow(shard.shard, frozenset(), shard.inbox.put_jobs)  # after all calls of its thread
 
     def _consumer_config(self) -> dict[str, Any]:
         return {
@@ -306,7 +313,7 @@ class ShardServer:
             "group.protocol": "consumer",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            # Where to begin is known when what others have begun to commit is committed, or is not.
+            # The committed offset is only known when a transaction of an earlier coordinator has ended.
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "fetch.wait.max.ms": 200,

@@ -1,4 +1,4 @@
-"""One shard while it is served: requests in, one transaction out. It has no thread and no client of its own."""
+"""Serves one shard: a batch of requests in, one transaction out. It has no thread and no Kafka client of its own."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from airflow_provider.topics.complaints import Complaints
 log: Final = logging.getLogger(__name__)
 
 _TRIES: Final = 5
-"""An aborted transaction has had no effect: the same is written again. Only if the consumer group's generation has
-changed meanwhile, that is likely to help.
+"""How often a transaction is tried: after an abort, the same is written again. That helps if the consumer group's
+generation has changed in the meantime.
 """
 
 _CLOSED: Final = (
-    f"the records of this group are gone, as the topic {RECORDS_TOPIC!r} was deleted, or lost by the brokers: who was"
-    " in the group may run its tasks for a session, and nobody can join until then"
+    f"the records of this group are gone, because the topic {RECORDS_TOPIC!r} was deleted, or lost by the brokers."
+    " Former members may run its tasks for one more session; no worker can join until then"
 )
 
 Clock = Callable[[], int]
@@ -46,15 +46,15 @@ JobsOf = dict[str, Tasks]
 
 
 class Serving:
-    """From loading to whatever ends it; then it is of no use any more.
+    """The serving of a shard, from loading to an end or an error. After an error, it must be discarded.
 
-    :param held: requests that another one before it has not answered
-    :param faulty: the offsets of requests that the machine could not handle, or whose outcome no topic takes: they are
-        answered without it
-    :param oversized: for which jobs and targets the same is true
-    :param look: before anybody joins a group that nobody is in: it may have members that coordinate themselves over
-        Kafka's own coordinator, and run the same tasks. None: nobody looks
-    :param crossing: to those of its groups that also have classic workers, where there may be any
+    :param held: requests that an earlier instance has not answered
+    :param faulty: the offsets of requests that the machine could not handle, or whose records are too large: they are
+        refused without it
+    :param oversized: jobs and targets that are too large
+    :param look: starts to check a group for classic workers, before a member joins a group without members: they would
+        run the same tasks. None: not checked
+    :param crossing: the bridges of groups, if they have any
     """
 
     def __init__(
@@ -93,23 +93,23 @@ class Serving:
 
     @property
     def groups(self) -> Collection[str]:
-        """Those with members: what they have to do must be known."""
+        """The groups with members. Their jobs have to be followed."""
         return self._groups
 
     def load(self) -> int:
         """Replay the records, and give every member a fresh session.
 
-        Of each key the last record only, as if all had been compacted: to decode the others, too, would take most of
-        the time, and nothing moves meanwhile.
+        Only the last record of each key is replayed, as after compaction: to decode all would take most of the time, in
+        which nothing moves.
 
         :returns: how many records there are
-        :raises FencedError, ShardError: it can't be done
+        :raises FencedError, ShardError: it can't be loaded
         """
         complaints, count, groups = Complaints(f"{RECORDS_TOPIC}-{self._shard}"), 0, set()
         last: dict[bytes | None, tuple[bytes | None, int]] = {}
         for key, value, offset in self._log.load():
             count += 1
-            last.pop(key, None)  # so that they stay in the order of their offsets
+            last.pop(key, None)  # keeps the order of the offsets
             last[key] = value, offset
         for key, (value, offset) in last.items():
             try:
@@ -136,14 +136,14 @@ class Serving:
         return count
 
     def _close(self) -> None:
-        """Whoever still believes in what it was granted hears that it is no member, or stops by itself. Only then may
-        somebody else be given the same.
+        """Let no member join for a session, because the records were lost. Until then, former members may believe that
+        their tasks are their own: each is told that it is not a member, or stops by itself.
         """
         session_ms = self._machine.session_ms
         self._closed_until_ms = self._now_ms() + session_ms
         log.warning(
-            "shard %d: what was recorded of its groups is gone: the topic %r was deleted, or lost by the brokers. Their"
-            " workers stop their tasks, and join anew in %.0f s, when none can run what it was given before",
+            "shard %d: the records of its groups are gone: the topic %r was deleted, or lost by the brokers. Their"
+            " workers stop their tasks, and join again in %.0f s, when no former member can run tasks any more",
             self._shard,
             RECORDS_TOPIC,
             session_ms / 1000,
@@ -156,16 +156,16 @@ class Serving:
         seen: Iterable[Seen] = (),
         words: Iterable[BridgeWord] = (),
     ) -> None:
-        """Whatever these lead to, in one transaction.
+        """Handle requests and news, and write the result in one transaction.
 
-        Of those that lead to nothing, as heartbeats that are held, it is written with the next transaction that they
-        are handled: till then another coordinator would begin with them, in the very state that they have found here.
+        Requests that lead to no record or reply, such as held heartbeats, are committed as handled with the next
+        transaction. Until then, another coordinator would begin with them, in the same state as here.
 
         :param requests: in the order of their offsets
-        :param jobs: what is configured in groups, as far as that has changed
+        :param jobs: the configured tasks of groups, if they have changed
         :param seen: what was found of groups in the classic protocol
         :param words: what the bridges of groups say
-        :raises FencedError, ShardError: nothing of it is to be relied on
+        :raises FencedError, ShardError: the result may not be committed
         """
         now_ms = self._now_ms()
         read = {raw.offset for raw in requests}
@@ -194,9 +194,9 @@ class Serving:
             raise
 
     def fire(self) -> None:
-        """The timer's time has come.
+        """Handle the timer.
 
-        :raises FencedError, ShardError: nothing of it is to be relied on
+        :raises FencedError, ShardError: the result may not be committed
         """
         self.timer_at_ms = None
         now_ms = self._now_ms()
@@ -204,9 +204,9 @@ class Serving:
         self._commit_own()
 
     def hand_over(self) -> None:
-        """Have those who wait for replies ask again: somebody else will serve them.
+        """Refuse all waiting requests, so that they are sent to the next coordinator.
 
-        :raises FencedError, ShardError: somebody does already, or it can't be written
+        :raises FencedError, ShardError: another coordinator serves the shard already, or this can't be written
         """
         self._writes += self._held.refuse_all(
             KafkaErrorCode.NOT_COORDINATOR,
@@ -242,14 +242,12 @@ class Serving:
                 client_id=asked.header.client_id,
                 client_host=asked.header.client_host,
             )
-            # In a closed shard who asks is in no group, and hears that.
+            # In a closed shard no sender is a member, and each is told so.
             if now_ms < self._closed_until_ms or not self._joining.keeps(event, now_ms):
                 yield event
 
     def _noted(self, events: Iterable[Event], read: set[int]) -> Iterator[Event]:
-        """Should handling one raise, that is the one under way. What comes afterwards is the doing of all that were
-        read.
-        """
+        """Note which event is handled, and to blame for an exception. After the last event, all read requests are."""
         for event in events:
             if isinstance(event, RequestArrived):
                 self._under_way = {event.request}
@@ -258,7 +256,7 @@ class Serving:
         self._under_way = read
 
     def _ask(self, raw: RawRequest, now_ms: int) -> Asked | None:
-        """What it asks of the machine; None: nothing, and it is answered if that can be."""
+        """A request for the machine. None: it is not for the machine, and was refused if that is possible."""
         asked = read_request(raw, shard=self._shard, layout=self._layout)
         if isinstance(asked, Unanswerable):
             self._complaints.add(Unreadable(key=raw.key, offset=raw.offset, reason=asked.reason))
@@ -266,7 +264,7 @@ class Serving:
             self._writes.append(asked.write())
         elif self._order.was_overtaken(asked.sender):
             log.info(
-                "a request at offset %d was overtaken by a later one of the same process: it is ignored", raw.offset
+                "ignoring a request at offset %d that was overtaken by a later one of the same process", raw.offset
             )
         elif raw.offset in self._faulty:
             self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, FAILED))
@@ -288,7 +286,7 @@ class Serving:
         for reply in effects.replies:
             sender = self._held.answer(reply.request)
             if sender is not None:
-                self._writes.append(_small_enough(sender, sender.reply(reply.body)))
+                self._writes.append(_reply_or_refusal(sender, sender.reply(reply.body)))
         self.timer_at_ms = effects.timer_at_ms
         if effects.records:
             self._note({record.key.group_id for record in effects.records})
@@ -306,7 +304,7 @@ class Serving:
             self._crossing.tell(self._joining.groups)
 
     def _commit_own(self) -> None:
-        """What nobody has asked for."""
+        """Commit what the machine has done without a request."""
         try:
             self._commit()
         except OversizedError as failed:
@@ -329,12 +327,12 @@ class Serving:
 
 
 def _makes_records(body: RequestBody) -> bool:
-    """Of a group that has none."""
+    """Whether a request leads to records even if its group has none."""
     return joins(body) or isinstance(body, ConnectGroupAlterConfigsRequest)
 
 
-def _small_enough(sender: Sender, reply: Write) -> Write:
-    """The reply, or if no topic of ours takes it, a refusal: nothing that is recorded depends on it."""
+def _reply_or_refusal(sender: Sender, reply: Write) -> Write:
+    """The reply, or a refusal if it is too large for the topic. No record depends on the reply."""
     size = len(reply.value or b"")
     if size <= LARGEST_VALUE:
         return reply

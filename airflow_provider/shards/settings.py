@@ -1,4 +1,4 @@
-"""How shards are served, and by which names of Kafka."""
+"""Names and partitions in Kafka that all coordinators share."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from typing import Final
 
 COORDINATORS: Final = "__worker_coordinators"
-"""The consumer group of all coordinators of a cluster. Who has a partition of the requests serves that shard."""
+"""The consumer group of all coordinators of a cluster. Each serves the shards whose partitions it is assigned."""
 
 
 def transactional_id(shard: int) -> str:
-    """Of whoever serves this shard: the last one to begin fences those before it."""
+    """The transactional id of the coordinator of this shard. Each one that begins fences the earlier ones."""
     return f"{COORDINATORS}-{shard}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How many partitions the topics have.
+    """The numbers of partitions.
 
-    :param shards: of requests and of records
-    :param replies: of replies
+    :param shards: those of the topics of requests and of records
+    :param replies: those of the topic of replies
     """
 
     shards: int
@@ -27,6 +27,7 @@ class Layout:
 
 
 DEFAULT_LAYOUT: Final = Layout(shards=4, replies=16)
-"""One shard does for 10,000 members; several so that more than one process can serve. A coordinator that serves a shard
-has a producer for it, so that not more are made. A reader of replies also reads what is for others in its partition.
+"""One shard is enough for 10,000 members. There are several, so that more than one process can serve; and not more,
+because each one needs a producer. There are more partitions of replies, because a reader of replies also reads those of
+others in its partition.
 """

@@ -1,4 +1,4 @@
-"""The thread that serves one shard: it loads, handles what comes, and begins anew when something has gone wrong."""
+"""The thread that serves one shard: it loads the shard, handles what comes, and starts over after errors."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ log: Final = logging.getLogger(__name__)
 
 _IDLE_S: Final = 0.5
 _STALLED_MS: Final = 4_000
-"""Who did nothing for so long, because brokers were away or its host slept, may have missed heartbeats: it loads again,
-and gives every member a fresh session, as a new coordinator does.
+"""A coordinator that has stood still for this time, because brokers were away or its host was suspended, may have
+missed heartbeats. It loads the shard again, and gives every member a fresh session, like a new coordinator.
 """
 _CERTAIN_MS: Final = 1_000
-"""So old may be what is known of the end of the requests, when a timer fires."""
+"""How old the known end of the requests may be when a timer fires."""
 _UNCERTAIN_S: Final = 0.02
-"""A timer that must not fire yet is looked at again after so long, unless a request comes."""
+"""After this time, a timer that must not fire yet is checked again, unless a request comes first."""
 _FIRST_REST_S: Final = 0.5
 
 
 class Shard:
-    """One shard in this process, from when it is assigned to when it is taken away.
+    """One shard in this process, from its assignment to its revocation.
 
-    :param machine: makes a machine that knows nothing
-    :param open_log: makes a log of the shard, by which whoever has served it before is fenced
-    :param when_loaded: called each time requests may come
-    :param when_fenced: called when somebody else has begun to serve it; then this thread ends
-    :param look: has :meth:`Inbox.put_seen` called with what there is of a group in the classic protocol; None: nobody
-        looks
-    :param bridges: of its groups, where they have any: then nobody need look
-    :ivar spoken_of: whether the log has it that this shard is here
+    :param machine: makes an empty state machine
+    :param open_log: opens the data of the shard; this fences earlier coordinators
+    :param when_loaded: called each time the shard is loaded, so that requests may come
+    :param when_fenced: called when another coordinator has begun to serve it; then this thread ends
+    :param when_groups_change: called with the groups that have members, when they have changed
+    :param look: starts to check a group for classic workers; the result comes by :meth:`Inbox.put_seen`. None: not
+        checked
+    :param bridges: the bridges of its groups; then groups are not checked. None: groups have none
+    :ivar spoken_of: whether it was logged that this shard is served here
     """
 
     def __init__(
@@ -90,14 +91,14 @@ class Shard:
         self._thread.start()
 
     def end(self) -> None:
-        """Finish what has begun, and handle nothing more."""
+        """Tell the thread to finish what has begun, and to end."""
         self.inbox.end()
         shard_log = self._log
         if shard_log is not None:
             shard_log.give_up()
 
     def join(self, timeout_s: float) -> bool:
-        """:returns: whether it has ended"""
+        """Wait for the thread, and return whether it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -113,7 +114,7 @@ class Shard:
                 self._when_fenced()
                 return
             except TopicError as wrong:
-                if self.inbox.ended:  # nobody hears that the shard was given away; they find out
+                if self.inbox.ended:  # waiting requests can't be refused; their timeouts tell the members
                     log.debug("%s", wrong)
                     return
                 if self._trouble.is_news(str(wrong)):
@@ -128,9 +129,9 @@ class Shard:
             self.inbox.rest(resting.fault())
 
     def _serve(self) -> None:
-        """Until this ends.
+        """Load the shard, and serve it until this ends.
 
-        :raises FencedError: somebody else serves it
+        :raises FencedError: another coordinator serves it
         :raises Exception: it has to be loaded again
         """
         self._log = shard_log = self._open()
@@ -154,13 +155,13 @@ class Shard:
                 crossing=crossing,
             )
             count = serving.load()
-            if len(self.inbox):  # an earlier transaction may have had its effect, or another coordinator handled them
+            if len(self.inbox):  # an earlier transaction or another coordinator may have handled them
                 self.inbox.pass_over(shard_log.handled_to())
             log.info("serving shard %d: loaded %d records in %d ms", self.shard, count, self._now_ms() - began_ms)
             self._trouble.over()
             self.spoken_of = True
             self._turn_at_ms = self._now_ms()
-            self._known = frozenset()  # what the machine was told of them before, it has forgotten
+            self._known = frozenset()  # this machine was told nothing of them yet
             self._tell(serving)
             self._when_loaded()
             while not self.inbox.ended:
@@ -175,7 +176,7 @@ class Shard:
     def _turn(self, serving: Serving, shard_log: ShardLog) -> None:
         taken = self.inbox.take(self._patience_s(serving))
         try:
-            self._go_on()
+            self._check_not_stalled()
             if taken.requests or taken.jobs or taken.seen or taken.words:
                 serving.handle(taken.requests, taken.jobs, taken.seen.values(), taken.words)
         except BaseException:
@@ -188,8 +189,11 @@ class Shard:
                 serving.fire()
         self._tell(serving)
 
-    def _go_on(self) -> None:
-        """:raises StalledError: it has not, for too long"""
+    def _check_not_stalled(self) -> None:
+        """Check the time since the last turn.
+
+        :raises StalledError: it is too long
+        """
         now_ms = self._now_ms()
         stood_ms, self._turn_at_ms = now_ms - self._turn_at_ms, now_ms
         if stood_ms > _STALLED_MS:
@@ -205,9 +209,8 @@ class Shard:
         return serving.timer_at_ms is not None and serving.timer_at_ms <= self._now_ms()
 
     def _has_read_all(self, shard_log: ShardLog) -> bool:
-        """Whether all requests have been handled that had been written a second ago.
-
-        Nobody is taken for silent whose heartbeat lies in the topic.
+        """Whether all requests have been handled that were written up to a second ago. Otherwise, a member could be
+        taken for silent although its heartbeat is in the topic.
         """
         end, asked_ms = self._end
         if self._now_ms() - asked_ms > _CERTAIN_MS:

@@ -1,4 +1,4 @@
-"""Whether members' sessions outlast the time in which brokers notice that a coordinator has died."""
+"""Checks whether members' sessions are longer than the time that brokers need to notice a coordinator's death."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ log: Final = logging.getLogger(__name__)
 NOTICED: Final = "group.consumer.session.timeout.ms"
 LEAST: Final = "group.consumer.min.session.timeout.ms"
 _DEFAULT_MS: Final = 45_000
-"""Of Kafka, for both."""
+"""Kafka's default of both settings."""
 _HEARTBEATS: Final = 3
-"""A lease is counted from the sending of the last answered heartbeat: that was up to two intervals before. The third is
-for loading.
+"""By how many heartbeat intervals a session must be longer. Two, because a heartbeat is answered up to two intervals
+after its sending, from which the session counts; the third is for loading.
 """
 _ANSWER_S: Final = 5.0
 
 
 def warn_of_short_sessions(admin: AdminClient, settings: CoordinatorSettings) -> None:
-    """Say what to set, if all members would stop their tasks before another coordinator is there."""
+    """Log a warning with what to set, if members would stop their tasks before another coordinator has taken over."""
     noticed_ms = noticed_after_ms(admin)
     least_ms = noticed_ms + _HEARTBEATS * settings.heartbeat_interval_ms
     if settings.session_timeout_ms < least_ms:
         most_ms = settings.session_timeout_ms - _HEARTBEATS * settings.heartbeat_interval_ms
         log.warning(
-            "members get sessions of %d ms, and brokers notice only after %d ms that a coordinator has died: members"
-            " would stop their tasks by then. Grant at least %d ms%s",
+            "members get sessions of %d ms, but brokers notice only after %d ms that a coordinator has died: by then,"
+            " members would have stopped their tasks. Grant at least %d ms%s",
             settings.session_timeout_ms,
             noticed_ms,
             least_ms,
@@ -41,7 +41,7 @@ def warn_of_short_sessions(admin: AdminClient, settings: CoordinatorSettings) ->
 
 
 def noticed_after_ms(admin: AdminClient) -> int:
-    """What the brokers have set; Kafka's default, if the user may not know or nobody answers."""
+    """The brokers' setting, in milliseconds; Kafka's default if the user may not know it or no broker answers."""
     try:
         cluster = admin.describe_cluster(request_timeout=_ANSWER_S).result(_ANSWER_S)
         resource = ConfigResource(ResourceType.BROKER, cluster.nodes[0].id_string)

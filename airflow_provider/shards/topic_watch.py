@@ -1,4 +1,4 @@
-"""Whether the topics of the shards are those that they were: nothing else tells who serves that one was deleted."""
+"""Notices when a topic of the shards was deleted or created again. Nothing else would show this to a coordinator."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from airflow_provider.topics.outage import Outage
 
 _LOOK_S: Final = 2.0
 _AGAIN_S: Final = 0.5
-"""A topic that has just been made may not be known to all brokers yet: it is gone when two looks have missed it."""
+"""When to look again for a missing topic. It counts as gone if it is missing twice: brokers may not know a new one yet.
+"""
 _ANSWER_S: Final = 5.0
 _LATELY_S: Final = 600.0
-"""No session is longer: what was granted before is over."""
+"""How long it matters that a topic was renewed. No session is longer."""
 
 
 class TopicWatch:
-    """For a thread that must not wait: it has the next question asked, and goes by the answer to the last one.
+    """Watches the topics, for a thread that must not wait: each look takes the last answer, and asks again.
 
-    :param outage: hears that brokers answer
+    :param outage: is told when brokers answer
     """
 
     def __init__(self, outage: Outage) -> None:
@@ -38,26 +39,28 @@ class TopicWatch:
         self._ask_at = 0.0
 
     def was_renewed(self, topic: str) -> bool:
-        """Whether it was deleted lately, and is another one now."""
+        """Whether the topic was deleted and created again lately."""
         renewed_at = self._renewed_at.get(topic)
         return renewed_at is not None and time.monotonic() - renewed_at < _LATELY_S
 
     def begin(self, admin: AdminClient) -> None:
-        """The topics are there. Which of them are others than before must be known before anything is loaded from them:
-        they may have been made anew while nobody looked. Blocks.
+        """Find out which topics were created again while they were not watched, before any is read. Blocks.
 
-        :raises ShardError: no broker tells
+        :raises ShardError: no broker answers
         """
         self._asked, self._missed = {}, frozenset()
         for topic, answer in self._ask(admin).items():
             try:
-                self._is_other(topic, answer.result())
+                self._was_replaced(topic, answer.result())
             except KafkaException as failed:
-                raise ShardError(f"which topic {topic!r} is there is not known: {failed.args[0].str()}") from failed
+                raise ShardError(f"the topic {topic!r} can't be described: {failed.args[0].str()}") from failed
         self._ask_at = time.monotonic() + _LOOK_S
 
     def look(self, admin: AdminClient) -> None:
-        """:raises ShardError: a topic is gone, or is another one than before"""
+        """Check the topics, without waiting.
+
+        :raises ShardError: a topic is gone, or was created again
+        """
         if self._asked:
             if all(each.done() for each in self._asked.values()):
                 asked, self._asked = self._asked, {}
@@ -78,7 +81,7 @@ class TopicWatch:
                     missing.add(topic)
                 continue
             self._outage.is_back()
-            if self._is_other(topic, found):
+            if self._was_replaced(topic, found):
                 raise ShardError(f"the topic {topic!r} was deleted and created again")
         self._ask_at = now + (_AGAIN_S if missing else _LOOK_S)
         gone = sorted(missing & self._missed)
@@ -89,8 +92,8 @@ class TopicWatch:
             self._renewed_at.update(dict.fromkeys(gone, now))
             raise ShardError(f"{_named(gone)} gone: deleted, or lost by the brokers")
 
-    def _is_other(self, topic: str, found: TopicDescription) -> bool:
-        """Than it was when it was last seen."""
+    def _was_replaced(self, topic: str, found: TopicDescription) -> bool:
+        """Whether this is another topic than the last time."""
         topic_id = str(found.topic_id)
         if self._ids.setdefault(topic, topic_id) == topic_id:
             return False

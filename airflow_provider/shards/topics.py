@@ -1,4 +1,4 @@
-"""The three topics of all declarative groups of a cluster: made where they are missing, and looked at."""
+"""Creates and checks the three topics of all declarative groups of a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider.topics.outage import Outage
 from airflow_provider.topics.rights import Operation, Right
 
 _PASSING_MS: Final = 60 * 60 * 1_000
-"""Nobody waits for a reply so long, and a request that nobody has handled by then has been asked again."""
+"""How long requests and replies are kept. By then, no member waits any more, and requests have been sent again."""
 _SEGMENT_BYTES: Final = 16 * 1024 * 1024
 _LARGEST: Final = {"max.message.bytes": str(LARGEST_VALUE)}
 _PASSING: Final = {
@@ -32,14 +32,14 @@ NEEDS: Final[Mapping[str, frozenset[Operation]]] = {
     REPLIES_TOPIC: frozenset({Operation.WRITE}),
     RECORDS_TOPIC: frozenset({Operation.READ, Operation.WRITE}),
 }
-"""What a coordinator does with them. A member writes requests and reads replies."""
+"""The rights that a coordinator needs. A member writes requests and reads replies."""
 
 
 class ShardTopics(TopicAdmin):
-    """Of one connection.
+    """Creates and checks the topics by one connection.
 
     :param config: librdkafka's settings of the connection
-    :param outage: knows why a broker does not answer
+    :param outage: is told of errors of the connection
     :raises TopicError: if librdkafka refuses the settings
     """
 
@@ -48,11 +48,11 @@ class ShardTopics(TopicAdmin):
         self._user = principal_of(config)
 
     async def prepare_shards(self, *, timeout_s: float, make: Layout = DEFAULT_LAYOUT) -> Layout:
-        """See that the user may coordinate; make the topics that are missing. Those that exist stay as they are.
+        """Check that the user has the rights to coordinate, and create missing topics. Existing topics are not changed.
 
-        :param make: how many partitions to make
-        :returns: how many there are
-        :raises RightsError: if a topic is missing and may not be made, or a right is lacking; it names all that are
+        :param make: the numbers of partitions of new topics
+        :returns: the present numbers of partitions
+        :raises RightsError: if a topic is missing and may not be created, or rights are lacking; it names all of them
         :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
         :raises TopicError: if the topics can't be used
@@ -82,19 +82,22 @@ class ShardTopics(TopicAdmin):
 
 
 def _shards_of(found: Mapping[str, FoundTopic | None]) -> int:
-    """How many there are by the topic that exists, if one does: what is made beside it must have as many."""
+    """The number of shards according to an existing topic; 0: none exists. A new topic must have the same number."""
     return max(there.partitions if (there := found[topic]) else 0 for topic in (REQUESTS_TOPIC, RECORDS_TOPIC))
 
 
 def _layout_of(found: Mapping[str, FoundTopic]) -> Layout:
-    """:raises TopicError: they do not fit together"""
+    """The numbers of partitions.
+
+    :raises TopicError: they do not fit together
+    """
     counts = {topic: found[topic].partitions if topic in found else 0 for topic in NEEDS}
     if not all(counts.values()):
-        raise TopicError(f"the topics {', '.join(NEEDS)} were made, and do not all exist: see the brokers' logs")
+        raise TopicError(f"the topics {', '.join(NEEDS)} were created, but do not all exist: see the brokers' logs")
     if counts[REQUESTS_TOPIC] != counts[RECORDS_TOPIC]:
         raise TopicError(
             f"the topic {REQUESTS_TOPIC!r} has {counts[REQUESTS_TOPIC]} partitions, and {RECORDS_TOPIC!r} has"
-            f" {counts[RECORDS_TOPIC]}: they must have as many as each other, because a group's records lie in the"
-            " partition that its requests go to; delete the one that was changed (it is created again)"
+            f" {counts[RECORDS_TOPIC]}: both must have the same number, because a group's records and requests are in"
+            " the same partition; delete the one that was changed (it is created again)"
         )
     return Layout(shards=counts[REQUESTS_TOPIC], replies=counts[REPLIES_TOPIC])

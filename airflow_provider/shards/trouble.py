@@ -1,4 +1,4 @@
-"""What is said of something that does not work: once that it does not, and once that it does again."""
+"""Helps to log a problem once, and its end once."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import time
 
 
 class Trouble:
-    """Of one thing that is tried again and again. One thread uses it."""
+    """The state of something that is tried again and again. Only one thread may use it."""
 
     def __init__(self) -> None:
         self._why: str | None = None
         self._since = 0.0
 
     def is_news(self, why: str) -> bool:
-        """It does not work. Another reason than the last one is news, too."""
+        """Note a failure, and return whether to log it: it is the first one, or has another reason than the last."""
         if self._why is None:
             self._since = time.monotonic()
         before, self._why = self._why, why
         return before != why
 
     def over(self) -> float | None:
-        """It works.
+        """Note that it works.
 
-        :returns: after how many seconds; None: nothing was wrong, or that was said
+        :returns: after how many seconds it works again; None: nothing was wrong
         """
         if self._why is None:
             return None

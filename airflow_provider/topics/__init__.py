@@ -1,1 +1,1 @@
-"""What the topics of a group are read and written with; :mod:`airflow_provider.topics.group_topics` is their door."""
+"""Reads and writes the topics of a group, through :mod:`airflow_provider.topics.group_topics`."""

@@ -1,4 +1,4 @@
-"""Makes the topics of a group, and asks how far they go."""
+"""Creates the topics of a group, checks rights, and asks for the ends of topics."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from airflow_provider.topics.rights import Needs, Operation
 T = TypeVar("T")
 
 _EVENTS_KEPT_MS: Final = 7 * 24 * 60 * 60 * 1_000
-# Compaction leaves the newest segment alone: a small one means that a new worker has little to read.
+# Compaction leaves the newest segment alone. If it is small, a new worker has little to read.
 _SEGMENT_BYTES: Final = 16 * 1024 * 1024
 _BROKER_DEFAULT: Final = -1
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 0.5
 _PROPAGATION_S: Final = 1.0
 _REFUSAL_S: Final = 1.0
-"""A refused user may have been let in since, and another broker may answer: after so long it is given up."""
+"""How long to wait for an answer after a broker has refused the connection: another broker may still answer."""
 _LISTEN_S: Final = 0.1
-"""So long, at most, until it is known why there is no answer."""
+"""How often to look for the errors of connections while waiting for an answer."""
 
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _NOT_NOW: Final = frozenset(
@@ -69,7 +69,7 @@ _NOT_NOW: Final = frozenset(
 class FoundTopic:
     """A topic that exists.
 
-    :param partitions: how many it has; 0 if this user may not know
+    :param partitions: the number of partitions; 0 if this user has no right to know it
     :param allowed: what this user may do with it
     """
 
@@ -78,12 +78,13 @@ class FoundTopic:
 
 
 class TopicAdmin:
-    """What is asked of the brokers about topics.
+    """Sends requests about topics to brokers.
 
-    On its own connection: on the reader's, a question would wait behind the fetch that waits for records.
+    It has a connection of its own. On the reader's connection, a request would wait for the fetch that waits for
+    records.
 
     :param config: librdkafka's settings of the connection
-    :param outage: knows why a broker does not answer
+    :param outage: is told of errors of the connection
     :raises TopicError: if librdkafka refuses the settings
     """
 
@@ -96,14 +97,14 @@ class TopicAdmin:
         self._met = False
 
     async def prepare(self, topics: TopicNames, needs: Needs, *, timeout_s: float) -> None:
-        """See that the user may do with a group's topics what is needed; make those that are missing, if that is for
-        this user to do, with as many replicas as the broker gives by default.
+        """Check that the user has the rights on a group's topics, and create missing topics if ``needs`` says so, with
+        the broker's default number of replicas.
 
-        :raises NoTopicError: if one is missing and is not for this user to make
-        :raises RightsError: if one is missing and may not be made, or a right is lacking; it names all that are
+        :raises NoTopicError: if a topic is missing and ``needs`` does not say to create it
+        :raises RightsError: if a topic is missing and may not be created, or rights are lacking; it names all of them
         :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
-        :raises TopicError: if a topic has more than one partition, or can't be made
+        :raises TopicError: if a topic has more than one partition, or can't be created
         """
         missing = await self._check(topics, needs, timeout_s)
         if missing and not needs.makes_topics:
@@ -113,7 +114,10 @@ class TopicAdmin:
             await self._check(topics, needs, timeout_s)
 
     async def _check(self, topics: TopicNames, needs: Needs, timeout_s: float) -> list[str]:
-        """:returns: the topics that do not exist"""
+        """Check the rights on the topics that exist.
+
+        :returns: the topics that do not exist
+        """
         allowed: dict[str, frozenset[Operation]] = {}
         missing = []
         for topic in topics.all:
@@ -150,7 +154,7 @@ class TopicAdmin:
         """
         deadline = time.monotonic() + timeout_s
         try:
-            # A thread that lists can't be called back before its time is over: first see that somebody answers.
+            # Listing blocks a thread until its timeout, so first check that a broker answers.
             await self._answer("", asyncio.wrap_future(self._client.describe_cluster(request_timeout=timeout_s)))
             left_s = max(_LISTEN_S, deadline - time.monotonic())
             listing = asyncio.ensure_future(asyncio.to_thread(self._client.list_topics, timeout=left_s))
@@ -163,7 +167,7 @@ class TopicAdmin:
         return sorted(group for group in groups if group and TopicNames.of(group).status in names)
 
     async def look_at(self, topic: str, *, timeout_s: float) -> FoundTopic | None:
-        """A topic as this user sees it; None if it does not exist.
+        """Describe a topic, with this user's rights. None if it does not exist.
 
         :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
@@ -178,7 +182,7 @@ class TopicAdmin:
             raise self._explain(failure, "DESCRIBE", f"looking for the topic {topic!r}") from failure
         self._outage.is_back()
         granted = {operation.name for operation in described.authorized_operations or ()}
-        # A broker that is too old to tell is taken to allow everything: it will say so when it does not.
+        # An old broker does not tell the rights. Then everything counts as allowed: a refusal shows when it happens.
         allowed = frozenset(operation for operation in Operation if not granted or operation.value in granted)
         return FoundTopic(len(described.partitions), allowed)
 
@@ -187,12 +191,12 @@ class TopicAdmin:
         await self._ends_of(topics.all, timeout_s=timeout_s, appears_s=timeout_s)
 
     async def make(self, missing: Mapping[str, tuple[int, Mapping[str, str]]], *, timeout_s: float) -> None:
-        """Make topics, unless somebody else does meanwhile, with as many replicas as the broker gives by default.
+        """Create topics, with the broker's default number of replicas. It is no error if one exists by now.
 
-        :param missing: by name how many partitions each has, and its settings
-        :raises TopicRightsError: if one may not be made
+        :param missing: for each name the number of partitions, and the topic's settings
+        :raises TopicRightsError: if one may not be created
         :raises BrokerAwayError: if no broker answers in time
-        :raises TopicError: if one can't be made
+        :raises TopicError: if one can't be created
         """
         new = [NewTopic(topic, count, _BROKER_DEFAULT, config={**config}) for topic, (count, config) in missing.items()]
         for topic, future in self._client.create_topics(new, request_timeout=timeout_s).items():
@@ -200,10 +204,10 @@ class TopicAdmin:
                 await self._answer(topic, asyncio.wrap_future(future))
             except _TopicFailure as failure:
                 if failure.code != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise self._explain(failure, "CREATE", f"making the topic {topic!r}") from failure
+                    raise self._explain(failure, "CREATE", f"creating the topic {topic!r}") from failure
 
     async def _ends_of(self, topics: tuple[str, ...], *, timeout_s: float, appears_s: float) -> dict[str, int]:
-        """Ask until there is an answer: a topic that has just been made is unknown for a moment, then has no leader.
+        """Ask until there is an answer: a topic that was just created is unknown for a moment, and then has no leader.
 
         :param appears_s: how long a topic may be unknown
         """
@@ -228,22 +232,22 @@ class TopicAdmin:
 
     async def _ask(self, topics: tuple[str, ...], timeout_s: float) -> dict[str, int]:
         if not self._met:
-            # To ask for an end librdkafka looks for the topic's leader. While it still connects it can't, and tries
-            # again after 3 s. This question waits for the connection.
+            # To ask for an end, librdkafka needs the topic's leader. If it is not connected yet, it tries again only
+            # after 3 s. A description waits for the connection.
             await self._describe(topics[0], timeout_s)
         try:
             answers = await self._answer(topics[0], asyncio.wrap_future(self._ends.ask(topics)))
             return {topic: await self._end(topic, answers[topic]) for topic in topics}
         except _TopicFailure:
-            # librdkafka remembers for minutes that a topic did not exist: only this makes it look again, and only this
-            # says whether it is the topic that is missing or its leader.
+            # librdkafka remembers for minutes that a topic did not exist. Only a description makes it look again, and
+            # tells whether the topic is missing or only its leader.
             for topic in topics:
                 await self._describe(topic, timeout_s)
             raise
 
     async def _end(self, topic: str, asked: Future[ListOffsetsResultInfo]) -> int:
         end = await self._answer(topic, asyncio.wrap_future(asked))
-        if end.offset < 0:  # librdkafka's way to tell that the request has timed out
+        if end.offset < 0:  # librdkafka's sign that the request has timed out
             raise _TopicFailure(topic, KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
         return int(end.offset)
 
@@ -256,15 +260,15 @@ class TopicAdmin:
         return described
 
     async def _answer(self, topic: str, asked: asyncio.Future[T]) -> T:
-        """Wait for an answer, and not for one that will not come."""
-        self._complaints()  # of before this question: they may be over
+        """Wait for an answer, but not for long once a broker has refused the connection."""
+        self._connection_errors()  # drop those from before this request, which may be over
         with self._outage.watch() as watched:
             refused = asyncio.wrap_future(watched)
             either: set[asyncio.Future[Any]] = {asked, refused}
             try:
                 while not (asked.done() or refused.done()):
                     await asyncio.wait(either, timeout=_LISTEN_S, return_when=asyncio.FIRST_COMPLETED)
-                    for error in self._complaints():
+                    for error in self._connection_errors():
                         tell(self._outage, error)
                 if not asked.done():
                     await asyncio.wait({asked}, timeout=_REFUSAL_S)
@@ -288,8 +292,8 @@ class TopicAdmin:
             return outage.refusal or BrokerAwayError(outage.servers, doing, outage.reason or str(failure))
         return TopicError(f"{doing} failed: {failure}")
 
-    def _complaints(self) -> list[KafkaError]:
-        """What was wrong with connections since this was last asked. An admin client tells only when it is polled."""
+    def _connection_errors(self) -> list[KafkaError]:
+        """The errors of connections since the last call. An admin client only reports them when it is polled."""
         self._client.poll(0)
         heard = [error for error in self._heard if error.code() != KafkaError._ALL_BROKERS_DOWN]  # noqa: SLF001
         self._heard.clear()
@@ -297,7 +301,7 @@ class TopicAdmin:
 
 
 class _TopicFailure(Exception):  # noqa: N818  never leaves this module
-    """What a broker, or librdkafka, says about a topic instead of an answer."""
+    """An error of a broker or of librdkafka, and the topic that it concerns."""
 
     def __init__(self, topic: str, error: KafkaError) -> None:
         super().__init__(error.str())

@@ -1,7 +1,8 @@
-"""How far somebody has been told of a group's events. Kafka keeps it: a consumer group has committed that offset.
+"""Bookmarks: how far asset watchers have been told of a group's events. They are kept as committed offsets of consumer
+groups.
 
-No consumer ever joins these groups, for one reader reads for all. The broker forgets an offset that is not committed
-again for ``offsets.retention.minutes`` (7 days by default).
+No consumer ever joins these consumer groups, because one reader reads for all. The broker forgets an offset that is not
+committed again within ``offsets.retention.minutes`` (7 days by default).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _TIMEOUT_S: Final = 10.0
 
 
 class Bookmarks:
-    """The bookmarks in a cluster.
+    """Reads and writes the bookmarks of a cluster.
 
     :param config: librdkafka's settings of the connection
     :raises TopicError: if librdkafka refuses the settings
@@ -36,8 +37,9 @@ class Bookmarks:
         self._client = make_client(AdminClient, {**config, **COMMON})
 
     async def read(self, name: str, topic: str) -> int | None:
-        """The offset of the first record that is not told yet; None: there is no such bookmark.
+        """The offset of the first record that has not been told yet; None: there is no such bookmark.
 
+        :param name: the name of the bookmark, and of its consumer group
         :raises TopicError: if it can't be read
         """
         asked = ConsumerGroupTopicPartitions(name, [TopicPartition(topic, 0)])
@@ -46,7 +48,7 @@ class Bookmarks:
         return found.offset if found.offset >= 0 else None
 
     async def put(self, name: str, topic: str, offset: int) -> None:
-        """Everything before that offset has been told.
+        """Note that everything before this offset has been told.
 
         :raises TopicError: if it can't be written
         """

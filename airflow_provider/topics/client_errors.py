@@ -1,6 +1,7 @@
-"""What librdkafka says of its connections, for those who have to know whether brokers can be reached.
+"""Classifies the errors that librdkafka reports about its connections.
 
-It tries again by itself, whatever it is; but with credentials that were refused it tries in vain.
+librdkafka always tries again by itself. That does not help if the credentials were refused, or a certificate is not
+trusted: then people must act.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ UNKNOWN_TOPIC: Final = frozenset(
     }
 )
 
-# How OpenSSL and librdkafka call what is wrong; a broker that goes down in the middle of a handshake is none of these.
-_DISTRUST: Final = ("certificate", "unknown ca")
+# Words in OpenSSL's and librdkafka's messages. They do not occur if a broker goes down in the middle of a handshake.
+_UNTRUSTED: Final = ("certificate", "unknown ca")
 _NO_TLS: Final = ("wrong version number", "PLAINTEXT")
 
 
 def tell(outage: Outage, error: KafkaError) -> None:
-    """Tell of a connection that failed."""
+    """Tell the outage that a connection has failed."""
     check = _what_to_check(error)
     if check is None:
         outage.trouble(error.str())
@@ -37,10 +38,10 @@ def tell(outage: Outage, error: KafkaError) -> None:
 
 
 def _what_to_check(error: KafkaError) -> str | None:
-    """What people should look at; None if it may be over by itself."""
+    """What people should check, in words; None if another try may help."""
     text = error.str()
     if error.name() == "_AUTHENTICATION":
-        return None if "Local:" in text else CHECK_CREDENTIALS  # its own error: the broker has said nothing
+        return None if "Local:" in text else CHECK_CREDENTIALS  # "Local": librdkafka's own, not the broker's
     if error.name() == "_SSL" and any(sign in text for sign in _NO_TLS):
         return CHECK_PROTOCOL
-    return CHECK_CERTIFICATE if error.name() == "_SSL" and any(sign in text for sign in _DISTRUST) else None
+    return CHECK_CERTIFICATE if error.name() == "_SSL" and any(sign in text for sign in _UNTRUSTED) else None

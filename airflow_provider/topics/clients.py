@@ -33,7 +33,7 @@ class Clients:
 
     @property
     def writer(self) -> TopicWriter:
-        """Made when first needed: most who only look never write."""
+        """The writer. It is made when first needed, because most users only read."""
         with self._lock:
             if self._writer is None:
                 self._writer = TopicWriter(self._config, self.outage)
@@ -41,29 +41,29 @@ class Clients:
 
     @property
     def bookmarks(self) -> Bookmarks:
-        """Made when first needed: few want to be told of events."""
+        """The bookmarks. They are made when first needed, because few users need them."""
         with self._lock:
             if self._bookmarks is None:
                 self._bookmarks = Bookmarks(self._config)
             return self._bookmarks
 
     def warm_up(self) -> None:
-        """Let the writer connect while others still do something else."""
+        """Make the writer, so that it connects in the meantime."""
         _ = self.writer
 
     @property
     def unused(self) -> bool:
+        """Whether no group's feed is in use."""
         return not self._users
 
     def feed(self, group: str) -> GroupFeed:
-        """The feed of a group, for one user more."""
+        """The feed of a group, for one more user."""
         self._users[group] = self._users.get(group, 0) + 1
         return self._feeds.setdefault(group, GroupFeed(group))
 
     def follow(self, feed: GroupFeed) -> None:
-        """Begin to read a group's topics, unless somebody has.
-
-        librdkafka takes up to a second to find a topic that did not exist when it began to read it.
+        """Begin to read a group's topics, if they are not read yet. They should exist: librdkafka takes up to a second
+        to find a topic that did not exist when it began to read it.
         """
         with self._lock:
             if not feed.followed:
@@ -71,7 +71,7 @@ class Clients:
                 self.reader.follow({feed.names.jobs: feed.jobs, feed.names.status: feed.status})
 
     def follow_events(self, feed: GroupFeed) -> EventFeed:
-        """Begin to read a group's events, too, unless somebody has; until nobody uses the group's feed any more."""
+        """Begin to read a group's events, too, if they are not read yet. It ends with the last user of the feed."""
         with self._lock:
             if feed.events is None:
                 feed.events = EventFeed(feed.names.events)
@@ -79,7 +79,7 @@ class Clients:
             return feed.events
 
     def give_back(self, group: str) -> None:
-        """One user of a group's feed less; the last one ends it."""
+        """Count one user of a group's feed less. The last one ends it."""
         self._users[group] -= 1
         if not self._users[group]:
             del self._users[group]
@@ -90,14 +90,14 @@ class Clients:
                 self.reader.unfollow((feed.names.events,))
 
     def close(self) -> None:
-        """Blocks for as long as records are still being written, at most some seconds."""
+        """Close the clients. Blocks while records are still being written, for at most some seconds."""
         self.reader.close()
         if self._writer is not None:
             self._writer.close()
 
 
 class _Open:
-    """What a process has open."""
+    """The clients that a process has open."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -108,7 +108,7 @@ _open = PerProcess(_Open)
 
 
 def acquire(settings: KafkaSettings, group: str) -> tuple[Clients, GroupFeed]:
-    """The clients of a connection and the feed of a group, to be given back with :func:`release`."""
+    """Get the clients of a connection and the feed of a group. They must be given back with :func:`release`."""
     own = _open.own
     with own.lock:
         clients = own.clients.get(settings)
@@ -118,9 +118,9 @@ def acquire(settings: KafkaSettings, group: str) -> tuple[Clients, GroupFeed]:
 
 
 def release(settings: KafkaSettings, group: str) -> Clients | None:
-    """Give back what :func:`acquire` gave.
+    """Give back what :func:`acquire` has returned.
 
-    :returns: the clients, if nobody uses them any more: close them
+    :returns: the clients, if they are not used any more, and must be closed by the caller; otherwise None
     """
     own = _open.own
     with own.lock:

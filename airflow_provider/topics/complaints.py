@@ -1,4 +1,4 @@
-"""Says which records of a topic can't be read: of many that are read together in one line, with their number."""
+"""Logs which records of a topic can't be read: many that are read together in one line, with their number."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ log: Final = logging.getLogger(__name__)
 
 
 class Complaints:
-    """Heard and said by the thread that reads the topic.
+    """Collects unreadable records, and logs them. Used in the thread that reads the topic.
 
-    :param topic: its name
+    :param topic: the topic's name
     """
 
     def __init__(self, topic: str) -> None:
@@ -21,10 +21,11 @@ class Complaints:
         self._heard: list[Unreadable] = []
 
     def add(self, record: Unreadable) -> None:
+        """Add a record that can't be read."""
         self._heard.append(record)
 
     def tell(self) -> None:
-        """Log what has come together."""
+        """Log the records that were added since the last call."""
         heard, self._heard = self._heard, []
         if len(heard) == 1:
             log.warning("%s: %s", self._topic, heard[0])

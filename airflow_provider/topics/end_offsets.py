@@ -1,7 +1,7 @@
-"""Asks for the ends of topics, with one request for all who want to know.
+"""Asks for the ends of topics, with one request for many callers.
 
-Every leader asks before it assigns, and a triggerer may hold a thousand memberships: what is asked while a request is
-under way is asked with the next one. So nobody gets an answer that is older than the question.
+Every leader asks before it assigns, and a triggerer may hold a thousand memberships. Questions that come while a
+request is under way are combined in the next request. So no answer is older than its question.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from confluent_kafka.admin import (
 )
 
 Answers = Mapping[str, "Future[ListOffsetsResultInfo]"]
-"""For each topic a future that is done: its end, or the KafkaException that says why there is none."""
+"""For each topic a finished future, with its end or a KafkaException."""
 
 _REQUEST_TIMEOUT_S: Final = 10.0
 
 
 class EndOffsets:
-    """One question after the other. Safe for threads.
+    """Sends one request after the other. Thread-safe.
 
-    :param client: asks; its connection must not be one that fetches, or the question would wait behind a fetch
+    :param client: the client. Its connection must not be used for fetches, because requests would wait for them
     """
 
     def __init__(self, client: AdminClient) -> None:
@@ -39,7 +39,9 @@ class EndOffsets:
         self._asked: Future[Answers] = _running()
 
     def ask(self, topics: Iterable[str]) -> Future[Answers]:
-        """The ends of at least these topics; the future fails with a KafkaException if nobody could be asked at all."""
+        """Ask for the ends of these topics. The answers may contain others, too. The future fails with a KafkaException
+        if no request could be sent.
+        """
         with self._lock:
             self._topics.update(topics)
             asked = self._asked
@@ -79,7 +81,7 @@ class EndOffsets:
 
 
 def _running() -> Future[Answers]:
-    """A future that nobody can cancel: others wait for it too."""
+    """A future that can't be cancelled, because several callers wait for it."""
     future: Future[Answers] = Future()
     future.set_running_or_notify_cancel()
     return future

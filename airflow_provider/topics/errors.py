@@ -1,4 +1,4 @@
-"""What can go wrong with a group's topics."""
+"""Errors of reading and writing a group's topics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_provider.topics.rights import Operation, Right
 
 
 class TopicError(Exception):
-    """A topic could not be read or written; the message names the topic and the reason."""
+    """A topic could not be read or written. The message names the topic and the reason."""
 
 
 class BrokerAwayError(TopicError):
@@ -30,16 +30,16 @@ class BrokerAwayError(TopicError):
 
 
 class UnsureError(BrokerAwayError):
-    """No broker has said in time that a record is stored. It may be: what was sent may arrive later."""
+    """No broker has confirmed in time that a record is stored. It may be stored all the same, perhaps later."""
 
     def __str__(self) -> str:
-        return f"{super().__str__()}. It may be stored all the same: look before you ask for it again"
+        return f"{super().__str__()}. It may be stored all the same: check this before you try again"
 
 
 class HalfDoneError(TopicError):
-    """The records of an operation are stored, but not all of the words by which failed tasks are tried again.
+    """The records of an operation are stored, but perhaps not all records by which failed tasks are tried again.
 
-    :param tasks: which those are
+    :param tasks: the failed tasks
     """
 
     def __init__(self, job: str, tasks: Iterable[TaskId], failed: TopicError) -> None:
@@ -56,7 +56,7 @@ class HalfDoneError(TopicError):
 
 
 class RefusedError(TopicError):
-    """The broker refuses the connection's credentials, or its certificate is not trusted: people must act."""
+    """The broker refuses the connection's credentials, or its certificate is not trusted. People must act."""
 
     def __init__(self, servers: str, reason: str, check: str) -> None:
         super().__init__(f"no connection to {servers}: {reason}; {check}")
@@ -69,20 +69,20 @@ class RefusedError(TopicError):
 
 
 class RightsError(TopicError):
-    """The connection's user may not do what is needed.
+    """The connection's user lacks rights.
 
-    :param lacking: everything that is known to be needed and not allowed
-    :param principal: the user as ACLs name it, None if only the broker knows
+    :param lacking: all rights that are known to be lacking
+    :param principal: the user as in ACLs; None if only the broker knows it
     """
 
     def __init__(self, lacking: Iterable[Right], principal: str | None = None) -> None:
         self.lacking = tuple(lacking)
         self.principal = principal
         rights = ", ".join(map(str, self.lacking))
+        these, them = ("it", "it") if len(self.lacking) == 1 else ("these", "them")
         super().__init__(
             f"{principal or 'the user of this connection'} has no right to {rights}:"
-            f" grant {'it' if len(self.lacking) == 1 else 'these'} to {principal or 'that user'},"
-            " or use a connection whose user may"
+            f" grant {these} to {principal or 'that user'}, or use a connection whose user has {them}"
         )
 
     def __reduce__(self) -> tuple[type[RightsError], tuple[object, ...]]:
@@ -90,7 +90,7 @@ class RightsError(TopicError):
 
 
 class TopicRightsError(RightsError):
-    """A topic has refused an operation."""
+    """The connection's user has no right to an operation on a topic."""
 
     def __init__(self, topic: str, operation: str, principal: str | None = None) -> None:
         super().__init__((Right(topic, Operation(operation.upper())),), principal)
@@ -102,12 +102,12 @@ class TopicRightsError(RightsError):
 
 
 class NoTopicError(TopicError):
-    """A topic that should be read does not exist."""
+    """A topic that is to be read does not exist."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
             f"the topic {topic!r} does not exist: no job was submitted to this group and no worker started;"
-            " `cospark groups list` shows the groups that there are"
+            " `cospark groups list` shows the existing groups"
         )
         self.topic = topic
 
@@ -116,7 +116,7 @@ class NoTopicError(TopicError):
 
 
 class TopicRenewedError(TopicError):
-    """A topic was deleted and created again: what was read from it is not in it any more."""
+    """A topic was deleted and created again, so that it no longer has the records that were read from it."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -129,7 +129,7 @@ class TopicRenewedError(TopicError):
 
 
 class ReaderFaultError(TopicError):
-    """A topic is no longer read because of a fault of this program: its view is out of date, and must not be used."""
+    """A topic is no longer read because of a fault of this program. Its view is outdated, and must not be used."""
 
     def __init__(self, topic: str, fault: str) -> None:
         super().__init__(f"the topic {topic!r} is no longer read because of a fault of this program: {fault}")
@@ -141,8 +141,8 @@ class ReaderFaultError(TopicError):
 
 
 class TooLargeError(TopicError):
-    """The broker does not take a record of that size: to try again brings nothing."""
+    """The broker does not accept a record of that size. Trying again does not help."""
 
 
 class TopicTimeoutError(TopicError, TimeoutError):
-    """What was waited for did not come in time, though the broker is there."""
+    """What was waited for has not happened in time, although the broker answers."""

@@ -1,4 +1,4 @@
-"""What one group's events topic tells, in this process: filled by the reader's thread, seen from any thread."""
+"""The events of one group, as read from its events topic: filled by the reader's thread, readable in any thread."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _MOST_KEPT: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one record tells.
+    """The events that one record has caused.
 
-    :param offset: where it lies
+    :param offset: the record's offset
     """
 
     offset: int
@@ -31,12 +31,12 @@ class Told:
 
 
 class EventFeed:
-    """What has happened in a group, as far as the topic has been read and still has it. The reader's sink for it.
+    """The events of a group, as far as its events topic has been read: the reader's sink for the topic.
 
-    The topic is always read from its beginning, however far somebody has been told: that a job is over is told by its
-    last record, and by all before it.
+    The topic is always read from its beginning, whatever bookmarks there are: whether a job is over follows from all
+    its records, not only from the last one.
 
-    :ivar changes: told of whatever is new
+    :ivar changes: is told of all news
     """
 
     def __init__(self, topic: str) -> None:
@@ -60,22 +60,22 @@ class EventFeed:
 
     @property
     def renewals(self) -> int:
-        """How often the topic was found to have been deleted and made anew: its offsets count from 0 again."""
+        """How often the topic was found to have been deleted and created again, with offsets from 0."""
         return self._renewals
 
     @property
     def whole(self) -> bool:
-        """Whether it has been read to its end."""
+        """Whether the topic has been read to its end."""
         return self._whole
 
     def since(self, offset: int) -> tuple[Sequence[Told], int]:
-        """What records from that offset on tell, and how far the topic has been read."""
+        """The events of the records from this offset on, and the offset up to which the topic has been read."""
         with self._lock:
             return self._told[bisect_left(self._told, offset, key=lambda told: told.offset) :], self._next
 
     def take(self, records: Sequence[Record]) -> None:
         if records[0].offset < self._next:
-            self._made_anew()
+            self._restart()
         for record in records:
             events = self._events_of(record)
             with self._lock:
@@ -88,7 +88,7 @@ class EventFeed:
     def reached(self, offset: int) -> None:
         self._complaints.tell()
         if offset < self._next:
-            self._made_anew()
+            self._restart()
         with self._lock:
             self._next = offset
         self._whole = True
@@ -108,11 +108,11 @@ class EventFeed:
     def _events_of(self, record: Record) -> tuple[GroupEvent, ...]:
         try:
             return self._fold.take(event_from_json(decode(record.value or b"")))
-        except Exception as wrong:  # noqa: BLE001  whatever it is, the others can be read
+        except Exception as wrong:  # noqa: BLE001  whatever it is, the other records can be read
             self._complaints.add(Unreadable(key=record.key, offset=record.offset, reason=reason_of(wrong)))
             return ()
 
-    def _made_anew(self) -> None:
+    def _restart(self) -> None:
         with self._lock:
             self._begin()
             self._renewals += 1

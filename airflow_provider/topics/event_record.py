@@ -9,9 +9,9 @@ from airflow_provider.topics.reader import Record
 
 
 def read_event(record: Record, complaints: Complaints) -> Event | None:
-    """None: it can't be read, and the complaints say so."""
+    """Read an event. None: it can't be read, and was added to ``complaints``."""
     try:
         return event_from_json(decode(record.value or b""))
-    except Exception as wrong:  # noqa: BLE001  whatever it is, the others can be read
+    except Exception as wrong:  # noqa: BLE001  whatever it is, the other records can be read
         complaints.add(Unreadable(key=record.key, offset=record.offset, reason=reason_of(wrong)))
         return None

@@ -1,4 +1,4 @@
-"""The views of one group's topics in this process: filled by the reader's thread, seen from any thread."""
+"""The views of one group's topics in this process: filled by the reader's thread, readable in any thread."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ S = TypeVar("S")
 
 
 class TopicFeed(Generic[S]):
-    """A view that a thread of its own feeds: the reader's sink for one topic.
+    """A view of one topic, filled by the reader's thread: the reader's sink for the topic.
 
-    Event loops wait for the lock. Under it nothing is parsed and nothing logged but what is for debugging.
+    Event loops wait for its lock, so nothing is parsed while it is held, and nothing is logged except for debugging.
 
-    While the topic is read again a new view is filled; the old one is seen until that is done. A moment in which there
-    are no jobs would stop every task.
+    While the topic is read again from its beginning, a new view is filled, and the old one is visible until that is
+    done. Otherwise there would be no jobs for a moment, which would stop all tasks.
 
-    :param make_view: makes an empty view that tells of what it can't read
-    :param complaints: gets what can't be read; while the topic is read from its beginning, many come together
+    :param make_view: makes an empty view, given a function for unreadable records
+    :param complaints: collects unreadable records
     """
 
     def __init__(
@@ -67,13 +67,16 @@ class TopicFeed(Generic[S]):
 
     @property
     def offset(self) -> int:
+        """The offset up to which the topic has been read."""
         return self._view.offset
 
     @property
     def renewals(self) -> int:
+        """How often the topic was found to have been deleted and created again."""
         return self._renewals + self._view.renewals
 
     def snapshot(self) -> S:
+        """The present view, as a value."""
         with self._lock:
             return self._view.snapshot()
 
@@ -89,7 +92,7 @@ class TopicFeed(Generic[S]):
             self._complaints.tell()
 
     def reached(self, offset: int) -> None:
-        """Follows every record that is the last one for now: mostly there is nothing new about it."""
+        """Note that the topic ends here for now. This comes after each last record, and is mostly nothing new."""
         self._whole = True
         self._complaints.tell()
         with self._lock:
@@ -100,6 +103,7 @@ class TopicFeed(Generic[S]):
         self._changes.tell(news)
 
     def again(self) -> None:
+        """Begin to fill a new view: the topic is read again from its beginning."""
         self._next = self._make_view(self._complaints.add)
         self._whole = False
 
@@ -111,14 +115,16 @@ class TopicFeed(Generic[S]):
         self._complaints.tell()
 
     def _replace(self, new: TopicView[S], end: int) -> None:
-        """A topic that ends before what was read of it was deleted and created again meanwhile."""
+        """Replace the view by the new one. If the topic ends before what was read of it, it was deleted and created
+        again in the meantime.
+        """
         renewed = max(new.renewals, int(end < self._view.offset))
         self._renewals = self.renewals + renewed - new.renewals
         self._view, self._next = new, None
         new.all_is_news()
 
     def _news(self) -> About:
-        """What is new, now that the topic can be read."""
+        """What has changed since the last call. After a problem, everything counts as changed."""
         if self._problem is None:
             return self._view.take_news()
         self._problem = None
@@ -127,7 +133,9 @@ class TopicFeed(Generic[S]):
 
 
 def _parsed(view: TopicView[Any], records: Sequence[Record]) -> Iterator[Parsed]:
-    """One after the other, without those for which others stand: these are read first, to see that they can be."""
+    """Parse records one after the other, without superseded ones. The records that supersede others are parsed first,
+    to make sure that they can be read.
+    """
     skipped = superseded(records)
     first = {place: view.parse(*records[place]) for place in set(skipped.values())}
     if any(record.key is None for record in first.values()):
@@ -138,9 +146,10 @@ def _parsed(view: TopicView[Any], records: Sequence[Record]) -> Iterator[Parsed]
 
 
 class GroupFeed:
-    """Both compacted topics of a group, and the third one for those who want to be told of its events.
+    """The feeds of a group: of both compacted topics, and of its events topic if it is followed.
 
-    :ivar events: None: nobody wants to be told
+    :ivar granted: the needs for which the rights were checked, and are there
+    :ivar events: None: the events topic is not followed
     """
 
     def __init__(self, group: str) -> None:
@@ -158,10 +167,7 @@ class GroupFeed:
         )
 
     def preparing(self) -> asyncio.Lock:
-        """Held by the one in the running loop who makes the group's topics and looks at the rights, while others wait.
-
-        What has been seen is in ``granted``.
-        """
+        """The running loop's lock for creating the group's topics and checking rights. The result is in ``granted``."""
         return self._preparing.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     @property
@@ -171,7 +177,7 @@ class GroupFeed:
 
     @property
     def fault(self) -> ReaderFaultError | None:
-        """Why one of the topics is read no more."""
+        """Why one of the topics is no longer read."""
         problems = (self.jobs.problem, self.status.problem)
         return next((problem for problem in problems if isinstance(problem, ReaderFaultError)), None)
 
@@ -183,8 +189,8 @@ class GroupFeed:
 
     @property
     def renewals(self) -> Mapping[str, int]:
-        """How often each topic was found to have been deleted and made anew."""
+        """How often each topic was found to have been deleted and created again."""
         return {self.names.jobs: self.jobs.renewals, self.names.status: self.status.renewals}
 
     def _on_stale(self, key: str, winner: StatusRecord) -> None:
-        log.debug("%s: a record of %s older than that of epoch %s came late", self.names.status, key, winner.epoch)
+        log.debug("%s: a late record of %s is older than that of epoch %s", self.names.status, key, winner.epoch)

@@ -1,4 +1,4 @@
-"""The topics of a group, as far as they have been read: what is to run, what runs, and what of it changes."""
+"""Follows the topics of a group: the jobs, the state of tasks and workers, and their changes."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S: Final = 30.0
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,242}")
-"""Of a group that can have topics. Kafka takes others for groups."""
+"""The names of groups that can have topics. Kafka accepts more names for groups."""
 
 
 class FollowedTopics:
-    """The jobs, status and events topics of one group, as far as they have been read, for one event loop.
+    """The jobs, status and events topics of one group, as far as they have been read. Belongs to one event loop.
 
-    Cheap: all of a process that use the same connection share its clients, and the views of a group.
+    It costs little: all users of a connection in a process share its clients, and the views of a group.
 
     :param settings: the connection
     :param group: the group's id
-    :param needs: what its user must be allowed to do
+    :param needs: the rights that the connection's user must have
     """
 
     def __init__(self, settings: KafkaSettings, group: str, needs: Needs = WATCHER) -> None:
@@ -69,18 +69,18 @@ class FollowedTopics:
         await self.aclose()
 
     def attach(self) -> None:
-        """Begin to read, and make no topics: for those who only look. :meth:`catch_up` says if one is missing.
+        """Begin to read, without creating topics or checking rights. :meth:`catch_up` fails if a topic is missing.
 
-        :raises NoTopicError: if the group's name can't be part of a topic's
+        :raises NoTopicError: if the group's name can't be part of a topic's name
         """
         self._acquire()
         self._open().follow(self._followed())
 
     async def start(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """Make the topics that are missing, if that is for this user to do, and begin to read.
+        """Check the rights, create missing topics if ``needs`` says so, and begin to read.
 
-        :raises NoTopicError: if one is missing and is not for this user to make
-        :raises RightsError: if one is missing and may not be made, or the user may not do what this is for
+        :raises NoTopicError: if a topic is missing and ``needs`` does not say to create it
+        :raises RightsError: if a topic is missing and may not be created, or the user lacks rights
         :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
         :raises TopicError: if a topic can't be used
@@ -93,7 +93,8 @@ class FollowedTopics:
             raise
 
     async def start_for(self, needs: Needs, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """As :meth:`start`, for one more who uses these topics, and who needs this; if that fails, it fails alone.
+        """Do the same as :meth:`start` for an additional user of these topics, with needs of its own. A failure does
+        not affect the others.
 
         :raises TopicError: see :meth:`start`
         """
@@ -101,9 +102,9 @@ class FollowedTopics:
         await self._prepare(needs, timeout_s)
 
     async def _prepare(self, needs: Needs, timeout_s: float) -> None:
-        """See that the user may do this, before anything is done: half of it would help nobody.
+        """Check the rights before anything is done, so that nothing is done by halves.
 
-        Once granted is granted: what is taken away later shows where it is needed.
+        The result is remembered. If a right is taken away later, this shows when it is used.
         """
         if needs.writes:
             self._open().warm_up()
@@ -115,7 +116,7 @@ class FollowedTopics:
         self._open().follow(feed)
 
     async def aclose(self) -> None:
-        """Stop reading, when what was written is stored. May be called again."""
+        """Stop reading. The last user of the clients waits until pending records are written. May be called again."""
         if self._clients is None:
             return
         if self._timeline is not None:
@@ -136,13 +137,13 @@ class FollowedTopics:
         return self._followed().status.snapshot()
 
     def follow_events(self) -> EventFeed:
-        """Read the events topic, too: it is read from its beginning, and to its end some time later."""
+        """Begin to read the events topic, too, from its beginning. It takes some time to reach the end."""
         return self._open().follow_events(self._followed())
 
     async def end_of_events(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> int:
-        """The offset of what will be written next to the events topic; 0 also if there is none. Begins to read nothing.
+        """The end offset of the events topic; 0 if there is no such topic. Does not begin to read it.
 
-        :raises TopicRightsError: if it may not be read, as far as that shows
+        :raises TopicRightsError: if it may not be read, as far as this is known
         :raises TopicError: see :meth:`TopicAdmin.end_offsets`
         """
         self._acquire()
@@ -150,18 +151,18 @@ class FollowedTopics:
             return (await self._open().admin.end_offsets((self.names.events,), timeout_s=timeout_s))[self.names.events]
         except NoTopicError:
             return 0
-        except TopicRightsError as refused:  # to read is what its user wants to do
+        except TopicRightsError as refused:  # name the right to read, which the caller will need
             raise TopicRightsError(self.names.events, Operation.READ.value, refused.principal) from refused
 
     @property
     def bookmarks(self) -> Bookmarks:
-        """How far those who are told of events have been told."""
+        """How far asset watchers have been told of events."""
         return self._open().bookmarks
 
     @property
     def unread(self) -> Mapping[str, tuple[int, int]]:
-        """Which topics have not been read to where they ended at the last :meth:`catch_up`: how far they are, and to
-        where.
+        """The topics that have not been read to the ends of the last :meth:`catch_up`: the offset that was reached, and
+        the end.
         """
         feed = self._followed()
         read = {self.names.jobs: feed.jobs.offset, self.names.status: feed.status.offset}
@@ -169,13 +170,13 @@ class FollowedTopics:
 
     @property
     def caught_up(self) -> bool:
-        """Whether both topics have been read to their ends once: what is known is no mere beginning."""
+        """Whether both topics have been read to their ends once. Before, the views are incomplete."""
         feed = self._followed()
         return feed.jobs.whole and feed.status.whole
 
     @property
     def away(self) -> str | None:
-        """Why no broker can be reached at present; None: one can, as far as is known."""
+        """Why no broker can be reached at present; None: one can be, as far as is known."""
         outage = self._open().outage
         refusal = outage.refusal
         if refusal is not None:
@@ -183,7 +184,7 @@ class FollowedTopics:
         return f"no broker of {outage.servers} can be reached ({outage.reason})" if outage.away else None
 
     def follow_timeline(self) -> TimelineFeed:
-        """Begin to read what has happened in the group, for those who look on; until this is closed."""
+        """Begin to read the last events of the group, for a timeline. It ends when this is closed."""
         if self._timeline is None:
             self._timeline = TimelineFeed(self.names.events)
             self._open().reader.follow({self.names.events: self._timeline})
@@ -201,7 +202,7 @@ class FollowedTopics:
 
     @property
     def fault(self) -> TopicError | None:
-        """Why one of the topics is read no more: what is known of the group grows old."""
+        """Why one of the topics is no longer read, so that the views are outdated."""
         return self._followed().fault
 
     @property
@@ -211,7 +212,7 @@ class FollowedTopics:
 
     @property
     def renewals(self) -> Mapping[str, int]:
-        """How often each topic was found to have been deleted and made anew, since this process began to read it."""
+        """How often each topic was found to have been deleted and created again since this process began to read it."""
         return self._followed().renewals
 
     async def catch_up(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
@@ -239,10 +240,10 @@ class FollowedTopics:
     async def wait_for(
         self, predicate: Callable[[JobsSnapshot, StatusSnapshot], bool], *, timeout_s: float | None = None
     ) -> None:
-        """Wait until ``predicate`` holds; it is asked now and after each change.
+        """Wait until ``predicate`` holds. It is called now, and after each change.
 
-        :raises TopicTimeoutError: if it does not in time, though the broker is there
-        :raises BrokerAwayError: if it does not in time, and no broker is there
+        :raises TopicTimeoutError: if it does not hold in time, although the broker can be reached
+        :raises BrokerAwayError: if it does not hold in time, and no broker can be reached
         :raises TopicError: if a topic can't be read
         """
         await self._wait(lambda: predicate(self.jobs, self.status), timeout_s=timeout_s, waiting_for="a change")
@@ -250,8 +251,8 @@ class FollowedTopics:
     def subscribe(self, listener: Callable[[], None], about: About = About.EVERYTHING) -> Callable[[], None]:
         """Call ``listener`` in the running loop soon after each change, perhaps once for several changes.
 
-        :param about: which changes matter to it
-        :returns: a function that ends it
+        :param about: the kinds of changes for which it is called
+        :returns: a function that ends this
         """
         return self._followed().changes.listen(listener, about)
 
@@ -267,7 +268,7 @@ class FollowedTopics:
                     done.set_result(None)
                 elif feed.problem is not None:
                     done.set_exception(feed.problem)
-            except Exception as error:  # noqa: BLE001  the predicate's own: it goes to the waiting caller
+            except Exception as error:  # noqa: BLE001  of the predicate: it is raised at the waiting caller
                 done.set_exception(error)
 
         stop = feed.changes.listen(look)
@@ -284,9 +285,10 @@ class FollowedTopics:
             stop()
 
     def _acquire(self) -> None:
-        """A name that librdkafka does not take would end its consumer, which reads for all other groups, too.
+        """Get the clients. The name is checked first: one that librdkafka does not accept would end the consumer, which
+        reads for all other groups, too.
 
-        :raises NoTopicError: if the group's name can't be part of a topic's
+        :raises NoTopicError: if the group's name can't be part of a topic's name
         """
         if _NAME.fullmatch(self.group) is None:
             raise NoTopicError(self.names.jobs)

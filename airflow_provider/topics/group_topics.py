@@ -1,4 +1,4 @@
-"""What is written into the topics of a group, by those who want jobs run, by its workers and by its leader."""
+"""Writes the topics of a group, for people who submit and steer jobs, for workers, and for the leader."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Submission:
     """The outcome of submitting a job.
 
     :param definition: the job's definition now
-    :param changed: False if the same had been submitted before, under the same run key
+    :param changed: False if the same definition was submitted before, with the same run key
     :param retried: the tasks of this run that had failed for good, and are tried again
     """
 
@@ -59,7 +59,7 @@ class Submission:
     retried: tuple[TaskId, ...] = ()
 
     def lines(self) -> list[str]:
-        """As in "job etl: submitted", for a terminal or the page."""
+        """The outcome in words, as "job etl: submitted"."""
         job, retried = self.definition.name, self.retried
         known = "already submitted" if retried else "already submitted, nothing changed"
         return [
@@ -70,7 +70,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedRound:
-    """What is written of a completed rebalance: to the status topic, and to the timeline."""
+    """The records of a completed round, as bytes: for the status topic, and for the timeline."""
 
     status: bytes
     event: bytes
@@ -80,10 +80,10 @@ class GroupTopics(FollowedTopics):
     """The topics of one group, to read and to write."""
 
     async def submit(self, definition: JobDefinition) -> Submission:
-        """Ask the group to run a job. The same definition under the same run key changes nothing, but that tasks which
-        have failed for good are tried again.
+        """Ask the group to run a job. If the same definition was submitted before, with the same run key, only those of
+        its tasks are tried again that have failed for good.
 
-        A job that was removed begins anew, whatever is still said of it by those who have not read the removal.
+        A job that was removed begins anew, even if workers that have not read the removal still write records about it.
 
         :raises TopicError: if it can't be written
         """
@@ -102,10 +102,10 @@ class GroupTopics(FollowedTopics):
         return Submission(definition=definition, changed=True, retried=await self._try_again(definition))
 
     async def carry_out(self, operation: Operation, *, by: str) -> Outcome:
-        """Do what is asked, as the topics stand now, and write down who has asked.
+        """Carry out an operation on the present state of the topics, and record who has asked for it.
 
         :param by: ``user@host``, a DAG's task, or the user of a page
-        :raises OperationError: if it can't be done: nothing was written
+        :raises OperationError: if it can't be done; then nothing was written
         :raises TopicError: if it can't be written
         """
         await self.catch_up()
@@ -118,30 +118,33 @@ class GroupTopics(FollowedTopics):
             for key, data in decision.jobs.items()
         ]
         await self._write_all(*steered, self._event(decision.about, decision.event))
-        # After that: who tries a task again by its word at once need not hear then that its whole job is to start anew.
-        await self._have_tried_again(decision.outcome.subject, decision.tasks)
+        # Last: a worker may try a task again immediately, and should not be told after that to restart its whole job.
+        await self._publish_retries(decision.outcome.subject, decision.tasks)
         if isinstance(operation, AlterJob):
             await self._check_nothing_lost(operation, as_it_was)
         return decision.outcome
 
     async def _check_nothing_lost(self, operation: AlterJob, as_it_was: JobsSnapshot) -> None:
-        """:raises LostUpdateError: see :func:`~airflow_provider.operations.deciding.check_nothing_lost`"""
+        """Check after a change of a job that it has not overwritten another one.
+
+        :raises LostUpdateError: see :func:`~airflow_provider.operations.deciding.check_nothing_lost`
+        """
         job = operation.job
         try:
             await self.catch_up()
         except TopicError:
-            return  # what was asked for is stored
+            return  # the change is stored, so this is no error
         written = altered(operation, as_it_was.jobs[job])
         check_nothing_lost(job, written, as_it_was.defined_at.get(job), self.jobs)
 
     async def retry_failed(
         self, job: str, indexes: Collection[int] | None = None, *, by: str, defined_at: int | None = None
     ) -> tuple[TaskId, ...]:
-        """Have tasks of the job's present run tried again that failed for good.
+        """Try tasks of the job's present run again that have failed for good.
 
-        :param indexes: which tasks, -1 for the planner; None: all
+        :param indexes: the tasks, -1 for the planner; None: all
         :param defined_at: see :class:`~airflow_provider.operations.operations.OnJob`
-        :returns: which of them had failed
+        :returns: those that had failed, and are tried again
         :raises OperationError: if there is no such job, or no such task
         :raises TopicError: if it can't be written
         """
@@ -158,34 +161,38 @@ class GroupTopics(FollowedTopics):
 
     async def _try_again(self, definition: JobDefinition) -> tuple[TaskId, ...]:
         again = to_try_again(definition, self.jobs.plans.get(definition.name), self.status.tasks)
-        await self._have_tried_again(definition.name, again)
+        await self._publish_retries(definition.name, again)
         return tuple(status.task for status in again)
 
-    async def _have_tried_again(self, job: str, words: Sequence[TaskStatus]) -> None:
-        """:raises HalfDoneError: if these are not all stored, for all that was written before"""
+    async def _publish_retries(self, job: str, statuses: Sequence[TaskStatus]) -> None:
+        """Write the records by which failed tasks are tried again.
+
+        :raises HalfDoneError: if not all of them are stored; the other records of the operation are
+        """
         try:
-            await asyncio.gather(*map(self.publish_task, words))
+            await asyncio.gather(*map(self.publish_task, statuses))
         except TopicError as failed:
-            raise HalfDoneError(job, [word.task for word in words], failed) from failed
+            raise HalfDoneError(job, [status.task for status in statuses], failed) from failed
 
     async def remove(self, job: str, *, by: str = "", defined_at: int | None = None) -> bool:
-        """Ask the group to run a job no more, and forget how far it was.
+        """Remove a job from the group, with its plan and the states of its tasks.
 
-        The job goes first: should this end half-way, what is left is of no job, and a leader deletes it.
+        The definition is deleted first. If this ends half-way, the rest belongs to no job, and a leader deletes it.
 
         :param by: who asks for it, for those who wait for the job
         :param defined_at: see :class:`~airflow_provider.operations.operations.OnJob`
         :returns: whether there was such a job
-        :raises OperationError: if the job is another by now: nothing was written
+        :raises OperationError: if the job was submitted again or altered since; then nothing was written
         :raises TopicError: if it can't be written
         """
         await self.catch_up()
         known = self.jobs.jobs.get(job)
         if known is not None:
             check_still_it(job, defined_at, self.jobs)
-        # What holds a checkpoint, or may run on, is forgotten by who has stopped it: a job of the same name waits.
-        words, lives_on = self.status.tasks.items(), self.status.lives_on
-        over = (task for task, word in words if task.job == job and not (word.standing_claim or lives_on(task)))
+        # The record of a task that holds a checkpoint, or may live on, is deleted by the worker that has stopped the
+        # task: until then a new job of the same name waits.
+        tasks, lives_on = self.status.tasks.items(), self.status.lives_on
+        over = (task for task, status in tasks if task.job == job and not (status.standing_claim or lives_on(task)))
         statuses = [task_key(task) for task in over]
         if known is not None:
             removal = Removal(by=by, at_ms=wall_ms(), run_key=known.run_key, bounded=known.bounded)
@@ -200,7 +207,7 @@ class GroupTopics(FollowedTopics):
         return known is not None
 
     def _beside(self, job: str) -> list[str]:
-        """The keys of what the jobs topic has of a job beside its definition."""
+        """The keys of a job's records in the jobs topic, apart from its definition."""
         jobs = self.jobs
         known = ((jobs.plans, plan_key), (jobs.halts, halt_key), (jobs.restarts, restart_key))
         keys = [key_of(job) for records, key_of in known if job in records]
@@ -208,15 +215,14 @@ class GroupTopics(FollowedTopics):
         return keys + restarts + [halt_task_key(task) for task in jobs.task_halts if task.job == job]
 
     async def publish_plan(self, plan: PlanRecord) -> None:
-        """Write the task configs of a job. By the worker that has the job's planner."""
+        """Write the task configurations of a job. Done by the worker that has the job's planner."""
         await self._put(self.names.jobs, plan_key(plan.job), plan.to_json())
 
     async def scale_down(self, goal: Goal, *, within_ms: int | None = None, by: str) -> ScaleDown:
-        """Ask workers to leave when others have learned what they have, as many as the goal wants. All or nobody.
+        """Ask as many workers as the goal requires to leave soon: when others have learned their tasks.
 
-        :param within_ms: so long after it has heard of it, each stops what it still runs and leaves; None: it takes the
-            time that it takes
-        :raises ScaleError: if the group can't come to its goal that way; nobody was asked then
+        :param within_ms: how long after the request each worker stops the rest of its tasks and leaves; None: no limit
+        :raises ScaleError: if the group can't reach the goal in this way; then no worker was asked
         :raises TopicError: if it can't be written
         """
         await self.catch_up()
@@ -235,7 +241,7 @@ class GroupTopics(FollowedTopics):
         return plan
 
     async def publish_control(self, control: ControlRecord) -> None:
-        """Ask something of a worker."""
+        """Write a request to a worker."""
         action = "scale" if control.action is ControlAction.LEAVE_SOON else control.action.value
         await self._write_all(
             NewRecord(self.names.jobs, control_key(control.worker), encode(control.to_json())),
@@ -245,12 +251,12 @@ class GroupTopics(FollowedTopics):
         )
 
     async def clear_control(self, control: ControlRecord) -> None:
-        """The worker has done what it was asked."""
+        """Delete a request that the worker has carried out."""
         await self._put(self.names.jobs, control_key(control.worker), None)
 
     def publish_task(self, status: TaskStatus) -> Awaitable[None]:
-        """Write what became of a task, to the status topic and to the timeline. Written as it is called: a worker does
-        this for each step of each task, and a coroutine for each would cost more than the writing.
+        """Write a step of a task to the status topic and to the timeline. It is written immediately, not in a
+        coroutine: a worker does this for each step of each task, and a coroutine would cost more than the writing.
         """
         key, event = task_key(status.task), TaskEvent(status=status, at_ms=wall_ms())
         return self._write_all(
@@ -258,21 +264,21 @@ class GroupTopics(FollowedTopics):
         )
 
     def publish_word(self, status: TaskStatus) -> Awaitable[None]:
-        """Write what is no step of a task, to the status topic only: how far it is while it goes on running, or its end
-        once more, in a later epoch.
+        """Write a task's status that is not a new step to the status topic only: its progress while it runs, or its end
+        again in a later epoch.
         """
         return self._write_all(NewRecord(self.names.status, task_key(status.task), status.encoded()))
 
     async def forget_task(self, task: TaskId) -> None:
-        """Delete the last word about a task of a job that was removed."""
+        """Delete the status of a task of a removed job."""
         await self._put(self.names.status, task_key(task), None)
 
     async def publish_worker(self, status: WorkerStatus) -> None:
-        """Write what a worker does."""
+        """Write the status of a worker."""
         await self._put(self.names.status, worker_key(status.worker), status.to_json())
 
     async def encode_group(self, record: GroupRecord) -> EncodedRound:
-        """The bytes of a rebalance's records; in a thread, if it is a large one."""
+        """Encode the records of a round; in a thread if it has many tasks."""
 
         def encoded() -> EncodedRound:
             return EncodedRound(status=encode(record.to_json()), event=encode(RebalanceEvent.of(record).to_json()))
@@ -280,7 +286,7 @@ class GroupTopics(FollowedTopics):
         return await off_loop(encoded, tasks=sum(map(len, record.assignment.values())))
 
     async def publish_group(self, record: GroupRecord | EncodedRound) -> None:
-        """Write a completed rebalance, to the status topic and to the timeline. By its leader."""
+        """Write a completed round to the status topic and to the timeline. Done by its leader."""
         encoded = record if isinstance(record, EncodedRound) else await self.encode_group(record)
         await self._write_all(
             NewRecord(self.names.status, GROUP_KEY, encoded.status),
@@ -288,12 +294,13 @@ class GroupTopics(FollowedTopics):
         )
 
     async def reassert(self) -> int:
-        """Write the records again that stale ones were written over, which compaction would keep. By the leader.
+        """Write records again that were overwritten by stale ones, because compaction would keep the stale ones. Done
+        by the leader.
 
-        What has landed by now is read first: it may have made one of them old. What lands after that wins by the rules
-        of the view, and is written again in its turn.
+        First, everything that is stored by now is read, because newer records may have replaced some of them. Newer
+        records that are stored after that win by the rules of the view, and are written again in their turn.
 
-        :returns: how many
+        :returns: how many were written
         :raises TopicError: if they can't be written
         """
         await self.catch_up()
@@ -304,13 +311,13 @@ class GroupTopics(FollowedTopics):
         return len(overwritten)
 
     async def sweep(self, leads: Callable[[], bool]) -> int:
-        """Delete what is of nobody any more. By the leader.
+        """Delete records that are no longer needed. Done by the leader.
 
-        What was there before the topics were read to their ends and is of nobody then, is of nobody for good: a job
-        that is submitted again begins anew, and under the same keys. So nobody may have been given its tasks since.
+        Only records are deleted that were leftovers before the topics were read to their ends, and still are after
+        that. A job that is submitted again uses the same keys, so its tasks must not have been assigned since.
 
-        :param leads: whether no round can have begun without the caller; asked right before the records are deleted
-        :returns: how many records
+        :param leads: whether no round can have begun without the caller; called right before the records are deleted
+        :returns: how many records were deleted
         :raises TopicError: if they can't be deleted
         """
         before = await self._leftovers()

@@ -1,4 +1,4 @@
-"""How clients of librdkafka are made."""
+"""Makes clients of librdkafka."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from airflow_provider.topics.errors import TopicError
 
 C = TypeVar("C")
 
-# At its level 0 librdkafka still tells of fatal errors: who uses a client hears of them, with what to do.
+# At log level 0, librdkafka still logs fatal errors. They are silenced, because the code that uses a client reports
+# them, together with what to do.
 _silence: Final = logging.getLogger(f"{__name__}.silence")
 _silence.disabled = True
 
 COMMON: Final[Mapping[str, Any]] = {
-    # A topic made by the way would have the broker's default settings: it would not be compacted.
+    # A topic that is created automatically has the broker's default settings: it would not be compacted.
     "allow.auto.create.topics": False,
     "reconnect.backoff.max.ms": 1_000,
     "log_level": 0,
     "logger": _silence,
 }
-"""What all clients are set to, whatever their connection says."""
+"""Settings of all clients. They override those of the connection."""
 
 
 def make_client(kind: Callable[[dict[str, Any]], C], config: dict[str, Any]) -> C:
-    """A client of librdkafka. Each kind refuses other settings of a connection, and some only beside our own.
+    """Make a client of librdkafka.
 
-    :raises TopicError: if it refuses these
+    :param kind: the client's class. Each class refuses other settings, some only in combination
+    :raises TopicError: if it refuses these settings
     """
     try:
         return kind(config)

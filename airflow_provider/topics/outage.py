@@ -1,6 +1,6 @@
-"""Whether brokers can be reached, and if not, whose matter that is.
+"""Knows whether brokers can be reached, and if not, whether people must act.
 
-One line in the log when they go away and one when they are back, however many tries lie between.
+It logs one line when they can't be reached any more, and one when they are back, however many tries are in between.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log: Final = logging.getLogger(__name__)
 
 
 class Outage:
-    """Whether the brokers of one connection can be reached. Safe for threads.
+    """Whether the brokers of one connection can be reached. Thread-safe.
 
     :param servers: the connection's bootstrap servers, for the log
     """
@@ -34,27 +34,30 @@ class Outage:
 
     @property
     def away(self) -> bool:
+        """Whether no broker can be reached."""
         return self._since is not None
 
     @property
     def reason(self) -> str:
-        """The last thing that went wrong; empty while all is well."""
+        """The last error; empty if a broker has answered since."""
         return self._reason
 
     def trouble(self, reason: str) -> None:
-        """One connection to a broker failed; others may work."""
+        """Note that one connection to a broker has failed. Others may work."""
         self._reason = reason
 
     @property
     def refusal(self) -> RefusedError | None:
-        """Why waiting does not help: a broker has refused us, or we don't trust it, and none has answered since."""
+        """Why waiting does not help: a broker has refused the credentials, or its certificate is not trusted, and no
+        broker has answered since. None: waiting may help.
+        """
         with self._lock:
             return None if self._check is None else RefusedError(self.servers, self._reason, self._check)
 
     def refused(self, reason: str, check: str) -> None:
-        """A broker refused our credentials, or has a certificate that we don't trust.
+        """Note that a broker has refused the credentials, or that its certificate is not trusted.
 
-        :param check: what people should look at
+        :param check: what people should check
         """
         with self._lock:
             self._reason, self._check = reason, check
@@ -64,7 +67,7 @@ class Outage:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[Future[None]]:
-        """A future that is done as soon as there is a refusal."""
+        """Get a future that is done as soon as there is a refusal."""
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
         with self._lock:
@@ -79,7 +82,7 @@ class Outage:
                 self._waiting.discard(future)
 
     def went_away(self, reason: str) -> None:
-        """No broker can be reached."""
+        """Note that no broker can be reached, and log it."""
         with self._lock:
             if self._since is not None:
                 return
@@ -88,7 +91,7 @@ class Outage:
         log.warning("no broker of %s can be reached (%s); trying again until one can", self.servers, self._reason)
 
     def is_back(self) -> None:
-        """A broker has answered."""
+        """Note that a broker has answered, and log it after an outage."""
         with self._lock:
             since, self._since, self._reason, self._check = self._since, None, "", None
         if since is not None:

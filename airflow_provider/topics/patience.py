@@ -1,4 +1,4 @@
-"""Reads a large group to its end on a busy machine, which may take longer than the time limit of :meth:`catch_up`."""
+"""Reads large topics to their ends. On a busy machine, this may take longer than the timeout of :meth:`catch_up`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from airflow_provider.topics.followed import FollowedTopics
 
 
 async def read_patiently(topics: FollowedTopics) -> None:
-    """Read to the ends, as long as there is any progress.
+    """Read to the ends of the topics, as long as there is progress.
 
     :raises TopicError: see :meth:`FollowedTopics.catch_up`
     """

@@ -27,15 +27,16 @@ _CONNECT_S: Final = 1.0
 _DELIVERY_TIMEOUT_MS: Final = 30_000
 _PROPAGATION_MS: Final = 5_000
 _OVERDUE_S: Final = 5.0
-"""How long after its delivery timeout a record may wait. If its connection breaks just then, librdkafka may keep a
-record for ever, and says nothing."""
+"""How long after its delivery timeout to wait for a record's result. If the connection breaks at this moment,
+librdkafka may keep the record for ever without a result.
+"""
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _FATAL: Final = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
 _TIMED_OUT: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})  # noqa: SLF001
 
 
 class NewRecord(NamedTuple):
-    """A record to be written; no value deletes the key."""
+    """A record to be written. The value None deletes the key."""
 
     topic: str
     key: str
@@ -43,9 +44,9 @@ class NewRecord(NamedTuple):
 
 
 class _Given(NamedTuple):
-    """A record that librdkafka was given.
+    """A record that was given to librdkafka, and its callback.
 
-    :ivar at: when (monotonic)
+    :ivar at: when (monotonic seconds)
     """
 
     record: NewRecord
@@ -57,11 +58,11 @@ _Outcome = tuple["asyncio.Future[None]", "TopicError | None"]
 
 
 class TopicWriter:
-    """Writes records so that each is stored once, in the order of the calls, on all replicas that are in sync.
+    """Writes records. Each is stored once, in the order of the calls, on all in-sync replicas.
 
     :param config: librdkafka's settings of the connection
     :param outage: knows why a broker does not answer
-    :param delivery_timeout_ms: a record that isn't stored by then fails
+    :param delivery_timeout_ms: a record that is not stored in this time has failed
     :raises TopicError: if librdkafka refuses the settings
     """
 
@@ -75,12 +76,12 @@ class TopicWriter:
             **COMMON,
             "acks": "all",
             "enable.idempotence": True,
-            # What one turn of an event loop has to say goes in one request, not in one for each record.
+            # All records of one turn of an event loop go in one request.
             "linger.ms": _LINGER_MS,
             "compression.type": "gzip",
             "message.max.bytes": LARGEST_VALUE,
             "delivery.timeout.ms": delivery_timeout_ms,
-            # After that no record waits for a topic that does not exist; the topics were there when this began.
+            # The topics existed when this began, so a record waits only this long for one that does not exist.
             "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
             "error_cb": self._on_error,
         }
@@ -89,7 +90,7 @@ class TopicWriter:
         self._outcomes_lock = threading.Lock()
         self._numbers = itertools.count()
         self._waiting: dict[int, _Given] = {}
-        """What is not settled, the oldest one first."""
+        """Records without a result, the oldest one first."""
         self._outcomes: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
         self._producer = make_client(Producer, self._config)
         self._fatal: KafkaError | None = None
@@ -98,9 +99,9 @@ class TopicWriter:
         self._thread.start()
 
     def send(self, topic: str, key: str, value: bytes | None) -> Future[int]:
-        """Write one record; no value deletes the key.
+        """Write one record. The value None deletes the key.
 
-        :returns: a future of the record's offset, which fails with a :class:`TopicError`
+        :returns: a future with the record's offset; it may fail with a :class:`TopicError`
         """
         future: Future[int] = Future()
         future.set_running_or_notify_cancel()
@@ -115,10 +116,10 @@ class TopicWriter:
         return future
 
     def write(self, *records: NewRecord) -> asyncio.Future[None]:
-        """Write these.
+        """Write records.
 
-        :returns: a future of the running loop: done when all are stored, failed with a :class:`TopicError` if one
-            could not be
+        :returns: a future of the running loop. It is done when all are stored, and fails with a :class:`TopicError` if
+            one could not be stored
         """
         loop = asyncio.get_running_loop()
         all_stored: asyncio.Future[None] = loop.create_future()
@@ -134,7 +135,7 @@ class TopicWriter:
         for record in records:
             self._produce(record, stored)
         if not left:
-            self._tell()  # refused already, perhaps
+            self._tell()  # all of them may have been refused already
         return all_stored
 
     def _produce(self, record: NewRecord, stored: Callable[[int, TopicError | None], None]) -> None:
@@ -142,7 +143,7 @@ class TopicWriter:
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if self._settled(number) is None:
-                return  # it was given up
+                return  # it has failed already
             if error is None:
                 self._outage.is_back()
                 stored(message.offset() or 0, None)
@@ -156,7 +157,9 @@ class TopicWriter:
                 stored(0, self._explain_refusal(record, refused))
 
     def _give(self, number: int, given: _Given, delivered: Callable[[KafkaError | None, Message], None]) -> None:
-        """Give it to the producer, which nobody replaces meanwhile: a producer that is replaced says nothing more."""
+        """Give a record to the producer. The lock keeps the producer from being replaced in between: a producer that
+        was replaced reports no results.
+        """
         topic, key, value = given.record
         name = key.encode()
         with self._lock:
@@ -165,20 +168,20 @@ class TopicWriter:
             self._live_producer().produce(topic, key=name, value=value, partition=0, on_delivery=delivered)
 
     def _settled(self, number: int) -> _Given | None:
-        """None: somebody else has settled it."""
+        """Take out a record that has its result. None: it has had a result before."""
         with self._outcomes_lock:
             return self._waiting.pop(number, None)
 
     def _tell(self) -> None:
-        """Wake each loop once for all that is stored by now: a call into another thread's loop costs a system call."""
+        """Wake each loop once for all results so far, because a call into another thread's loop costs a system call."""
         with self._outcomes_lock:
             outcomes_of, self._outcomes = self._outcomes, {}
         for loop, outcomes in outcomes_of.items():
-            with contextlib.suppress(RuntimeError):  # it is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(_settle, outcomes)
 
     def close(self) -> None:
-        """Write what is still to be written, for at most 5 s, and stop; returns when the thread has ended."""
+        """Write pending records, for at most 5 s, and stop. Returns when the thread has ended."""
         with contextlib.suppress(KafkaException):
             self._producer.flush(_FLUSH_S)
         self._tell()
@@ -186,7 +189,8 @@ class TopicWriter:
         self._thread.join()
 
     def _run(self) -> None:
-        # Without a connection the first record would wait for half a second, until the producer asks again for its id.
+        # Connect now. Otherwise the first record would wait for half a second, until the producer asks again for its
+        # producer id.
         with contextlib.suppress(KafkaException):
             self._producer.list_topics(timeout=_CONNECT_S)
         while not self._closing.is_set():
@@ -205,8 +209,8 @@ class TopicWriter:
         return oldest is not None and oldest.at + self._patience_s < time.monotonic()
 
     def _give_up_overdue(self) -> None:
-        """Fail all that waits, and go on with a new producer: with the old one, a record could still be stored, after
-        later ones. What that one says of its records, if anything, counts no more.
+        """Fail all waiting records, and continue with a new producer. The old one could still store a record after
+        later ones. Its results are ignored from now on.
         """
         timed_out = KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001
         with self._lock:
@@ -216,17 +220,16 @@ class TopicWriter:
             try:
                 self._producer = make_client(Producer, self._config)
             except TopicError:
-                self._fatal = timed_out  # who writes next tries again, and hears why
+                self._fatal = timed_out  # the next write tries again, and fails with the reason
         for given in waiting.values():
             given.stored(0, self._explain(given.record, timed_out))
 
     def _live_producer(self) -> Producer:
-        """The producer; a new one if it has met a fatal error, after which it writes nothing any more. Call it with the
-        lock.
+        """The producer. After a fatal error it writes nothing any more, and is replaced by a new one. It is a fatal
+        error, for example, if the user may not write to any topic, because then it gets no producer id. To be called
+        with the lock held.
 
-        Fatal is, for one, that the user may not write to any topic: then it gets no id.
-
-        :raises TopicError: if there can be no new one at present
+        :raises TopicError: if no new one can be made at present
         """
         if self._fatal is not None:
             _discard(self._producer)
@@ -258,7 +261,7 @@ class TopicWriter:
         return TopicError(f"{doing} failed: {error.str()}")
 
     def _on_error(self, error: KafkaError) -> None:
-        """The reader says when brokers are away; here it shows in the record that was not written."""
+        """Note an error of a connection. That all brokers are away is left to the reader; here, records fail."""
         if error.fatal():
             self._fatal = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
@@ -268,7 +271,7 @@ class TopicWriter:
 def _settle(outcomes: Iterable[_Outcome]) -> None:
     for all_stored, failed in outcomes:
         if all_stored.done():
-            continue  # who waited has been cancelled
+            continue  # the waiting caller was cancelled
         if failed is None:
             all_stored.set_result(None)
         else:
@@ -276,7 +279,7 @@ def _settle(outcomes: Iterable[_Outcome]) -> None:
 
 
 def _discard(producer: Producer) -> None:
-    """Fail what it has not written, so that those who wait for it hear of it."""
+    """Fail the records that the producer has not written, so that their callers do not wait for ever."""
     producer.purge()
     with contextlib.suppress(KafkaException):
         producer.flush(_FLUSH_S)

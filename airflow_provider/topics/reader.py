@@ -1,11 +1,11 @@
 """Reads topics: one consumer and one thread for all groups of a connection in this process.
 
-The consumer joins no consumer group and commits nothing: every topic is read from its beginning. All calls to it are
-made by its own thread, because confluent-kafka lets no other thread in while one polls; what others want is queued.
+The consumer joins no consumer group and commits nothing: every topic is read from its beginning. Only its own thread
+calls it, because confluent-kafka blocks other threads while one polls. Orders of other threads are queued.
 
-The thread goes on whatever happens, and nobody is left with a topic that is not read any more without hearing of it. A
-fault in what takes a topic's records ends the reading of that topic. A fault of the consumer is mended by another one,
-which reads on where the sinks are; if that does not help for some time, the reading of all topics ends.
+The thread goes on whatever happens, and sinks are told if their topic is not read any more. If a sink raises an error,
+the reading of its topic ends. If the consumer fails, another one takes its place and continues at the same offsets. If
+this does not help for some time, the reading of all topics ends.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _GATHER_MS: Final = 20
 _PROBE_INTERVAL_S: Final = 1.0
 _ANSWER_S: Final = 0.5
 _MOST_LOOKED_UP: Final = 4
-# A broker that has just started, or one that has not heard of a new topic yet, may not know it for a moment.
+# A broker that has just started, or that has not been told of a new topic yet, may not know the topic for a moment.
 _MISSING_S: Final = 2.0
 _PROPAGATION_MS: Final = 5_000
 _FROM_THE_START: Final = 0
 _FIRST_REST_S: Final = 0.5
-"""After a fault of the consumer; doubled with each that follows before anything was read."""
+"""The pause after a failure of the consumer. It doubles with each further failure before anything was read."""
 _MOST_FAULTS: Final = 5
 _TROUBLE: Final = frozenset(
     {KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._SSL, KafkaError._AUTHENTICATION}  # noqa: SLF001
@@ -51,8 +51,8 @@ _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001
 
 
 class Record(NamedTuple):
-    """One record of a topic; no value: the key is deleted. Headers are never looked at: confluent-kafka crashes the
-    process over one whose name is no UTF-8.
+    """One record of a topic. The value None means that the key is deleted. Headers are never read, because
+    confluent-kafka crashes the process if the name of a header is not UTF-8.
     """
 
     key: bytes | None
@@ -61,29 +61,29 @@ class Record(NamedTuple):
 
 
 class Sink(Protocol):
-    """Where the records of a topic go. Called in the reader's thread; must not block."""
+    """Takes the records of a topic. Called in the reader's thread; must not block."""
 
     def take(self, records: Sequence[Record]) -> None:
-        """The next records, in their order."""
+        """Take the next records, in their order."""
 
     def reached(self, offset: int) -> None:
-        """The topic ends, for now, at this offset."""
+        """Note that the topic ends at this offset for now."""
 
     def again(self) -> None:
-        """Something was missed: what comes now is the topic from its beginning, up to its end."""
+        """Start over: records were missed, so the topic is now read from its beginning to its end."""
 
     def fail(self, error: TopicError) -> None:
-        """The topic can't be read at present."""
+        """Note that the topic can't be read at present."""
 
     def closed(self) -> None:
-        """Nothing comes any more."""
+        """Note that no more records come."""
 
 
 class TopicReader:
-    """Follows topics of one partition each and hands their records to sinks.
+    """Follows topics of one partition each, and gives their records to sinks.
 
     :param config: librdkafka's settings of the connection
-    :param outage: hears of brokers that go and come back
+    :param outage: is told when brokers go away and come back
     :raises TopicError: if librdkafka refuses the settings
     """
 
@@ -105,22 +105,22 @@ class TopicReader:
         self._config = {
             **config,
             **COMMON,
-            # Asked for by librdkafka; without a subscription and without commits no broker hears of it.
+            # Required by librdkafka. Without a subscription and without commits, it is not sent to any broker.
             "group.id": "cospark-topic-reader",
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
-            # A topic that is followed from now on waits for the fetch that is under way.
+            # A topic that is newly followed waits for the current fetch.
             "fetch.wait.max.ms": 200,
-            # The first record after a silence comes immediately. What follows it within this time comes together: where
-            # many write, a fetch for each record would cost more than the record.
+            # The first record after a pause comes immediately, and those that follow within this time come together: if
+            # many processes write, a fetch for each record would cost more than the record.
             "queued.min.messages": 1,
             "fetch.queue.backoff.ms": _GATHER_MS,
-            # A topic that has just been made, or a leader that has just changed, is tried again soon.
+            # Try a topic soon again that was just created, or whose leader has just changed.
             "fetch.error.backoff.ms": 50,
             "topic.metadata.refresh.fast.interval.ms": 50,
-            # After that a topic that no broker knows is reported.
+            # How long until a topic is reported that no broker knows.
             "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
             "logger": log,
             "error_cb": self._on_error,
@@ -131,23 +131,23 @@ class TopicReader:
 
     @property
     def cluster(self) -> str:
-        """Kafka's id of the cluster; empty as long as nobody has said it."""
+        """Kafka's id of the cluster; empty while it is not known."""
         return self._cluster or ""
 
     def follow(self, sinks: Mapping[str, Sink]) -> None:
-        """Read these topics from their beginning, and what is written to them from now on."""
+        """Begin to read these topics, from their beginning."""
 
         def order() -> None:
             self._sinks.update(sinks)
             self._ordered.update(dict.fromkeys(sinks))
 
         self._orders.put(order)
-        with self._starting:  # only now: an order waits for the poll that is under way
+        with self._starting:  # started after the first order is queued, which would otherwise wait for a poll
             if self._thread.ident is None:
                 self._thread.start()
 
     def unfollow(self, topics: Iterable[str]) -> None:
-        """Read these topics no more."""
+        """Stop reading these topics."""
 
         def order() -> None:
             followed = [topic for topic in topics if topic in self._sinks]
@@ -160,7 +160,7 @@ class TopicReader:
         self._orders.put(order)
 
     def close(self) -> None:
-        """Stop reading; returns when the thread has ended."""
+        """Stop reading. Returns when the thread has ended."""
         self._closing.set()
         with self._starting:
             begun = self._thread.ident is not None
@@ -184,22 +184,24 @@ class TopicReader:
         self._discard_consumer()
 
     def _read_on(self) -> None:
-        """Until this is closed."""
+        """Read until this is closed. After a failure, begin with a new consumer."""
         if self._faults:
             self._consumer = make_client(Consumer, self._config)
             self._ordered = dict.fromkeys(self._sinks)
         while not self._closing.is_set():
-            self._obey()
+            self._run_orders()
             first = self._consumer.poll(_POLL_S)
             if first is not None:
                 self._hand_out([first, *self._consumer.consume(_BATCH, 0)])
             self._probe()
 
     def _tell_all(self, fault: Exception) -> None:
-        """Another consumer may do better. After many faults in a row nobody shall wait for that any more."""
+        """Tell all sinks of a failure. A new consumer will try again, but after too many failures in a row, the reading
+        ends.
+        """
         for topic, sink in list(self._sinks.items()):
             if self._faults < _MOST_FAULTS:
-                _tell(sink, TopicError(f"the topic {topic!r} is not read just now; trying again: {fault!r}"))
+                _tell(sink, TopicError(f"the topic {topic!r} can't be read at present; trying again: {fault!r}"))
             else:
                 self._give_up(topic, fault)
 
@@ -209,14 +211,15 @@ class TopicReader:
         _tell(self._sinks.pop(topic), ReaderFaultError(topic, repr(fault)))
 
     def _discard_consumer(self) -> None:
-        with contextlib.suppress(Exception):  # whatever it says now, it is not used again
+        with contextlib.suppress(Exception):  # it is not used again
             self._consumer.close()
 
     def _look_up(self, topics: Sequence[str]) -> None:
-        """Find the topics' leaders now: after an assignment librdkafka does so by a timer, up to a second later.
+        """Find the topics' leaders now. After an assignment, librdkafka only does this with a timer, up to a second
+        later.
 
-        It then asks for all together. Here each is asked for alone, and its answer may have to wait for a fetch: for
-        the topics of many groups, as a triggerer that starts is given, the timer is sooner.
+        The timer asks for all topics together. Here, each needs a request of its own, which may wait for a fetch. So
+        with many topics, as in a triggerer that starts, the timer is faster.
         """
         if len(topics) > _MOST_LOOKED_UP:
             topics = () if self._cluster else topics[:1]
@@ -236,14 +239,14 @@ class TopicReader:
         for topic in topics:
             self._read.pop(topic, None)
 
-    def _begin_anew(self, topics: Collection[str]) -> None:
-        """Librdkafka goes on where it was, or at the end of a topic that is shorter by now: it takes one that was made
-        anew for one that was truncated.
+    def _read_from_start(self, topics: Collection[str]) -> None:
+        """Read topics from their beginning again. By itself, librdkafka continues where it was, or at the end of a
+        topic that is shorter now: it takes a topic that was created again for a truncated one.
         """
         self._end(topics)
         self._begin(topics)
 
-    def _obey(self) -> None:
+    def _run_orders(self) -> None:
         while not self._orders.empty():
             self._orders.get()()
         if self._ordered:
@@ -261,10 +264,10 @@ class TopicReader:
             if error is None and topic is not None and offset is not None:
                 key, value = _bytes(message.key()), _bytes(message.value())
                 records.setdefault(topic, []).append(Record(key, value, offset))
-                ends.pop(topic, None)  # it went on
+                ends.pop(topic, None)  # there are records after that end
             elif error is not None and error.code() == _END and topic is not None and offset is not None:
                 if offset < self._read.get(topic, 0) and topic in self._sinks:
-                    self._begin_anew((topic,))
+                    self._read_from_start((topic,))
                 else:
                     ends[topic] = offset
             elif error is not None:
@@ -277,7 +280,10 @@ class TopicReader:
         self._read_again(missed & self._sinks.keys())
 
     def _up_to_holes(self, messages: Iterable[Message], missed: set[str]) -> Iterator[Message]:
-        """:param missed: gets the topics in which something was missed"""
+        """The messages of each topic up to the first hole.
+
+        :param missed: the topics with a hole are added here
+        """
         for message in messages:
             topic, error, offset = message.topic(), message.error(), message.offset()
             if topic is not None and offset is not None and (error is None or error.code() == _END):
@@ -293,14 +299,14 @@ class TopicReader:
     def _read_again(self, topics: Collection[str]) -> None:
         for topic in topics:
             log.warning(
-                "the topic %r is read again from its beginning: records from offset %d on were compacted while it could"
-                " not be read, and what they deleted would stay for ever",
+                "reading the topic %r again from its beginning: records from offset %d on were compacted while it could"
+                " not be read, so that deletions may have been missed",
                 topic,
                 self._positions.next_of(topic),
             )
             self._sinks[topic].again()
         if topics:
-            self._begin_anew(topics)
+            self._read_from_start(topics)
 
     def _give(self, topic: str, records: Sequence[Record], end: int | None) -> None:
         sink = self._sinks[topic]
@@ -337,10 +343,10 @@ class TopicReader:
         self._sinks[topic].fail(failure)
 
     def _on_error(self, error: KafkaError) -> None:
-        """Librdkafka goes on trying by itself, whatever it is.
+        """Note an error. librdkafka always tries again by itself.
 
-        That all brokers are down may be old news when it comes here, and which topic is unknown is only in its text,
-        so both are looked into.
+        An error that all brokers are down may be outdated when it arrives, and the name of an unknown topic is only in
+        the text of the error. So both are checked later (:meth:`_probe`).
         """
         if error.code() in _TROUBLE:
             tell(self._outage, error)
@@ -354,9 +360,8 @@ class TopicReader:
             self._doubtful.setdefault(topic, time.monotonic())
 
     def _probe(self) -> None:
-        """Ask whether brokers are there and know the topics.
-
-        When they are back and nobody writes, nothing would tell.
+        """If there is doubt, ask whether brokers are there and know the topics: if they are back and nothing is
+        written, nothing else would show it.
         """
         now = time.monotonic()
         if not (self._outage.away or self._down or self._doubtful) or now < self._probe_at:
@@ -378,10 +383,10 @@ class TopicReader:
                 self._fail(topic, NoTopicError(topic), KafkaError.UNKNOWN_TOPIC_OR_PART)
 
     def _compare(self, cluster: str | None) -> None:
-        """A broker that has lost its data is of another cluster."""
+        """Read all topics again if the cluster's id has changed: then the brokers have lost their data."""
         if self._cluster is not None and cluster != self._cluster:
             self._doubt(self._sinks)
-            self._begin_anew(self._sinks.keys())
+            self._read_from_start(self._sinks.keys())
         self._cluster = cluster
 
     def _is_unknown(self, topic: str) -> bool:

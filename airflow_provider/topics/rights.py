@@ -1,6 +1,6 @@
-"""What a connection's user must be allowed to do with a group's topics, depending on what it is used for.
+"""The rights on a group's topics that a connection's user needs, depending on what the connection is used for.
 
-The table in ``docs/security.md`` says the same for people; the tests set exactly the rights that stand there.
+The table in ``docs/security.md`` says the same for people. The tests grant exactly the rights in this table.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from airflow_provider.records import TopicNames
 
 
 class Operation(str, Enum):
-    """What can be allowed to somebody (Kafka's ``AclOperation``). READ and WRITE imply DESCRIBE."""
+    """An operation that a user can have a right to (Kafka's ``AclOperation``). READ and WRITE imply DESCRIBE."""
 
     READ = "READ"
     WRITE = "WRITE"
@@ -24,7 +24,11 @@ class Operation(str, Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """One thing that a user may do with one topic, or with another resource of that name."""
+    """The right to one operation on a topic, or on another resource.
+
+    :param topic: the name of the topic or resource
+    :param resource: the kind of resource, for messages
+    """
 
     topic: str
     operation: Operation
@@ -41,11 +45,11 @@ _DESCRIBE: Final = frozenset({Operation.DESCRIBE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What somebody who takes part in a group does with its topics.
+    """The rights on a group's topics that are needed for a purpose.
 
-    :param events: at least DESCRIBE, to see that the topic is there
-    :param makes_topics: whether those that are missing are made: by those who give a group something to do, or work for
-        it. To others a name without topics is a mistyped one, or one that they are too early for
+    :param events: at least DESCRIBE, to check that the topic exists
+    :param makes_topics: whether missing topics are created. This is so for submitters and workers. For all others, a
+        group without topics is a mistyped name, or does not exist yet
     """
 
     jobs: frozenset[Operation] = _READ
@@ -55,12 +59,13 @@ class Needs:
 
     @property
     def writes(self) -> bool:
+        """Whether any topic is written."""
         return Operation.WRITE in self.jobs | self.status | self.events
 
     def lacking(self, topics: TopicNames, allowed: Mapping[str, Set[Operation]]) -> Iterator[Right]:
-        """The rights that are needed and not there.
+        """The needed rights that the user does not have.
 
-        :param allowed: what the user may do with each topic; of one that is missing here nothing is known
+        :param allowed: what the user may do with each topic. A topic that is not in it counts as allowed
         """
         for topic, needed in ((topics.jobs, self.jobs), (topics.status, self.status), (topics.events, self.events)):
             for operation in sorted(needed - allowed.get(topic, needed)):

@@ -1,4 +1,4 @@
-"""The timeline of one group in this process: filled by the reader's thread, seen from any thread."""
+"""The timeline of one group in this process: filled by the reader's thread, readable in any thread."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from airflow_provider.topics.reader import Record
 
 
 class TimelineFeed:
-    """The reader's sink for an events topic.
+    """The last events of a group: the reader's sink for its events topic.
 
-    :param topic: its name
+    :param topic: the topic's name
     """
 
     def __init__(self, topic: str) -> None:
@@ -29,7 +29,7 @@ class TimelineFeed:
 
     @property
     def whole(self) -> bool:
-        """Whether it has been read to its end once."""
+        """Whether the topic has been read to its end once."""
         return self._whole
 
     @property
@@ -39,15 +39,19 @@ class TimelineFeed:
 
     @property
     def origin(self) -> str:
-        """Tells what is counted from what: the numbers of another one mean nothing here."""
+        """Identifies the numbering of changes. A number of another origin means nothing here."""
         return f"{id(self):x}.{self._views}"
 
     def timeline(self, since: int = 0) -> Timeline:
-        """:param since: the number of the last change that is known to who asks"""
+        """The timeline, or what has changed in it.
+
+        :param since: the number of the last change that the caller knows
+        """
         with self._lock:
             return self._view.timeline(since)
 
     def attempts_of(self, task: TaskId) -> tuple[Attempt, ...]:
+        """The attempts of a task."""
         with self._lock:
             return self._view.attempts_of(task)
 

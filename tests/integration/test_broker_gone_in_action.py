@@ -119,7 +119,7 @@ def test_from_the_command_line_nothing_is_done_when_the_broker_is_gone_before_it
     said = capsys.readouterr()
     assert (status, said.out) == (2, "")
     assert f"cospark jobs {action}: no broker answered at {scene.way.address} while writing" in said.err
-    assert "may be stored all the same: look before you ask for it again" in said.err
+    assert "may be stored all the same: check this before you try again" in said.err
     scene.way.heal()
     assert scene.now() == scene.before
 

@@ -68,4 +68,4 @@ async def test_who_may_not_look_is_warned(
 
     monkeypatch.setattr(declarative_workers, "read_groups", forbidden)
     await refuse_beside_declarative_workers(SETTINGS, "etl", declarative)
-    assert "'etl' has workers in the declarative protocol is not known: User:w has no right to" in caplog.text
+    assert "'etl' has workers in the declarative protocol: User:w has no right to" in caplog.text

@@ -10,7 +10,7 @@ from coordinated import COOPERATIVE, W1, W2, W3, Shard, assigned, keep_alive, ta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider.coordinator.installing import Prepared
+from airflow_provider.coordinator.prepared import Prepared
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.declarative.model import AssignmentEpoch, AssignorMetadata, MemberTarget, TargetAssignment
 from airflow_provider.declarative.units import tasks_of

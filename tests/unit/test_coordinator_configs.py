@@ -77,8 +77,11 @@ def test_a_default_that_is_too_long_for_what_is_set_is_shown_as_it_is_used() -> 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"connect.sesion.timeout.ms": 1}, "'connect.sesion.timeout.ms' is no configuration of a group; there are: "),
-        ({f"{SESSION_TIMEOUT}.earlier": 1_000}, "is no configuration of a group"),
+        (
+            {"connect.sesion.timeout.ms": 1},
+            "'connect.sesion.timeout.ms' is not a setting of a group; the settings are: ",
+        ),
+        ({f"{SESSION_TIMEOUT}.earlier": 1_000}, "is not a setting of a group"),
         ({SESSION_TIMEOUT: "soon"}, "connect.session.timeout.ms is 'soon': give it in milliseconds, as a whole number"),
         ({SESSION_TIMEOUT: "1_000"}, "as a whole number"),
         ({SESSION_TIMEOUT: "9" * 5_000}, "connect.session.timeout.ms is '99999999999999999999': "),

@@ -10,7 +10,7 @@ from coordinated import GROUP, heartbeat, whole
 from airflow_provider.coordinator import values
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.events import JobsRead, RequestArrived, RequestId
-from airflow_provider.coordinator.installing import Prepared
+from airflow_provider.coordinator.prepared import Prepared
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.declarative.model import (
     AssignmentEpoch,

@@ -80,7 +80,7 @@ class TestHeartbeat:
     def test_a_server_assignor_that_is_not_here(self) -> None:
         reply = Shard().heartbeat(W1, 0, (), **whole(client_assignors=None, server_assignor="uniform"))
         assert reply.error_code == Code.UNSUPPORTED_ASSIGNOR
-        assert reply.error_message == "no assignor uniform is here; there are: none"
+        assert reply.error_message == "this coordinator has no assignor uniform; it has: none"
 
     def test_no_assignor_at_all(self) -> None:
         reply = Shard().heartbeat(W1, 0, (), **whole(client_assignors=()))

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from airflow_provider.client_assignors import CooperativeAssignor
 from airflow_provider.client_assignors.client_assignor import Assignment, WorkerFacts
 from airflow_provider.coordinator import values
-from airflow_provider.coordinator.installing import Prepared, installed, invalid, prepare, prepared_reply
+from airflow_provider.coordinator.installing import installed, invalid, prepare, prepared_reply
+from airflow_provider.coordinator.prepared import Prepared
 from airflow_provider.coordinator.server_assignor import AssignorHere, server_assignors, voted
 from airflow_provider.coordinator.settings import CoordinatorSettings, GroupConfiguration
 from airflow_provider.coordinator.state import GroupState

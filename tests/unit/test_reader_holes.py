@@ -167,7 +167,7 @@ async def test_a_removal_whose_tombstone_is_gone_is_noticed_and_nothing_else_is_
     assert followed.seen == [{"kept", "removed"}, {"kept", "new"}], "as it was until as it is"
     assert (followed.feed.jobs.offset, followed.feed.jobs.renewals, followed.topic.begun) == (4, 0, 2)
     (warning,) = [record.getMessage() for record in caplog.records]
-    assert "'g.jobs' is read again from its beginning: records from offset 2 on" in warning
+    assert "reading the topic 'g.jobs' again from its beginning: records from offset 2 on" in warning
 
 
 async def test_also_if_nothing_comes_after_it(followed: Followed) -> None:

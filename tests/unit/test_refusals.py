@@ -44,11 +44,11 @@ def test_the_message_says_who_lacks_what_and_what_to_do() -> None:
     one, both = Right("etl.jobs", Operation.WRITE), Right("etl.status", Operation.READ)
     assert str(RightsError([one, both], "User:etl")) == (
         "User:etl has no right to WRITE on the topic 'etl.jobs', READ on the topic 'etl.status':"
-        " grant these to User:etl, or use a connection whose user may"
+        " grant these to User:etl, or use a connection whose user has them"
     )
     assert str(TopicRightsError("etl.jobs", "Write")) == (
         "the user of this connection has no right to WRITE on the topic 'etl.jobs':"
-        " grant it to that user, or use a connection whose user may"
+        " grant it to that user, or use a connection whose user has it"
     )
 
 

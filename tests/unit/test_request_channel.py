@@ -232,7 +232,7 @@ async def test_that_a_topic_is_missing_is_said_once_and_that_it_is_back(
     await eventually(lambda: len(caplog.records) == 2)
     missing, back = (record.message for record in caplog.records)
     assert "the topic '__worker_requests' does not exist" in missing
-    assert back == "coordinators can be asked again: the topic '__worker_requests' was created again"
+    assert back == "requests can be sent to coordinators again: the topic '__worker_requests' was created again"
 
 
 async def test_who_gives_up_leaves_nothing_behind(broker: Broker, channel: KafkaChannel) -> None:

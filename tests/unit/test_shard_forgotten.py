@@ -105,4 +105,4 @@ def test_what_has_happened_is_said_once(caplog: pytest.LogCaptureFixture) -> Non
     shard.beat(2, 0)
     (line,) = [record.message for record in caplog.records]
     assert "the topic '__worker_offsets' was deleted, or lost by the brokers" in line
-    assert "join anew in 10 s" in line
+    assert "join again in 10 s" in line

@@ -22,7 +22,7 @@ class SilentConsumer:
 @pytest.mark.parametrize(
     ("given_up", "why"),
     [
-        (True, "^shard 2 was given away before it was loaded$"),
+        (True, "^shard 2 was revoked before it was loaded$"),
         (False, "^the records of shard 2 can't be read: no broker answers$"),
     ],
 )

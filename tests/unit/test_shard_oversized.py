@@ -9,7 +9,7 @@ from coordinated import GROUP, heartbeat, tasks, whole
 from shard_log import MemoryLog, raw
 
 from airflow_provider.coordinator.coordinator import Coordinator
-from airflow_provider.coordinator.installing import Prepared
+from airflow_provider.coordinator.prepared import Prepared
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.declarative.model import AssignmentEpoch, AssignorMetadata, MemberTarget, TargetAssignment
 from airflow_provider.declarative.sharding import RECORDS_TOPIC

@@ -190,7 +190,7 @@ class Failing(ShardServer):
             raise wrong
 
     def _serve(self) -> None:
-        self._is_well()
+        self._log_recovery()
         self._closing.wait()
 
 

@@ -115,7 +115,7 @@ def test_what_was_made_anew_while_nobody_looked_is_known_before_it_is_loaded(wat
 
 def test_nothing_is_loaded_before_it_is_known_which_topics_there_are(watching: Watching) -> None:
     watching.brokers.away = True
-    with pytest.raises(ShardError, match=r"^which topic '__worker_\w+' is there is not known: "):
+    with pytest.raises(ShardError, match=r"^the topic '__worker_\w+' can't be described: "):
         watching.begin()
 
 

@@ -51,7 +51,7 @@ async def test_those_that_exist_stay_and_decide_how_many_there_are() -> None:
 
 async def test_topics_that_do_not_fit_together_are_refused() -> None:
     found = {REQUESTS_TOPIC: FoundTopic(2, ALL), RECORDS_TOPIC: FoundTopic(1, ALL), REPLIES_TOPIC: FoundTopic(1, ALL)}
-    with pytest.raises(TopicError, match="must have as many as each other"):
+    with pytest.raises(TopicError, match="both must have the same number"):
         await Topics(**found).prepare_shards(timeout_s=1)
 
 

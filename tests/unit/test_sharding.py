@@ -32,5 +32,5 @@ def test_groups_spread_over_the_shards() -> None:
 
 
 def test_a_topic_without_partitions_has_no_shards() -> None:
-    with pytest.raises(LocalProtocolError, match="0 partitions"):
+    with pytest.raises(LocalProtocolError, match="at least one partition, not 0"):
         partition_of("etl", 0)

@@ -1,12 +1,12 @@
-"""The bytes of the declarative group: requests, replies, and the records that a coordinator keeps.
+"""The wire format of declarative groups: requests, replies, and the records of coordinators.
 
-They are the schemas of the proposal "Connect on KIP-848", field by field, in Kafka's flexible encoding. A schema is a
-value: a table of fields (:mod:`.structs`) that have types (:mod:`.types`). What is read and written by it are
-dataclasses. :mod:`.apis` has requests and replies, :mod:`.records` the records. Where the schemas contradict
-themselves, the table or its dataclass says how it was read.
+These are the schemas of the proposal "Connect on KIP-848", field by field, in Kafka's flexible encoding. A schema is a
+value: a table of fields (:mod:`.structs`) with types (:mod:`.types`), which reads and writes a dataclass. :mod:`.apis`
+has requests and replies, :mod:`.records` the records. Where schemas contradict each other, the table or its dataclass
+says how they are interpreted.
 
-Bytes that somebody has sent raise :class:`MalformedMessageError` and nothing else, with the place and with what was
-expected there, in time and memory that are a small multiple of their size.
+Reading received bytes raises :class:`MalformedMessageError` and nothing else, with the place and with what was expected
+there. It takes time and memory of a small multiple of their size.
 """
 
 from __future__ import annotations

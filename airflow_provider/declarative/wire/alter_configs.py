@@ -1,7 +1,7 @@
-"""``ConnectGroupAlterConfigs``: how a group is coordinated is set by people, and shown to them.
+"""``ConnectGroupAlterConfigs``: sets and shows the settings of one group.
 
-The proposal has a record for what is set, and nobody who sets it. Of the groups that it coordinates itself, a broker is
-asked by IncrementalAlterConfigs (KIP-339, KIP-848): fields and their meanings are of that.
+The proposal has a record for these settings, but no request. Brokers get the settings of their own groups by
+IncrementalAlterConfigs (KIP-339, KIP-848); the fields here have the same names and meanings.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from airflow_provider.declarative.wire.types import (
 
 
 class ConfigOperation(IntEnum):
-    """What becomes of a configuration, as Kafka numbers that (``AlterConfigOp.OpType``)."""
+    """What to do with a setting; the numbers are Kafka's (``AlterConfigOp.OpType``)."""
 
     SET = 0
     DELETE = 1
-    """It has the default again."""
+    """Back to the default."""
 
 
 class ConfigSource(IntEnum):
-    """Where a value is from, as Kafka numbers that (``DescribeConfigsResponse.ConfigSource``)."""
+    """Where a value comes from; the numbers are Kafka's (``DescribeConfigsResponse.ConfigSource``)."""
 
     DEFAULT = 5
     GROUP = 8
@@ -38,7 +38,10 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterableConfig:
-    """:param value: None where it is deleted"""
+    """One change of a setting.
+
+    :param value: None if it is deleted
+    """
 
     name: str
     config_operation: int = ConfigOperation.SET
@@ -47,7 +50,7 @@ class AlterableConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectGroupAlterConfigsRequest:
-    """Asks for all of these changes, or none; with none it asks what is set. What is not named stays as it is.
+    """Asks to make all of these changes, or none. Without changes it only asks for the present settings.
 
     :param group_id: not empty; the group need not exist yet
     """
@@ -58,9 +61,9 @@ class ConnectGroupAlterConfigsRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """One configuration of a group, as it is now.
+    """One setting of a group, and its present value.
 
-    :param value: None: the coordinator does not know the default, as it is that of the members' assignors
+    :param value: None: the default is that of the members' assignors, which the coordinator does not know
     """
 
     name: str
@@ -70,11 +73,11 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectGroupAlterConfigsResponse:
-    """What holds now.
+    """The settings of the group after the request.
 
-    :param throttle_time_ms: how long the request was held back for a quota
-    :param error_code: Kafka's; 0 is none
-    :param configs: all that there are. A tagged field: a coordinator that does not know this API answers without it
+    :param throttle_time_ms: how long the request was throttled because of a quota
+    :param error_code: Kafka's error code; 0: none
+    :param configs: all settings. A tagged field, because a coordinator that does not know this API answers without it
     """
 
     throttle_time_ms: int = 0

@@ -1,11 +1,10 @@
-"""Requests and replies as they lie in their topics: a header, then a body of the seed's schemas.
+"""Requests and replies as they are written to their topics: a header, then a body of the proposal's schemas.
 
 The header of a request has an api key, a version, a correlation id, which the reply repeats, and the partition in which
-the member reads its replies; that of a reply lacks the partition. Both are flexible, so that they can grow: in a tagged
-field each a client says what it is called and where it is, which a broker would know of a connection.
+the member reads its replies. The header of a reply has no partition. Both are flexible, so that fields can be added. In
+tagged fields, a client says its client id and its host, which a broker would know from the connection.
 
-The api keys are not Kafka's to give: no broker has these APIs. They are far above its own, so that none is mistaken for
-another.
+The api keys are not assigned by Kafka, because no broker has these APIs. They are far above Kafka's own.
 """
 
 from __future__ import annotations
@@ -51,20 +50,22 @@ _VERSION: Final = 0
 
 
 class ApiKey(IntEnum):
-    """Which request it is, or what it is the reply to."""
+    """The kind of a request, or of the request that a reply answers."""
 
     CONNECT_GROUP_HEARTBEAT = 1001
     CONNECT_GROUP_PREPARE_ASSIGNMENT = 1002
     CONNECT_GROUP_INSTALL_ASSIGNMENT = 1003
     CONNECT_GROUP_ALTER_CONFIGS = 1004
-    """Not the proposal's: people ask it."""
+    """Not in the proposal. It is sent for people, not by members."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestHeader:
-    """:param reply_partition: of the topic of replies: the one that the member reads
-    :param client_id: of its Kafka client, for people
-    :param client_host: where that is, for people
+    """The header of a request.
+
+    :param reply_partition: the partition of the topic of replies which the sender reads
+    :param client_id: the client id of its Kafka client, for people
+    :param client_host: the host of that client, for people
     """
 
     api_key: int
@@ -77,7 +78,10 @@ class RequestHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyHeader:
-    """:param correlation_id: that of the request"""
+    """The header of a reply.
+
+    :param correlation_id: that of the request
+    """
 
     api_key: int
     api_version: int = _VERSION
@@ -86,22 +90,27 @@ class ReplyHeader:
 
 @dataclass(frozen=True, slots=True)
 class Request:
+    """A request as it is written to its topic."""
+
     header: RequestHeader
     body: RequestBody
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
+    """A reply as it is written to its topic."""
+
     header: ReplyHeader
     body: ReplyBody
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What requests have in common, or replies.
+    """The format of requests, or of replies.
 
-    :param make: of header and body
-    :param bodies: by api key
+    :param make: makes a message of header and body
+    :param header: the schema of headers
+    :param bodies: the schemas of bodies, by api key
     """
 
     make: type[Any]
@@ -123,7 +132,7 @@ class _Form:
         return writer.done()
 
     def decode(self, data: bytes) -> Any:
-        """The first two fields of the header are looked at before: they say how to read the rest."""
+        """Read a message. The first two fields of the header are read first, because they say how to read the rest."""
         reader = Reader(data)
         with placed("header"):
             with placed("ApiKey"):
@@ -181,7 +190,7 @@ REPLIES: Final = _Form(
 def request_of(
     body: RequestBody, *, correlation_id: int, reply_partition: int, client_id: str = "", client_host: str = ""
 ) -> Request:
-    """A request with the header that its body needs."""
+    """A request with the header for this body."""
     header = RequestHeader(
         api_key=REQUESTS.key_of(body),
         correlation_id=correlation_id,
@@ -193,37 +202,49 @@ def request_of(
 
 
 def reply_to(request: Request, body: ReplyBody) -> Reply:
-    """A reply with the header by which the member knows which request it answers."""
+    """A reply with a header that refers to this request."""
     return Reply(ReplyHeader(api_key=request.header.api_key, correlation_id=request.header.correlation_id), body)
 
 
 def encode_request(request: Request) -> bytes:
-    """:raises UnwritableMessageError: a field can't carry what it has, or the body is that of another api key"""
+    """Write a request.
+
+    :raises UnwritableMessageError: a field can't hold its value, or the body belongs to another api key
+    """
     return REQUESTS.encode(request)
 
 
 def decode_request(data: bytes) -> Request:
-    """:raises MalformedMessageError: it is no request"""
+    """Read a request.
+
+    :raises MalformedMessageError: these bytes are not a request
+    """
     request: Request = REQUESTS.decode(data)
     return request
 
 
 def request_to_json(request: Request) -> dict[str, Any]:
-    """With the names of the schemas; bytes are hex."""
+    """A request as JSON, with the field names of the schemas; bytes are hex."""
     return REQUESTS.to_json(request)
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """:raises UnwritableMessageError: a field can't carry what it has, or the body is that of another api key"""
+    """Write a reply.
+
+    :raises UnwritableMessageError: a field can't hold its value, or the body belongs to another api key
+    """
     return REPLIES.encode(reply)
 
 
 def decode_reply(data: bytes) -> Reply:
-    """:raises MalformedMessageError: it is no reply"""
+    """Read a reply.
+
+    :raises MalformedMessageError: these bytes are not a reply
+    """
     reply: Reply = REPLIES.decode(data)
     return reply
 
 
 def reply_to_json(reply: Reply) -> dict[str, Any]:
-    """With the names of the schemas; bytes are hex."""
+    """A reply as JSON, with the field names of the schemas; bytes are hex."""
     return REPLIES.to_json(reply)

@@ -1,4 +1,4 @@
-"""The values of the records that say what the members of a group shall have, and what they have."""
+"""The values of the records with target assignments and current assignments."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from airflow_provider.protocol.model import MemberId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetMember:
-    """What one member shall have.
+    """The target of one member.
 
-    :param error: the assignor's for this member; 0 is none
-    :param version: of ``metadata``
-    :param metadata: what the assignor says to it
+    :param error: the assignor's error for this member; 0: none
+    :param version: the version of ``metadata``
+    :param metadata: what the assignor sends this member
     """
 
     member_id: MemberId
@@ -30,13 +30,14 @@ class TargetMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectWorkerGroupTargetAssignmentValue:
-    """What all members shall have. The schema is called GroupTargetAssignmentValue, its record as this class.
+    """The target assignment. In the proposal, the record is called like this class, its schema
+    GroupTargetAssignmentValue.
 
-    :param assignment_epoch: the group epoch that it was made of
-    :param error: why the assignor could not make one; the members' are then those of before. The data model has it and
-        the schema has not, so it is a tagged field
-    :param delayed: what nobody is given on purpose, by the member that had it and has left; a tagged field, as in the
-        request that installs it
+    :param assignment_epoch: the group epoch from which it was computed
+    :param error: the error of an assignor that could not compute one; then the members keep their targets; 0: none. A
+        tagged field, because it is in the proposal's data model but not in its schema
+    :param delayed: tasks that wait for a member that has left, by that member; a tagged field, as in the request that
+        installs it
     """
 
     assignment_epoch: AssignmentEpoch
@@ -47,20 +48,23 @@ class ConnectWorkerGroupTargetAssignmentValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectWorkerGroupCurrentMemberAssignmentValue:
-    """What one member has. The schema is called ConnectGroupCurrentMemberAssignmentValue, its record as this class.
+    """The current assignment of one member. In the proposal, the record is called like this class, its schema
+    ConnectGroupCurrentMemberAssignmentValue.
 
-    The schema has no place for how far the member is, nor for what it was asked to stop and may still run, nor for the
-    target that it has its tasks from. A coordinator that takes over must know them, or it would give to others what
-    still runs here. They are tagged fields; Kafka's ``ConsumerGroupCurrentMemberAssignmentValue`` has the first two.
+    The schema has no fields for the member's state, its revoked tasks, and the epoch of the target from which its tasks
+    were assigned. They are tagged fields, because the next coordinator must know them: otherwise it would give tasks to
+    others that still run here. Kafka's ``ConsumerGroupCurrentMemberAssignmentValue`` has the first two.
 
     :param member_epoch: the epoch whose target it has reached
-    :param error: the assignor's for this member; 0 is none
-    :param connectors_tasks: what it may run
-    :param version: of ``metadata``
-    :param metadata: what the assignor says to it
-    :param state: 0 stable, 1 it has to stop something, 2 it waits for others, as Kafka's ``MemberState`` counts
-    :param connectors_tasks_pending_revocation: what it was asked to stop and may still run
-    :param assignment_epoch: of the target that it was last assigned from; 0: not said, as earlier releases wrote it
+    :param error: the assignor's error for this member; 0: none
+    :param connectors_tasks: the tasks that it may run
+    :param version: the version of ``metadata``
+    :param metadata: what the assignor sends this member
+    :param state: 0: stable, 1: it has to stop tasks, 2: it waits for tasks of others; the numbers are those of Kafka's
+        ``MemberState``
+    :param connectors_tasks_pending_revocation: the tasks that it was asked to stop, and may still run
+    :param assignment_epoch: the epoch of the target from which tasks were last assigned; 0: not known, because an
+        earlier release wrote it
     """
 
     member_epoch: MemberEpoch

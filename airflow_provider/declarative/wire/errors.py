@@ -1,7 +1,8 @@
-"""What is wrong with a message, and where: ``value.Members[1].MemberId at byte 17: expected 5 bytes, 3 remain``.
+"""Errors that say what is wrong with a message, and where: ``value.Members[1].MemberId at byte 17: expected 5 bytes, 3
+remain``.
 
-A place is put together from the inside to the outside, while an error passes the structs that it lies in: what is in
-order pays nothing for it.
+The place is put together from the inside out, while the error passes through the structs around it. So messages that
+are in order cost nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from airflow_provider.protocol.model import LocalProtocolError, RemoteProtocolEr
 
 
 class MalformedMessageError(RemoteProtocolError):
-    """Bytes that are no message of the declarative group's protocol.
+    """The bytes are not a message of the declarative group's protocol.
 
-    :param at: the byte from which on something else was expected
-    :param found: what is there instead, as half a sentence
+    :param at: the offset of the byte at which something else was expected
+    :param expected: what was expected there
+    :param found: what is there instead, as a clause
     """
 
     def __init__(self, at: int, expected: str, found: str) -> None:
@@ -32,9 +34,10 @@ class MalformedMessageError(RemoteProtocolError):
 
 
 class UnwritableMessageError(LocalProtocolError):
-    """A value that its field can't carry: a bug on this side.
+    """A field can't hold its value: a bug of the writer.
 
-    :param found: what it is instead, as half a sentence
+    :param expected: what the field can hold
+    :param found: what was given instead, as a clause
     """
 
     def __init__(self, expected: str, found: str) -> None:
@@ -49,7 +52,7 @@ class UnwritableMessageError(LocalProtocolError):
 
 
 def within(part: str, wrong: MalformedMessageError | UnwritableMessageError) -> None:
-    """Let an error lie in one part more.
+    """Add the enclosing part to the place of an error.
 
     :param part: the name of a field, or an index in brackets
     """
@@ -58,7 +61,7 @@ def within(part: str, wrong: MalformedMessageError | UnwritableMessageError) -> 
 
 @contextmanager
 def placed(part: str) -> Iterator[None]:
-    """Errors in this context lie in ``part``. Only for outermost parts: for each field it would cost too much."""
+    """Add ``part`` to the place of errors in this context. It is too slow to be used for each field."""
     try:
         yield
     except (MalformedMessageError, UnwritableMessageError) as wrong:

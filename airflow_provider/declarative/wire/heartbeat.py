@@ -1,4 +1,4 @@
-"""``ConnectGroupHeartbeat``: a member says how it is, and learns what it shall have."""
+"""``ConnectGroupHeartbeat``: a member reports its state, and is told its assignment."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ from airflow_provider.protocol.model import MemberId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectGroupHeartbeatRequest:
-    """Everything when a member joins or after an error, later what has changed since the last heartbeat.
+    """A heartbeat. It contains all fields when a member joins or after an error, and otherwise those that have changed
+    since the last heartbeat.
 
     :param group_id: not empty
     :param member_id: not empty
-    :param member_epoch: 0 to join, -1 to leave
-    :param instance_id: None: it has none, or not changed
-    :param rebalance_timeout_ms: how long it may take to stop what it is asked to stop; -1: not changed
-    :param server_assignor: None: not used, or not changed
-    :param client_assignors: the preferred one first; None: not used, or not changed
-    :param connectors_and_tasks: what it owns; None: not changed
+    :param member_epoch: the member's epoch; 0 to join, -1 to leave, -2 to leave for a while
+    :param instance_id: the name of a static member; None: it has none, or unchanged
+    :param rebalance_timeout_ms: how long it may take to stop revoked tasks; -1: unchanged
+    :param server_assignor: the server side assignor that it asks for; None: none, or unchanged
+    :param client_assignors: its own assignors, the preferred one first; None: none, or unchanged
+    :param connectors_and_tasks: the tasks that it owns; None: unchanged
     """
 
     group_id: str
@@ -53,15 +54,16 @@ class ConnectGroupHeartbeatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAssignment:
-    """What a member shall have.
+    """All tasks that a member may run from now on.
 
-    :param error: the assignor's; 0 is none
-    :param version: of ``metadata``
-    :param metadata: what the assignor says to it
-    :param assignment_epoch: of the target that its tasks were last assigned from; 0: not said. A member that still
-        waits for others keeps an epoch that may be below that of who had its new tasks before: what it writes of them
-        must be of a later one. One that still stops tasks keeps the rest by an earlier target than the group's. A
-        tagged field
+    :param error: the assignor's error; 0: none
+    :param version: the version of ``metadata``
+    :param metadata: what the assignor sends this member
+    :param assignment_epoch: the epoch of the target from which its tasks were last assigned; 0: not given. A tagged
+        field. The member's records about its tasks have this epoch, because they must win over those of former owners.
+        The member's own epoch would not do: while the member waits for tasks of others, that may be below the epoch of
+        the former owner. Nor would the group's target: while the member stops tasks, it keeps the others by an earlier
+        target
     """
 
     error: int = 0
@@ -73,14 +75,15 @@ class HeartbeatAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectGroupHeartbeatResponse:
-    """How a heartbeat was answered.
+    """The answer to a heartbeat.
 
-    :param throttle_time_ms: how long the request was held back for a quota
-    :param error_code: Kafka's; 0 is none
-    :param heartbeat_interval_ms: when to send the next one
-    :param assignment: None: nothing to say
-    :param session_timeout_ms: how long the member is kept without another heartbeat, from when this one was sent. So
-        long it may believe that its tasks are its own; -1: not said. A tagged field: the schema has no place for it
+    :param throttle_time_ms: how long the request was throttled because of a quota
+    :param error_code: Kafka's error code; 0: none
+    :param heartbeat_interval_ms: the time until the next heartbeat
+    :param assignment: None: the member has its whole target, or the heartbeat was refused
+    :param session_timeout_ms: how long the member stays in the group without another heartbeat, from the sending of
+        this one. For so long it may believe that its tasks are its own; -1: not given. A tagged field, because the
+        schema has no field for it
     """
 
     throttle_time_ms: int = 0

@@ -1,4 +1,4 @@
-"""Messages of a declarative group as lines of hex, as people copy them from a topic -> their fields."""
+"""Decodes messages of a declarative group from lines of hex, as people copy them from a topic."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ _NO_HEX: Final = re.compile(rb"[^0-9a-fA-F]")
 
 
 def decode_record_line(line: bytes) -> dict[str, Any]:
-    """The record in a line: hex of its key, a tab, hex of its value; without a tab it is a tombstone.
+    """Decode the record in a line: hex of its key, a tab, hex of its value; without a tab it is a tombstone.
 
-    :raises MalformedMessageError: it is none
+    :raises MalformedMessageError: the line is not a record
     """
     key, tab, value = line.partition(b"\t")
     return record_to_json(decode_record(_bytes_of(key, "key"), _bytes_of(value, "value") if tab else None))
 
 
 def decode_request_line(line: bytes) -> dict[str, Any]:
-    """The request in a line. Of a record from the topic of requests, with a tab after its key, it is the value.
+    """Decode the request in a line. If there is a tab, the request is after it, and before it the record's key.
 
-    :raises MalformedMessageError: it is none
+    :raises MalformedMessageError: the line is not a request
     """
     return request_to_json(decode_request(_bytes_of(line.rpartition(b"\t")[2], "request")))
 
 
 def decode_reply_line(line: bytes) -> dict[str, Any]:
-    """The reply in a line. Of a record from the topic of replies, with a tab after its key, it is the value.
+    """Decode the reply in a line. If there is a tab, the reply is after it, and before it the record's key.
 
-    :raises MalformedMessageError: it is none
+    :raises MalformedMessageError: the line is not a reply
     """
     return reply_to_json(decode_reply(_bytes_of(line.rpartition(b"\t")[2], "reply")))
 

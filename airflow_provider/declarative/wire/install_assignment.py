@@ -1,4 +1,4 @@
-"""``ConnectGroupInstallAssignment``: the member that has assigned hands in what came of it."""
+"""``ConnectGroupInstallAssignment``: the chosen member installs the assignment that it has computed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from airflow_provider.protocol.model import MemberId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledMember:
-    """What one member shall have.
+    """The target of one member.
 
-    :param version: of ``metadata``; an int32 here and an int16 wherever else it stands, so not more than that holds
-    :param metadata: what the assignor says to it
+    :param version: the version of ``metadata``. It is an int32 here, but must fit into an int16, as in all other
+        schemas
+    :param metadata: what the assignor sends this member
     """
 
     member_id: MemberId
@@ -36,17 +37,17 @@ class InstalledMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectGroupInstallAssignmentRequest:
-    """Asks for a new target assignment.
+    """Asks to install a new target assignment.
 
-    By the proposal every task is assigned. While a delay runs, that can't be: tasks wait for the member that had them.
-    They stand in a tagged field, so that what was forgotten is not taken for what waits.
+    The proposal says that every task must be assigned. During a scheduled delay this is not possible, because tasks
+    wait for the member that had them. These tasks are in a tagged field, so that a forgotten task is refused.
 
     :param group_id: not empty
     :param member_id: not empty
     :param member_epoch: 0 or more
-    :param group_epoch: that of the state which the assignment was made of
-    :param error: the assignor's; 0 is none
-    :param delayed: what nobody is given on purpose, by the member that had it and has left
+    :param group_epoch: the group epoch of the state from which the assignment was computed
+    :param error: the assignor's error; 0: none
+    :param delayed: tasks that wait for a member that has left, by that member
     """
 
     group_id: str
@@ -60,10 +61,10 @@ class ConnectGroupInstallAssignmentRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectGroupInstallAssignmentResponse:
-    """Whether the assignment is the target now.
+    """Says whether the assignment was installed.
 
-    :param throttle_time_ms: how long the request was held back for a quota
-    :param error_code: Kafka's; 0 is none
+    :param throttle_time_ms: how long the request was throttled because of a quota
+    :param error_code: Kafka's error code; 0: none, the assignment is the target now
     """
 
     throttle_time_ms: int = 0

@@ -1,6 +1,6 @@
-"""The keys of the records that a coordinator keeps: one type of record to each, told apart by the version of the key.
+"""The keys of a coordinator's records. The version of a key is the type of its record.
 
-Keys 0 to 2 are those of Kafka's classic groups, so these begin with 3. Keys are not flexible.
+Versions 0 to 2 are those of Kafka's classic groups, so these begin with 3. Keys are not flexible.
 """
 
 from __future__ import annotations
@@ -15,33 +15,45 @@ from airflow_provider.protocol.model import MemberId
 
 @dataclass(frozen=True, slots=True)
 class ConnectWorkerGroupMetadataKey:
+    """Version 3: a group's epoch."""
+
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectWorkerGroupConnectorsTasksMetadataKey:
+    """Version 4: the configured tasks of a group."""
+
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectWorkerGroupMemberMetadataKey:
+    """Version 5: what a member has said of itself."""
+
     group_id: str
     member_id: MemberId
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectWorkerGroupTargetAssignmentKey:
+    """Version 6: the target assignment of a group."""
+
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectWorkerGroupCurrentMemberAssignmentKey:
+    """Version 7: the current assignment of a member."""
+
     group_id: str
     member_id: MemberId
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectWorkerGroupConfigurationKey:
+    """Version 8: the settings that people have given a group."""
+
     group_id: str
 
 
@@ -66,6 +78,6 @@ GROUP_METADATA_KEY: Final = _key(ConnectWorkerGroupMetadataKey, _GROUP)
 CONNECTORS_TASKS_METADATA_KEY: Final = _key(ConnectWorkerGroupConnectorsTasksMetadataKey, _GROUP)
 MEMBER_METADATA_KEY: Final = _key(ConnectWorkerGroupMemberMetadataKey, _MEMBER)
 TARGET_ASSIGNMENT_KEY: Final = _key(ConnectWorkerGroupTargetAssignmentKey, _GROUP)
-"""Its ``GroupId`` is said to be of version 5, which this key has not: read as 6."""
+"""The schema says that ``GroupId`` is of version 5, which this key does not have. It is taken as 6."""
 CURRENT_MEMBER_ASSIGNMENT_KEY: Final = _key(ConnectWorkerGroupCurrentMemberAssignmentKey, _MEMBER)
 CONFIGURATION_KEY: Final = _key(ConnectWorkerGroupConfigurationKey, _GROUP)

@@ -1,4 +1,4 @@
-"""The values of the records that say who is in a group, what it has to do, and how it is configured."""
+"""The values of the records with a group's epoch, its configured tasks, its members and its settings."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from airflow_provider.declarative.wire.types import COMPACT_NULLABLE_STRING, COM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectWorkerGroupMetadataValue:
-    """A group: it is there, and how often what it is made of has changed."""
+    """A group and its epoch."""
 
     epoch: GroupEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectWorkerGroupConnectorsTasksMetadataValue:
-    """What a group has to do.
+    """The configured tasks of a group.
 
-    :param epoch: of the group, when this changed last
-    :param connectors_tasks: what is configured
+    :param epoch: the group epoch in which they changed last
     """
 
     epoch: GroupEpoch
@@ -34,17 +33,17 @@ class ConnectWorkerGroupConnectorsTasksMetadataValue:
 class ConnectWorkerGroupMemberMetadataValue:
     """What a member has said of itself.
 
-    The schema was made from that of a consumer. Subscriptions have stayed in it, which a worker does not have: they are
-    empty. It has no place for two things that a member says only once, and that the next coordinator must know: they
-    are tagged fields.
+    The schema is derived from that of a consumer, and still has its subscriptions; they are empty, because a worker has
+    none. It has no fields for the rebalance timeout and the server side assignor, which a member says only once and the
+    next coordinator must know: these are tagged fields.
 
-    :param group_epoch: of the group, when this changed last
+    :param group_epoch: the group epoch in which this changed last
     :param instance_id: empty: none. The schema allows no null here, and no instance id is empty
-    :param client_id: of its Kafka client, for people
-    :param client_host: where that is, for people
-    :param assignors: what it can run itself, the preferred one first
-    :param rebalance_timeout_ms: how long it may take to stop what it is asked to stop; -1: not known
-    :param server_assignor: the coordinator's assignor that it asks for
+    :param client_id: the client id of its Kafka client, for people
+    :param client_host: the host of that client, for people
+    :param assignors: the assignors that it can run itself, the preferred one first
+    :param rebalance_timeout_ms: how long it may take to stop revoked tasks; -1: not known
+    :param server_assignor: the server side assignor that it asks for
     """
 
     group_epoch: GroupEpoch
@@ -60,13 +59,15 @@ class ConnectWorkerGroupMemberMetadataValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
+    """One setting of a group."""
+
     name: str
     value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectWorkerGroupConfigurationValue:
-    """The settings of a group that are not the coordinator's defaults."""
+    """The settings that people have given a group."""
 
     configurations: tuple[Configuration, ...] = ()
 

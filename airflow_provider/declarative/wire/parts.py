@@ -1,4 +1,4 @@
-"""What several messages are made of: connectors and tasks, and assignors."""
+"""Parts that several messages have: connectors and tasks, and assignors."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from airflow_provider.protocol.model import TaskId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorsAndTasks:
-    """Some units of assignment.
+    """Planners and tasks.
 
-    The schemas call it ConnectorsAndTasks, ConnectorsAndTask and ConnectorsTasks, spell its fields with and without a
-    capital, and give three types to one of them. It is one thing, and as all of them say, there is an array of it: one
-    that has everything is enough, and one that has none says nothing.
+    The proposal's schemas call this ConnectorsAndTasks, ConnectorsAndTask and ConnectorsTasks, spell its fields with
+    and without a capital, and give one of them three types. Here it is one struct. As in all of the schemas, messages
+    have an array of it; this code writes one entry with everything, or none.
 
-    :param connectors: names of jobs whose planners are meant
-    :param tasks: those with an index of 0 or more
+    :param connectors: the jobs whose planners are meant
+    :param tasks: tasks with an index of 0 or more
     """
 
     connectors: tuple[str, ...] = ()
@@ -39,10 +39,10 @@ class Assignor:
     """A client side assignor that a member has.
 
     :param name: not empty
-    :param minimum_version: of the metadata that it can read, at least -1
-    :param maximum_version: of the metadata that it can read
-    :param reason: why the metadata have changed; what a number means, the assignor knows
-    :param version: of ``metadata``
+    :param minimum_version: the lowest version of metadata that it can read, at least -1
+    :param maximum_version: the highest version of metadata that it can read
+    :param reason: why the metadata have changed, as the assignor numbers reasons
+    :param version: the version of ``metadata``
     """
 
     name: str
@@ -58,7 +58,7 @@ _CONNECTOR_TASK_ID: Final = Struct(
     TaskId,
     (Field("ConnectorId", COMPACT_STRING, attribute="job"), Field("TaskId", INT32, attribute="index")),
 )
-"""The data model has an int8 for the index, which would limit a job to 128 tasks: the schemas need not."""
+"""The proposal's data model has an int8 for the index, which would limit a job to 128 tasks. It is an int32 here."""
 
 CONNECTORS_AND_TASKS: Final = CompactArrayOf(
     Struct(

@@ -1,4 +1,4 @@
-"""``ConnectGroupPrepareAssignment``: the member that shall assign asks what there is to be assigned, and to whom."""
+"""``ConnectGroupPrepareAssignment``: the chosen member asks for the state from which it computes an assignment."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class ConnectGroupPrepareAssignmentRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectedAssignor:
-    """What one member says with the assignor that was selected.
+    """What one member says of itself by the selected assignor.
 
-    :param version: of ``metadata``
-    :param reason: why the metadata have changed
+    :param version: the version of ``metadata``
+    :param reason: why the metadata have changed, as the assignor numbers reasons
     """
 
     version: int
@@ -49,16 +49,16 @@ class SelectedAssignor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedMember:
-    """A member, or one that has left, and what the last target assignment gave it.
+    """A member, or one that has left, with its part of the last target assignment.
 
-    Part of that is what the assignor said to it, which the schema has no place for: an assignor finds there what it
-    has to remember from one assignment to the next, whoever computes the next one. They are tagged fields.
+    This includes the metadata that the assignor sent it: an assignor finds there what it has to remember from one
+    assignment to the next, whichever member computes. The schema has no fields for that, so they are tagged fields.
 
     :param instance_id: empty: none. The schema allows no null here, and no instance id is empty
-    :param assignor: what it says, or has said last, with the assignor that was selected
-    :param connectors_and_tasks: what it is to have by the last target assignment
-    :param assigned_version: of ``assigned_metadata``
-    :param assigned_metadata: what the assignor said to it with the last target assignment
+    :param assignor: what it says, or has said last, by the selected assignor
+    :param connectors_and_tasks: its tasks in the last target assignment
+    :param assigned_version: the version of ``assigned_metadata``
+    :param assigned_metadata: what the assignor sent it with the last target assignment
     """
 
     member_id: MemberId
@@ -74,19 +74,18 @@ class PreparedMember:
 class ConnectGroupPrepareAssignmentResponse:
     """A group's state.
 
-    The schema has no place for what an assignor needs to know beside the members: they are tagged fields.
+    The schema only has fields for the members. What else an assignor needs to know is in tagged fields.
 
-    :param throttle_time_ms: how long the request was held back for a quota
-    :param error_code: Kafka's; 0 is none
-    :param group_epoch: to be sent back with the assignment that is made of this
-    :param assignor_name: which assignor was selected
-    :param members: to which something may be assigned
-    :param connectors_tasks: what is configured, as the assignment will be validated against it: what the member has
-        read itself may be older or newer
-    :param scheduled_rebalance_max_delay_ms: how long the group has the tasks of a lost member wait for it; -1: the
-        assignor's default
-    :param departed: who is no member, and had something by the last target assignment, or has it kept (``Delayed``):
-        its tasks are lost, and not new
+    :param throttle_time_ms: how long the request was throttled because of a quota
+    :param error_code: Kafka's error code; 0: none
+    :param group_epoch: the group epoch of this state, to be sent back with the assignment
+    :param assignor_name: the selected assignor
+    :param members: the members of the group
+    :param connectors_tasks: the configured tasks. The assignment is validated against them; what the member has read
+        itself may be older or newer
+    :param scheduled_rebalance_max_delay_ms: the group's scheduled delay; -1: the assignor's default
+    :param departed: former members that have tasks in the last target assignment, or for which it delays some: these
+        tasks are lost, and not new
     """
 
     throttle_time_ms: int = 0

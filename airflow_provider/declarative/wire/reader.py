@@ -1,7 +1,7 @@
 """Reads Kafka's primitive types from bytes, one after the other.
 
-Every length is compared with what remains before anything is read or made, so that time and memory stay within a small
-multiple of the input's size, whatever it says.
+Every length is compared with the number of remaining bytes before anything is read or allocated. So time and memory
+stay within a small multiple of the input's size, whatever lengths it contains.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
 _LARGEST: Final = 2**31 - 1
 _LAST_SHIFT: Final = 28
-"""Of the fifth byte of an unsigned varint, the last that 32 bits can need."""
+"""The shift of the fifth byte of an unsigned varint, the last one that 32 bits can need."""
 
 
 class Reader:
-    """Reads ``data`` from its beginning on."""
+    """Reads ``data`` from its beginning. ``at`` is the offset of the next byte.
+
+    All methods that read raise MalformedMessageError if the bytes are not as expected.
+    """
 
     __slots__ = ("_data", "_end", "at")
 
@@ -33,6 +36,7 @@ class Reader:
 
     @property
     def remaining(self) -> int:
+        """The number of bytes that were not read yet."""
         return self._end - self.at
 
     def int8(self) -> int:
@@ -48,9 +52,10 @@ class Reader:
         return self._integer(_INT64)
 
     def unsigned_varint(self) -> int:
-        """Seven bits a byte, the lowest first; the highest bit says that there are more (Kafka's ``ByteUtils``).
+        """Read seven bits from each byte, the lowest first; the highest bit is set if there are more bytes (Kafka's
+        ``ByteUtils``).
 
-        Limited to what Java's int holds, as all that is written with it is a length or a tag.
+        It is a length or a tag, so it must fit into a Java int.
         """
         start, shift, value = self.at, 0, 0
         while True:
@@ -72,7 +77,7 @@ class Reader:
         return value
 
     def take(self, size: int) -> bytes:
-        """The next so many bytes."""
+        """Read this number of bytes."""
         if size > self._end - self.at:
             raise self._short_of(size)
         start = self.at
@@ -80,26 +85,26 @@ class Reader:
         return self._data[start : self.at]
 
     def next_is(self, byte: int) -> bool:
-        """Whether the next byte is this one. It is not taken."""
+        """Whether the next byte is this one. It is not read."""
         return self.at < self._end and self._data[self.at] == byte
 
     def one_of(self, known: Collection[int]) -> int:
-        """An int16 that is one of these."""
+        """Read an int16 that must be one of these."""
         start = self.at
         found = self.int16()
         if found not in known:
-            numbers = " or ".join(f"{number:d}" for number in known)  # Python 3.10 would name an enum's
+            numbers = " or ".join(f"{number:d}" for number in known)  # "d": Python 3.10 would name an enum's
             raise MalformedMessageError(start, numbers, f"found {found}")
         return found
 
     def end(self) -> None:
-        """Nothing may follow."""
+        """Check that nothing follows."""
         if self.at != self._end:
             found = "a byte remains" if self.remaining == 1 else f"{self.remaining} bytes remain"
             raise self.wrong("the end", found)
 
     def wrong(self, expected: str, found: str) -> MalformedMessageError:
-        """An error of the present place."""
+        """An error at the present offset."""
         return MalformedMessageError(self.at, expected, found)
 
     def _integer(self, form: struct.Struct) -> int:

@@ -1,7 +1,8 @@
-"""What a coordinator keeps of its groups, as records of a compacted topic.
+"""The records of a coordinator, which it keeps in a compacted topic.
 
-A key is an int16, which says what type of record it is, and then the fields of that key. A value is an int16, its
-version, and then the fields of that value; a null value is a tombstone. Each type is one line of :data:`RECORD_TYPES`.
+A key begins with an int16, the type of the record, and then has the fields of that key. A value begins with an int16,
+its version, and then has the fields of that value; a null value is a tombstone. Each type has a line in
+:data:`RECORD_TYPES`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ _VALUE_VERSION: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """:param value: of the type that belongs to the key; None is a tombstone"""
+    """A record.
+
+    :param value: of the type that belongs to the key; None: a tombstone
+    """
 
     key: RecordKey
     value: RecordValue | None
@@ -50,7 +54,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class RecordType:
-    """:param version: of the key, which is what tells the types apart"""
+    """The schemas of one type of record.
+
+    :param version: the version of the key, which identifies the type
+    """
 
     version: int
     key: PlainStruct
@@ -71,9 +78,9 @@ _BY_KEY: Final[Mapping[type, RecordType]] = MappingProxyType({one.key.make: one 
 
 
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
-    """Its key, and its value unless it is a tombstone.
+    """Write a record's key and value; the value of a tombstone is None.
 
-    :raises UnwritableMessageError: the value is of another type than the key, or a field can't carry what it has
+    :raises UnwritableMessageError: the value does not belong to the key, or a field can't hold its value
     """
     record_type = _BY_KEY[type(record.key)]
     with placed("key"):
@@ -92,9 +99,9 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record:
-    """The record of which these are key and value.
+    """Read a record.
 
-    :raises MalformedMessageError: they are not those of a record
+    :raises MalformedMessageError: these are not the key and the value of a record
     """
     with placed("key"):
         reader = Reader(key)
@@ -106,7 +113,7 @@ def decode_record(key: bytes, value: bytes | None) -> Record:
 
 
 def record_to_json(record: Record) -> dict[str, Any]:
-    """With the names of the schemas; bytes are hex."""
+    """A record as JSON, with the field names of the schemas; bytes are hex."""
     record_type = _BY_KEY[type(record.key)]
     return {
         "key": {"version": record_type.version, **record_type.key.to_json(record.key)},

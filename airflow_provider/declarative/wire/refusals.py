@@ -1,4 +1,4 @@
-"""Answers to requests that can't be handled, down to those of which only the header can be read."""
+"""Replies that refuse requests, even if only the header of the request can be read."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from airflow_provider.declarative.wire.writer import Writer
 
 
 def heartbeat_refusal(error_code: int, message: str) -> ConnectGroupHeartbeatResponse:
+    """The reply that refuses a heartbeat."""
     return ConnectGroupHeartbeatResponse(
         error_code=error_code, error_message=message, member_epoch=MemberEpoch(0), heartbeat_interval_ms=0
     )
@@ -56,7 +57,7 @@ _BODIES: Final[Mapping[int, Callable[[int, str], ReplyBody]]] = MappingProxyType
 
 
 def refusal(request: RequestBody, error_code: int, message: str) -> ReplyBody:
-    """The reply to this request that says no more than why there is none."""
+    """The reply that refuses this request."""
     return _BODIES[REQUESTS.key_of(request)](error_code, message)
 
 
@@ -71,10 +72,7 @@ def decode_request_header(data: bytes) -> RequestHeader:
 
 
 def encode_refusal(api_key: int, correlation_id: int, *, error_code: int, message: str) -> bytes:
-    """A reply that says no more than why there is none.
-
-    To a request of an API that is not known it has the fields that all replies begin with, and no others.
-    """
+    """Write a reply that refuses a request. If the API is not known, it has only the fields that all replies have."""
     header = ReplyHeader(api_key=api_key, correlation_id=correlation_id)
     body = _BODIES.get(api_key)
     if body is not None:

@@ -1,6 +1,6 @@
-"""Structs: what a message and its parts are made of, as tables of fields.
+"""Structs: tables of fields, for messages and their parts.
 
-A table has the names of the schemas. A field's value is an attribute of a dataclass, with the same name in Python's
+A table has the field names of the schema. Each field is an attribute of a dataclass, with the same name in Python's
 spelling: ``GroupId`` is ``group_id``.
 """
 
@@ -19,9 +19,9 @@ from airflow_provider.declarative.wire.writer import Writer
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One line of a schema.
+    """One field of a schema.
 
-    :param attribute: where a value has it; by default the name in Python's spelling
+    :param attribute: the dataclass's attribute; by default the name in Python's spelling
     """
 
     name: str
@@ -51,7 +51,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class TaggedField:
-    """A field that is written only where it is not ``default``. A reader that does not know it skips it (KIP-482)."""
+    """A field that is written only if its value is not ``default``. Readers that do not know it skip it (KIP-482)."""
 
     tag: int
     field: Field
@@ -63,9 +63,9 @@ class TaggedField:
 
 @dataclass(frozen=True, slots=True)
 class PlainStruct(Type):
-    """Fields one after the other, and nothing else: a version that is not flexible.
+    """A struct of a version that is not flexible: fields one after the other, and nothing else.
 
-    :param name: of the schema
+    :param name: the name of the schema
     :param make: the dataclass
     """
 
@@ -90,11 +90,11 @@ class PlainStruct(Type):
 
 @dataclass(frozen=True, slots=True)
 class Struct(Type):
-    """Of a flexible version: fields one after the other, then a section of tagged fields.
+    """A struct of a flexible version: fields one after the other, then a section of tagged fields.
 
-    Tagged fields that are not known are skipped.
+    Unknown tagged fields are skipped.
 
-    :param name: of the schema
+    :param name: the name of the schema
     :param make: the dataclass
     :param tagged: in the order of their tags
     """
@@ -130,7 +130,7 @@ class Struct(Type):
             writer.put(encoded)
 
     def to_json(self, value: Any) -> dict[str, Any]:
-        """A tagged field is shown where it is written."""
+        """Show the fields by their names; tagged fields only if they are written."""
         shown = [*self.fields, *(entry.field for entry in self.tagged if entry.is_written(value))]
         return {field.name: field.to_json(value) for field in shown}
 

@@ -1,7 +1,7 @@
 """The types that a field of a message can have, as values.
 
 Names and bytes are those of Kafka's ``org.apache.kafka.common.protocol.types``. The *compact* types are those of
-flexible versions (KIP-482): a length is written as an unsigned varint, one more than it is, and null as 0.
+flexible versions (KIP-482): a length plus 1 is written as an unsigned varint, and null as 0.
 """
 
 from __future__ import annotations
@@ -16,26 +16,32 @@ from airflow_provider.declarative.wire.reader import Reader
 from airflow_provider.declarative.wire.writer import Writer
 
 _LONGEST_STRING: Final = 2**15 - 1
-"""Bytes, in compact form, too: Kafka refuses longer ones."""
+"""In bytes. It also holds for compact strings: Kafka refuses longer ones."""
 
 
 class Type(ABC):
-    """What can be read, written, and shown as JSON."""
+    """A type of values that can be read, written, and shown as JSON."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def least(self) -> int:
-        """How many bytes a value takes at least."""
+        """The least number of bytes of a value."""
 
     @abstractmethod
     def read(self, reader: Reader) -> Any:
-        """:raises MalformedMessageError: the next bytes are no value of this type"""
+        """Read a value.
+
+        :raises MalformedMessageError: the next bytes are not a value of this type
+        """
 
     @abstractmethod
     def write(self, writer: Writer, value: Any) -> None:
-        """:raises UnwritableMessageError: this type has no such value"""
+        """Write a value.
+
+        :raises UnwritableMessageError: this type has no such value
+        """
 
     def to_json(self, value: Any) -> Any:
         return value
@@ -86,7 +92,7 @@ class _Int64(Type):
 
 
 class _String(Type):
-    """Its length is an int16."""
+    """A string; its length is an int16."""
 
     __slots__ = ()
     least = 2
@@ -187,7 +193,7 @@ class CompactArrayOf(Type):
 
 @dataclass(frozen=True, slots=True)
 class CompactNullable(Type):
-    """A compact type that may be null: its length is 0 then."""
+    """A compact type that may be null, which is written as length 0."""
 
     of: Type
 
@@ -213,7 +219,7 @@ class CompactNullable(Type):
 
 @dataclass(frozen=True, slots=True)
 class NullableStruct(Type):
-    """A struct that may be null: a byte before it says so, -1 or 1 (Kafka's ``NullableSchema``)."""
+    """A struct that may be null: the byte before it is -1 for null, or 1 (Kafka's ``NullableSchema``)."""
 
     of: Type
 

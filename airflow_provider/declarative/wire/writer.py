@@ -14,7 +14,10 @@ _INT64: Final = struct.Struct(">q")
 
 
 class Writer:
-    """Collects bytes."""
+    """Collects bytes.
+
+    The methods for integers raise UnwritableMessageError if a value does not fit.
+    """
 
     __slots__ = ("_bytes",)
 
@@ -22,6 +25,7 @@ class Writer:
         self._bytes = bytearray()
 
     def done(self) -> bytes:
+        """All bytes that were written."""
         return bytes(self._bytes)
 
     def int8(self, value: int) -> None:
@@ -37,9 +41,9 @@ class Writer:
         self._integer(_INT64, value)
 
     def unsigned_varint(self, value: int) -> None:
-        """See :meth:`Reader.unsigned_varint`.
+        """Write a value as :meth:`Reader.unsigned_varint` reads it.
 
-        :param value: 0 to 2**31 - 1
+        :param value: 0 to 2**31 - 1; not checked
         """
         while value > 0x7F:
             self._bytes.append(value & 0x7F | 0x80)
@@ -47,7 +51,7 @@ class Writer:
         self._bytes.append(value)
 
     def put(self, data: bytes) -> None:
-        """Bytes as they are."""
+        """Write bytes as they are."""
         self._bytes += data
 
     def _integer(self, form: struct.Struct, value: int) -> None:

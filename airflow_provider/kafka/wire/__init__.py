@@ -1,1 +1,1 @@
-"""Requests and connections of the group protocol; :mod:`airflow_provider.kafka.transport` is their door."""
+"""Requests and connections of the group protocol, used through :mod:`airflow_provider.kafka.transport`."""

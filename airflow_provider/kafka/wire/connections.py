@@ -1,8 +1,9 @@
-"""Connections to the brokers of one cluster: opened when needed, shared where they may be, one kind of failure.
+"""Connections to the brokers of one cluster: opened when needed and shared if possible. All failures are
+:class:`TransportError`.
 
-Built on aiokafka's connections rather than on its client, which hides why it could not connect, logs each try, gives
-every request the same timeout, and opens connections one at a time: one broker that swallows packets would hold up all
-memberships of a process.
+They are built on aiokafka's connections, not on its client. The client hides why it could not connect, logs each try,
+has the same timeout for all requests, and opens one connection at a time: one broker that does not answer would block
+all memberships of a process.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _NO_ANSWER: Final = (
     NotImplementedError,  # no version in common
     aiokafka_errors.KafkaError,
 )
-# What comes back while a connection is made is the broker's, and may be anything.
+# While a connection is opened, the other side may send anything, so that aiokafka may raise these, too.
 _NO_CONNECTION: Final = (*_NO_ANSWER, ValueError, AssertionError)
 _SECURITY_ERRORS: Final = (
     ssl.SSLError,
@@ -61,7 +62,7 @@ _OTHER_NAME: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADD
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a broker listens."""
+    """The address of a broker."""
 
     host: str
     port: int
@@ -79,7 +80,7 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """An idle connection, and when it is closed if nobody comes for it."""
+    """An idle connection, and the timer that closes it if it is not used."""
 
     connection: Connection
     closes: asyncio.TimerHandle
@@ -104,20 +105,22 @@ class Connections:
         _log_once()
 
     def learn(self, node: NodeId, address: Address) -> None:
+        """Note the address of a broker."""
         self._nodes[node] = address
 
     async def nodes(self) -> list[NodeId]:
-        """The brokers of the cluster, asked anew."""
+        """Ask for the brokers of the cluster."""
         response = await self.ask_any(MetadataRequest([]))
         self._nodes = {NodeId(node): Address(host, port) for node, host, port, *_ in response.brokers}
         return list(self._nodes)
 
     async def ask_any(self, request: Any) -> Any:
-        """Send a request that any broker can answer, to one that we are connected to if there is one.
+        """Send a request that any broker can answer, preferably to one that is connected already.
 
-        An answer may take as long as a new connection: the network may have forgotten one that was idle.
+        An answer may take as long as opening a connection, because the network may have dropped an idle connection.
 
-        :raises TransportError: none answers; a refusal of our credentials is raised rather than a broker that is away
+        :raises TransportError: no broker answers. If one has refused the credentials, this error is raised, and not
+            that of a broker that is away
         """
         await self.turn()
         known = dict.fromkeys((*self._shared, *self._bootstrap, *self._nodes.values()))
@@ -135,24 +138,25 @@ class Connections:
         raise failure
 
     async def turn(self) -> None:
-        """Wait, if very many want to send or have just got an answer, so that others on this loop come in between."""
+        """Wait if very many memberships send or have just got an answer, so that other work of the loop goes on."""
         await self._turnstile.enter()
 
     async def ask(self, node: NodeId, request: Any, *, timeout_s: float | None = None) -> Any:
-        """Send a request that is answered immediately, on the connection that all share.
+        """Send a request that is answered immediately, on the shared connection.
 
-        :param timeout_s: how long the answer may take, if that is less than the connection gives it
+        :param timeout_s: how long the answer may take; None: the connection's request timeout
         :raises TransportError: there is no answer
         """
         return await self._ask_shared(await self._address(node), request, timeout_s)
 
     async def ask_alone(self, node: NodeId, owner: Owner | None, request: Any, *, timeout_ms: int, idle_ms: int) -> Any:
-        """Send a request that blocks its connection, on one of its own.
+        """Send a request that blocks its connection, on a connection of its own.
 
         The connection stays open for ``idle_ms`` after the answer, for the next such request of the same owner.
 
-        :param owner: None: a connection for this request only
-        :param timeout_ms: how long the answer may take on a new connection; a kept one has the time it was made with
+        :param owner: the membership; None: a connection for this request only
+        :param timeout_ms: how long the answer may take on a new connection. A kept one has the timeout with which it
+            was opened
         :raises TransportError: there is no answer
         """
         address = await self._address(node)
@@ -167,16 +171,16 @@ class Connections:
                 await crowd.all_open()
                 await self.turn()
             response = await _send(connection, address, request)
-            await self.turn()  # the whole group is answered together
+            await self.turn()  # all members of the group are answered at the same time
         except BaseException:
-            # Also when the caller gave up: the broker would answer nothing else on it for a long time.
+            # Also if the caller has given up: the broker would not answer anything else on it for a long time.
             connection.close()
             raise
         self._keep(owner, connection, idle_ms)
         return response
 
     def release(self, member: str) -> None:
-        """Close what is kept for this member, in whatever group."""
+        """Close the connections that are kept for this member, in all groups."""
         for owner in [owner for owner in self._kept if owner.member == member]:
             self._forget(owner)
 
@@ -189,7 +193,7 @@ class Connections:
         self._kept[owner] = _Kept(connection, closes)
 
     def _take(self, owner: Owner | None, address: Address) -> Connection | None:
-        """The connection that is kept for this owner, if it still leads there; from now on the caller's."""
+        """Take over the connection that is kept for this owner, if it still leads to this address."""
         kept = self._kept.pop(owner, None) if owner else None
         if kept is None:
             return None
@@ -207,7 +211,7 @@ class Connections:
             kept.connection.close()
 
     async def close(self) -> None:
-        """Close everything; requests under way fail."""
+        """Close all connections. Unanswered requests fail."""
         for task in self._opening.values():
             task.cancel()
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
@@ -234,7 +238,7 @@ class Connections:
             return await _send(connection, address, request, timeout_s or self._settings.request_timeout_ms / 1000)
         except TransportError as error:
             if error.fault is Fault.TIMEOUT:
-                connection.close()  # what was sent after it waits behind it; the network may have forgotten it
+                connection.close()  # later requests wait for this one; the network may have dropped the connection
             raise
 
     async def _shared_connection(self, address: Address) -> Connection:
@@ -245,7 +249,7 @@ class Connections:
             opening = asyncio.ensure_future(self._open_shared(address))
             self._opening[address] = opening
             opening.add_done_callback(lambda done: self._opened(address, done))
-        # Shielded: one caller who gives up must not end it for the others.
+        # Shielded, so that a caller that gives up does not cancel it for the others.
         return await asyncio.shield(opening)
 
     def _is_connected(self, address: Address) -> bool:
@@ -256,15 +260,15 @@ class Connections:
         connection = await self._open(
             address, request_timeout_ms=self._settings.request_timeout_ms, idle_ms=_SHARED_IDLE_MS
         )
-        connection._writer = OneWrite(connection._writer)  # noqa: SLF001  it is given no other way
-        connection._request_timeout = None  # noqa: SLF001  whoever asks has a timer: one for each is enough
+        connection._writer = OneWrite(connection._writer)  # noqa: SLF001  there is no parameter for it
+        connection._request_timeout = None  # noqa: SLF001  callers have timers of their own
         self._shared[address] = connection
         return connection
 
     def _opened(self, address: Address, task: asyncio.Task[Connection]) -> None:
         del self._opening[address]
         if not task.cancelled():
-            task.exception()  # seen, even if every caller has given up
+            task.exception()  # so that asyncio does not log it if all callers have given up
 
     async def _open(self, address: Address, *, request_timeout_ms: int, idle_ms: int | None) -> Connection:
         arguments = {**self._arguments, "request_timeout_ms": request_timeout_ms, "max_idle_ms": idle_ms}
@@ -278,7 +282,9 @@ class Connections:
         return connection
 
     def _share_versions(self, connection: Connection, address: Address) -> None:
-        """Which versions a broker knows each connection asks for itself; 8 KB, and there may be thousands."""
+        """Let all connections to a broker share its table of versions, which each one has asked for. A table has 8 KB,
+        and there may be thousands of connections.
+        """
         known = self._versions.get(address)
         if known != connection._versions:  # noqa: SLF001
             known = self._versions[address] = connection._versions  # noqa: SLF001
@@ -302,13 +308,13 @@ def _transport_error(error: Exception, what: str, *, waited_s: float | None = No
         return TransportError(
             f"{what}: the broker is too old or too new for it (Kafka 2.4 to 4.x is supported)", fault=Fault.VERSION
         )
-    # A listener of another kind hangs up in the middle of what it takes for an answer.
+    # A listener with another security protocol closes the connection in the middle of an answer.
     hint = f"; {CHECK_PROTOCOL}" if isinstance(error.__cause__ or error, asyncio.IncompleteReadError) else ""
     return TransportError(f"{what}: {_text(error)}{hint}", fault=Fault.CONNECTION)
 
 
 def _what_to_check(error: Exception) -> str:
-    """What people should look at."""
+    """What people should check, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return CHECK_NAME if error.verify_code in _OTHER_NAME else CHECK_CERTIFICATE
     if isinstance(error, ssl.SSLError):
@@ -322,7 +328,7 @@ def _text(error: BaseException) -> str:
 
 
 class _Once(logging.Filter):
-    """Lets each message through once: aiokafka says the same about every connection, and there may be a thousand."""
+    """Lets each message through once: aiokafka logs the same for each connection, and there may be a thousand."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""The requests of those who look at groups without being in one: DescribeGroups, ListGroups.
+"""Requests about groups that do not come from members: DescribeGroups, ListGroups.
 
-Of the same kind, and from the same sources, as those in :mod:`airflow_provider.kafka.wire.requests`.
+They are classes for aiokafka, from the same sources as those in :mod:`airflow_provider.kafka.wire.requests`.
 """
 # mypy: allow-subclassing-any
 

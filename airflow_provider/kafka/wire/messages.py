@@ -1,4 +1,4 @@
-"""Group requests and their answers as values, without regard to the version in which they go over the wire."""
+"""Group requests and their answers as values, independent of their version on the wire."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from airflow_provider.protocol.model import (
 )
 
 NodeId = NewType("NodeId", int)
-"""A broker's number in its cluster."""
+"""The id of a broker in its cluster."""
 
 NO_NODE = NodeId(-1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindCoordinatorResponse:
-    """Which broker coordinates the group; ``node`` means nothing unless ``error`` is NONE."""
+    """The broker that coordinates the group. ``node`` is valid only if ``error`` is NONE."""
 
     error: KafkaErrorCode
     node: NodeId = NO_NODE
@@ -34,11 +34,11 @@ class FindCoordinatorResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """Join a group, or rejoin it; answered when all members have joined (times in milliseconds).
+    """A request to join or rejoin a group. It is answered when all members have joined. Times are in milliseconds.
 
-    :param member_id: empty at first; a member without instance id is given one (MEMBER_ID_REQUIRED) and joins again
-    :param protocols: the offered protocols and this member's metadata in each, the preferred one first
-    :param reason: goes to the broker, which logs it (KIP-800)
+    :param member_id: empty at first. A member without instance id is given one (MEMBER_ID_REQUIRED) and joins again
+    :param protocols: the offered protocols with this member's metadata for each, the preferred one first
+    :param reason: logged by the broker (KIP-800)
     """
 
     group_id: str
@@ -53,7 +53,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinMember:
-    """A member as the coordinator tells the leader of it."""
+    """A member, as the coordinator describes it to the leader."""
 
     member_id: MemberId
     group_instance_id: WorkerId | None
@@ -64,9 +64,9 @@ class JoinMember:
 class JoinResponse:
     """The generation that a member has joined.
 
-    :param member_id: also given with MEMBER_ID_REQUIRED, and then to be used in the next JoinGroup
-    :param skip_assignment: this member leads, but came back to a group that stays as it is (KIP-814)
-    :param members: everybody, for the leader only
+    :param member_id: also given with MEMBER_ID_REQUIRED, to be used in the next JoinGroup
+    :param skip_assignment: this member leads, but has returned to a group whose assignment does not change (KIP-814)
+    :param members: all members; only the leader gets them
     """
 
     error: KafkaErrorCode
@@ -79,12 +79,13 @@ class JoinResponse:
 
     @property
     def is_leader(self) -> bool:
+        """Whether this member leads the generation."""
         return self.error is KafkaErrorCode.NONE and self.leader == self.member_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncRequest:
-    """Get one's assignment, and, as the leader, hand in everybody's; answered when the leader has done so."""
+    """A request for the member's assignment. The leader's also contains all assignments, and all are answered then."""
 
     group_id: str
     generation: GenerationId
@@ -105,7 +106,7 @@ class SyncResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedMember:
-    """A member as the coordinator shows it to anybody."""
+    """A member, as in the description of a group."""
 
     member_id: MemberId
     group_instance_id: WorkerId | None
@@ -117,10 +118,10 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group as its coordinator shows it to anybody; there is no generation in it.
+    """The description of a group by its coordinator. It does not contain the generation.
 
-    :param state: ``Stable``, ``PreparingRebalance``, ``CompletingRebalance``, ``Empty`` or ``Dead`` (also for a group
-        that is not there, which newer brokers answer with the error GROUP_ID_NOT_FOUND as well)
+    :param state: ``Stable``, ``PreparingRebalance``, ``CompletingRebalance``, ``Empty`` or ``Dead``. A group that does
+        not exist is ``Dead``, too; newer brokers also return the error GROUP_ID_NOT_FOUND
     """
 
     error: KafkaErrorCode
@@ -133,7 +134,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedGroup:
-    """A group that some broker coordinates; ``state`` is empty if the broker is too old to say."""
+    """A group in a list. ``state`` is empty if the broker is too old to return it."""
 
     group_id: str
     protocol_type: str
@@ -142,7 +143,7 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListGroupsResponse:
-    """The groups of one broker, or of all."""
+    """The groups of one broker, or of all brokers."""
 
     error: KafkaErrorCode
     groups: tuple[ListedGroup, ...] = ()

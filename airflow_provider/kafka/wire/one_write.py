@@ -1,7 +1,7 @@
-"""What is sent in one turn of the event loop goes out in one system call.
+"""Writes everything that is sent in one turn of the event loop with one system call.
 
-A thousand heartbeats share a connection, and those that are due together are sent together: a call for each would cost
-as much as all the rest of it, and wake the broker as often.
+A thousand memberships share a connection, and many of their heartbeats are due at the same time. A system call for each
+would cost as much as all other work for the heartbeat, and would wake the broker each time.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 
 class OneWrite:
-    """In the place of the stream writer of an aiokafka connection.
+    """Replaces the stream writer of an aiokafka connection.
 
-    :param writer: what the connection wrote to until now
+    :param writer: the connection's former writer
     """
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
@@ -21,12 +21,13 @@ class OneWrite:
         self._data: list[bytes] = []
 
     def write(self, data: bytes) -> None:
+        """Write at the end of this turn of the loop."""
         if not self._data:
             asyncio.get_running_loop().call_soon(self._flush)
         self._data.append(data)
 
     def close(self) -> None:
-        """What was not sent yet has no answer, as the connection says to those who wait for one."""
+        """Close the writer. Data that were not sent yet are dropped; the connection fails the requests in them."""
         self._data.clear()
         self._writer.close()
 

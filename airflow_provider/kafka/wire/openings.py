@@ -1,5 +1,5 @@
-"""So many connections to a broker are opened together, and not a thousand: it has room for 50 that it has not accepted
-yet (``socket.listen.backlog.size``), and what finds no room is tried again by TCP a second later.
+"""Limits how many connections to a broker are opened at the same time. A broker has room for 50 connections that it has
+not accepted yet (``socket.listen.backlog.size``); for any more, TCP tries again only after a second.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 _AT_ONCE: Final = 32
 _TOGETHER_S: Final = 2.0
-"""Who has a connection waits so long, at most, for those who are about to have one."""
+"""How long :meth:`Openings.all_open` waits at most."""
 
 
 class Openings:
-    """The connections to one broker that are being opened. Belongs to one event loop."""
+    """Opens connections to one broker, a limited number at a time. Belongs to one event loop."""
 
     def __init__(self, at_once: int = _AT_ONCE) -> None:
         self._at_once = self._free = at_once
@@ -25,10 +25,10 @@ class Openings:
         self._all_open: asyncio.Future[None] | None = None
 
     async def turn(self, open_one: Callable[[], Awaitable[T]]) -> T:
-        """Open a connection when it is its turn. If one can't be opened, those who wait for theirs hear that, too: the
-        broker may have gone for good, and they have to look for another one.
+        """Open a connection when it is its turn. If one can't be opened, those that wait for their turn fail, too: the
+        broker may be gone for good, and their callers have to look for another one.
 
-        :raises Exception: what ``open_one`` raised for this or, while it waited, for another
+        :raises Exception: raised by ``open_one``, for this connection or, while this one waited, for another one
         """
         await self._admitted()
         try:
@@ -41,10 +41,10 @@ class Openings:
             self._next()
 
     async def all_open(self) -> None:
-        """Wait until no connection is being opened any more, or for a while.
+        """Wait until no connection is being opened any more, but not for long.
 
-        A crowd that joins a group one by one keeps it rebalancing: each who comes while the leader assigns has all the
-        others join again. Those who have begun together had better join together.
+        If many members join a group one by one, it rebalances again and again: each one that joins while the leader
+        assigns makes all others join again. So members that have started together should join together.
         """
         if self._free == self._at_once:
             return
@@ -62,11 +62,11 @@ class Openings:
             await mine
         except asyncio.CancelledError:
             if mine.done() and not mine.cancelled() and mine.exception() is None:
-                self._next()  # its turn came just then
+                self._next()  # its turn has come at the same moment
             raise
 
     def _next(self) -> None:
-        """Somebody is done: the one who waits longest takes the place."""
+        """Give the place of a finished opening to the one that has waited longest."""
         while self._waiting:
             first = self._waiting.popleft()
             if not first.done():

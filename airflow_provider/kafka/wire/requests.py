@@ -1,9 +1,9 @@
-"""The requests of a group's members that aiokafka lacks, as request classes of its own kind: those that are answered at
-once. The others are in :mod:`airflow_provider.kafka.wire.rounds`.
+"""Requests of group members that are answered immediately, as request classes for aiokafka, which lacks them. The other
+requests are in :mod:`airflow_provider.kafka.wire.rounds`.
 
-All flexible versions (KIP-482) from Kafka 2.4 on, the first release in which static members can be taken out of a
-group, to Kafka 4.3. Source: Kafka's ``clients/src/main/resources/common/message/*.json``. Each connection uses the
-newest version that both sides know; what an older version cannot say is left out, as Kafka's own clients do.
+They have all flexible versions (KIP-482) from Kafka 2.4, the first release in which static members can be removed from
+a group, to Kafka 4.3. Source: Kafka's ``clients/src/main/resources/common/message/*.json``. Each connection uses the
+newest version that both sides know. Fields that an older version does not have are left out, as in Kafka's own clients.
 """
 # mypy: allow-subclassing-any
 
@@ -208,6 +208,6 @@ class LeaveGroup(Request[LeaveGroupRequestV4 | LeaveGroupRequestV5]):
 
     @staticmethod
     def read(response: Any) -> KafkaErrorCode:
-        """The error of the group, or else of the member."""
+        """The error of the group, or otherwise of the member."""
         codes = (response.error_code, *(error_code for _, _, error_code, _ in response.members))
         return KafkaErrorCode(next((code for code in codes if code), 0))

@@ -1,6 +1,6 @@
-"""The requests of a round: JoinGroup and SyncGroup, which are answered when others have done their part, too.
+"""The requests of a round, JoinGroup and SyncGroup, which are answered only when other members have sent theirs.
 
-Of the same kind, and from the same sources, as those in :mod:`airflow_provider.kafka.wire.requests`.
+They are classes for aiokafka, from the same sources as those in :mod:`airflow_provider.kafka.wire.requests`.
 """
 # mypy: allow-subclassing-any
 

@@ -1,8 +1,8 @@
-"""Keeps a crowd of memberships from taking the event loop for themselves.
+"""Keeps many memberships from blocking the event loop.
 
-What happens to a whole group happens to all its members together: a thousand answers arrive in the same turn of the
-loop, a thousand heartbeats are due in the same millisecond. Each takes a fraction of a millisecond; all together would
-keep everything else in the process waiting.
+Many events concern all members of a group at the same time: a thousand answers arrive in the same turn of the loop, or
+a thousand heartbeats are due in the same millisecond. Each takes a fraction of a millisecond, but together they would
+block everything else in the process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from collections import deque
 
 
 class Turnstile:
-    """Lets so many through in one turn of the event loop, in the order in which they came. Belongs to one loop."""
+    """Lets a limited number of callers through in each turn of the event loop, in their order. Belongs to one loop.
+
+    :param in_a_turn: how many in a turn
+    """
 
     def __init__(self, in_a_turn: int) -> None:
         self._in_a_turn = self._free = in_a_turn
@@ -20,7 +23,7 @@ class Turnstile:
         self._turning = False
 
     async def enter(self) -> None:
-        """Return immediately if there is room in this turn, else in one of the next."""
+        """Return immediately if there is room in this turn, otherwise in one of the next."""
         loop = asyncio.get_running_loop()
         if not self._turning:
             self._turning = True
@@ -36,7 +39,7 @@ class Turnstile:
         self._free = self._in_a_turn
         while self._free and self._waiting:
             first = self._waiting.popleft()
-            if not first.done():  # else the one who waited has given up
+            if not first.done():  # otherwise its caller has given up
                 first.set_result(None)
                 self._free -= 1
         self._turning = self._free < self._in_a_turn

@@ -80,7 +80,7 @@ MISTAKES: dict[str, Mistake] = {
     "sessions reach beyond the lease": (Turn, "session_ms", lambda turn, desk: turn._session_ms(desk), 74),
     "the bridge lets go of what runs": (bridging, "to_bridge", _lets_go_of_what_runs, 0),
     "the next coordinator's bridge claims nothing": (bridging, "claims", lambda _desk: NO_TASKS, 8),
-    "who has what others may have stays": (bridging, "_remove_who_has_more", lambda *_: None, 27),
+    "who has what others may have stays": (bridging, "_fence_holders_of_others", lambda *_: None, 27),
     "epochs are of the group's own": (Turn, "begin_epoch", _has_epochs_of_its_own, 4),
 }
 
