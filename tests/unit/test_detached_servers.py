@@ -87,6 +87,19 @@ async def test_who_is_not_let_in_any_more_asks_with_the_token_that_counts_by_now
 
 
 @pytest.mark.turned_clock
+async def test_a_server_known_to_be_silent_with_the_new_token_as_well_stays_a_condition() -> None:
+    """Another worker of this triggerer already uses the new token, so its silence is reported immediately."""
+    bench = Bench()
+    first = await bench.watching()
+    first.hear(ServerSilent("it does not answer"))
+    bench.token, bench.silence = "new", "it does not answer"
+    await asyncio.sleep(31)
+    assert bench.mine is not first
+    assert bench.queries.condition == SILENT
+    await bench.queries.close()
+
+
+@pytest.mark.turned_clock
 async def test_what_is_let_go_of_as_the_token_changes_leaves_the_others_watched() -> None:
     bench = Bench()
     first = await bench.watching()
