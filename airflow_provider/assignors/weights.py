@@ -1,8 +1,8 @@
 """A round in which a member counts as several workers: the bridge of a declarative group does (KIP-848's migration).
 
-The assignor knows workers that are alike. So such a member is taken for as many workers as it stands for, its *parts*,
-each with an even part of what it has; and what they are given is put together again. The first part has the member's
-name, and all that is known of it.
+The assignor treats all workers alike. So such a member is replaced by as many workers as it stands for, its *parts*,
+each with an even part of its tasks. Afterwards, what the parts were given is put together again. The first part has the
+member's name, and everything that is known about it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_provider.assignors.shares import Shares, merged
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 
 Weights = Mapping[WorkerId, int]
-"""For how many workers members stand; 1 where not given."""
+"""How many workers each member stands for; 1 if missing."""
 
 _Part = tuple[WorkerId, ...]
 _Parts = Mapping[WorkerId, _Part]
@@ -61,9 +61,9 @@ def assign_eagerly(
 
 
 def split(shares: Shares, weights: Weights, *, kept: Tasks) -> dict[WorkerId, Tasks]:
-    """Each member's tasks by its parts: even in planners and in tasks, and the same for the same tasks.
+    """The tasks of each part: planners and other tasks are dealt out evenly, and in the same way each time.
 
-    :param kept: tasks that nobody has to stop anyway: without the others they are even, too
+    :param kept: tasks that nobody has to stop; these alone are dealt out evenly, too
     """
     return _split(shares, _parts(shares, weights), kept)
 
@@ -77,7 +77,7 @@ def _split(shares: Shares, parts: _Parts, kept: Tasks) -> dict[WorkerId, Tasks]:
 
 
 def _parts(members: Container[WorkerId], weights: Weights) -> _Parts:
-    """Of those that have several. No worker has a name with NUL."""
+    """The parts of the members that have several. No worker has a name with NUL."""
     return {
         worker: (worker, *(WorkerId(f"{worker}\0{number}") for number in range(2, weight + 1)))
         for worker, weight in weights.items()
@@ -110,7 +110,7 @@ def _all_of(parts: _Parts, workers: frozenset[WorkerId]) -> frozenset[WorkerId]:
 
 
 def _as_owned(assignment: Shares, owned: Shares, parts: _Parts) -> dict[WorkerId, Tasks]:
-    """What was assigned lies with the part that owns it. What none of them owns is its first part's: it has lost it."""
+    """Give each assigned task to the part that owns it. A task that no part owns was lost by the first part."""
     placed = dict(assignment)
     for worker, named in parts.items():
         if worker in assignment:
@@ -145,7 +145,7 @@ def _merged(shares: Shares, whole: Mapping[WorkerId, WorkerId]) -> dict[WorkerId
 
 
 def _moves(moves: Iterable[Move], whole: Mapping[WorkerId, WorkerId]) -> tuple[Move, ...]:
-    """One for all tasks of the same way. A part's load is not its member's."""
+    """One move for all tasks that move in the same way. The load of a part is not that of its member."""
     ways: defaultdict[tuple[WorkerId | None, WorkerId | None, MoveReason, Load | None], set[TaskId]] = defaultdict(set)
     for move in moves:
         source = None if move.source is None else whole.get(move.source, move.source)
