@@ -59,12 +59,12 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
     @property
     def active(self) -> Tasks:
-        """Those that neither wait nor rest."""
+        """The tasks that neither wait nor rest."""
         return frozenset(self._active)
 
     @property
     def attached(self) -> Tasks:
-        """Those of them that need this process."""
+        """The active tasks that need this process."""
         return frozenset(task for task in self._active if self._runs[task].needs_process)
 
     def need_no_process(self, slots: int) -> bool:
@@ -93,22 +93,22 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
     @property
     def failed(self) -> Tasks:
-        """Those that have failed for good, and stay here."""
+        """The tasks that have failed for good, and stay here."""
         return frozenset(self._failed)
 
     @property
     def looking(self) -> Tasks:
-        """Those that wait for records about their detached queries."""
+        """The tasks that wait for records about their detached queries."""
         return frozenset(self._looking)
 
     @property
     def detached(self) -> Tasks:
-        """Those that run without this process, or may do so."""
+        """The tasks that run without this process, or may do so."""
         return frozenset(self._detached)
 
     @property
     def claiming(self) -> list[TaskRun]:
-        """Those that wait, and whose configuration names a checkpoint."""
+        """The tasks that wait, and whose configuration names a checkpoint."""
         return [self._runs[task] for task in self._claiming]
 
     @property
@@ -118,23 +118,27 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
     @property
     def ends_some(self) -> bool:
-        """Whether any is being ended that runs without this process."""
+        """Whether a detached task is being ended."""
         return self._ending > 0
 
     def share_of(self, run: TaskRun, *, slots: int) -> int:
-        """How many slots a task is given, of so many that there are: those that it wants, as far as what never ends
-        leaves them. For others it would wait for ever, and with it all that come after.
+        """How many slots a task gets: as many as it wants, but at most those that streams leave, because it would wait
+        for the others for ever, and all tasks behind it, too.
+
+        :param slots: how many slots the worker has
         """
         return min(run.work.slots, max(1, slots - self._endless))
 
     def startable(self, *, slots: int, now_ms: int, blocked: Tasks = NO_TASKS) -> Iterator[TaskId]:
-        """What may start: planners, tasks as slots are free, those of the job submitted first first, and of these the
-        longest: what begins last ends last. Who asks starts each, or takes it out, before it asks for the next one.
+        """The tasks that may start: planners, and other tasks while slots are free. Jobs that were submitted first come
+        first, and of a job the longest task, so that it does not end last. The caller starts each task, or removes it,
+        before it asks for the next one.
 
-        What wants several slots is not passed by others, which would take each slot that becomes free.
+        A task that wants several slots is not overtaken: the others would take each slot that becomes free.
 
-        :param now_ms: the monotonic clock
-        :param blocked: which may not start yet
+        :param slots: how many slots the worker has
+        :param now_ms: the monotonic clock, in milliseconds
+        :param blocked: the tasks that may not start yet
         """
         self._wake(now_ms)
         self.held_back = None
@@ -156,13 +160,13 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             heappush(self._startable, turn)
 
     def overdue(self, *, now_ms: int) -> list[TaskId]:
-        """Of what does not wait: the tasks whose time has come (:attr:`TaskRun.due_ms`)."""
+        """The tasks that do not wait, and whose time has come (:attr:`TaskRun.due_ms`)."""
         self._wake(now_ms)
         overdue, self._overdue = self._overdue, []
         return [task for task in overdue if self._is_overdue(task, now_ms)]
 
     def next_due_ms(self, *, now_ms: int) -> int | None:
-        """When the time of the next one comes, which may be now (monotonic milliseconds)."""
+        """When the time of the next task comes, which may be now (monotonic milliseconds); None: never."""
         self._wake(now_ms)
         if self._overdue and any(self._is_overdue(task, now_ms) for task in self._overdue):
             return now_ms
@@ -249,9 +253,9 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             self._waiting += sign
 
     def validate(self) -> None:
-        """Check what must hold after every change.
+        """Check the rules that must hold after each change.
 
-        :raises AssertionError: naming what does not
+        :raises AssertionError: naming the broken rule
         """
         turns, times = {turn[-1] for turn in self._startable}, set(self._later)
         for task, run in self._runs.items():
@@ -298,5 +302,5 @@ def _turn(run: TaskRun) -> _Turn:
 
 
 def _has_its_place(before: TaskRun, run: TaskRun) -> bool:
-    """Whether what has changed of a task changes neither its turn nor its time."""
+    """Whether a task's change affects neither its turn nor its time."""
     return before.due_ms == run.due_ms and (before.work is run.work or not _waits(run))
