@@ -41,7 +41,7 @@ async def test_it_ends_what_others_have_let_go_of_though_it_has_nothing_itself()
     assert bench.told(A0).state is TaskState.STOPPED
 
 
-async def test_it_waits_for_nothing_where_nothing_lives_on() -> None:
+async def test_it_does_not_wait_if_there_is_no_detached_query() -> None:
     bench = Bench(MemoryTopics(), slots=2, linger_s=60)
     bench.executor.leave_for_good()
     await asyncio.wait_for(bench.executor.close(), 1)

@@ -36,7 +36,7 @@ def begins_before_its_handle_is_read_back(patch: pytest.MonkeyPatch) -> None:
 def forgets_queries_whose_records_were_overwritten(patch: pytest.MonkeyPatch) -> None:
     def look(self: StatusView, known: TaskStatus | None, new: TaskStatus) -> None: ...
 
-    patch.setattr(StatusView, "_look_what_lives_on", look)
+    patch.setattr(StatusView, "_note_unended", look)
 
 
 def takes_silence_for_an_end(patch: pytest.MonkeyPatch) -> None:
