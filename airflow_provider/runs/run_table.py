@@ -261,24 +261,30 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         for task, run in self._runs.items():
             assert run.task == task, f"{task} has the run of {run.task}"
             idle = _waits(run) or run.state.rests
-            assert (task in self._active) is not idle, f"{task} is active, waits, or rests"
-            assert (task in self._failed) is (run.state is RunState.FAILED), f"{task} has failed as it is known"
-            assert (task in self._detached) is run.detached, f"{task} runs without this process as it is known"
-            assert (task in self._claiming) is (_waits(run) and run.claim is not None), f"{task} claims as it waits"
+            assert (task in self._active) is not idle, f"{task} is either active, or waits or rests"
+            assert (task in self._failed) is (run.state is RunState.FAILED), (
+                f"the index of failed tasks is wrong about {task}"
+            )
+            assert (task in self._detached) is run.detached, f"the index of detached tasks is wrong about {task}"
+            assert (task in self._claiming) is (_waits(run) and run.claim is not None), (
+                f"the index of claiming tasks is wrong about {task}"
+            )
             due_ms = run.due_ms
             known = due_ms is not None and ((due_ms, task) in times or task in self._overdue)
-            assert due_ms is None or known or task in turns, f"{task} is not forgotten at {due_ms}"
-            assert due_ms is not None or not _waits(run) or task in turns, f"{task} has its turn"
+            assert due_ms is None or known or task in turns, f"{task} has no entry for {due_ms}"
+            assert due_ms is not None or not _waits(run) or task in turns, f"{task} waits and has no turn"
         there = self._active | self._claiming | self._failed | self._detached
-        assert there <= self._runs.keys(), "what is gone is not active, does not claim, and has not failed"
+        assert there <= self._runs.keys(), "an index has a task that is gone"
         alone = sum(not run.needs_process for run in self._runs.values())
-        assert self._alone == alone, "each that goes on without a process is counted"
+        assert self._alone == alone, "the number of tasks that need no process is wrong"
         ending = sum(run.is_being_ended for run in self._runs.values())
-        assert self._ending == ending, "each that is being ended is counted"
-        assert self._waiting == sum(map(_waits_for_slot, self._runs.values())), "each that waits for a slot is counted"
-        assert self._busy == sum(run.taken_slots for run in self._runs.values()), "each slot is counted"
+        assert self._ending == ending, "the number of tasks that are being ended is wrong"
+        assert self._waiting == sum(map(_waits_for_slot, self._runs.values())), (
+            "the number of tasks that wait for a slot is wrong"
+        )
+        assert self._busy == sum(run.taken_slots for run in self._runs.values()), "the number of taken slots is wrong"
         endless = sum(run.taken_slots for run in self._runs.values() if run.is_endless)
-        assert self._endless == endless, "each slot that is never given back is counted"
+        assert self._endless == endless, "the number of slots taken by streams is wrong"
 
     def __iter__(self) -> Iterator[TaskId]:
         return iter(self._runs)
