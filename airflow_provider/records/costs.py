@@ -1,4 +1,4 @@
-"""What a task costs: what its plan says, else what it took in earlier runs of its job, else 1."""
+"""The cost of a task: its weight in the plan, otherwise its time in earlier runs of its job, otherwise 1."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 
 UNKNOWN_COST: Final = 1.0
 RUNS_KEPT: Final = 5
-"""Of so many runs it is known how long a task took. The median forgives two that were out of the ordinary."""
+"""How many times of a task are kept. The median of five ignores two unusual ones."""
 
 
 def cost_of(weight: float | None, times_ms: Sequence[int]) -> float:
-    """What a task costs: in seconds where that is known of earlier runs, else in whatever its plan counts.
+    """The cost of a task, in seconds; if it has a weight, in the unit of its plan.
 
-    :param weight: what its plan says
-    :param times_ms: how long it took in earlier runs
+    :param weight: its weight in the plan; None: it has none
+    :param times_ms: how long it took in earlier runs, in milliseconds
     """
     if weight is not None:
         return weight

@@ -327,11 +327,11 @@ class UnsaidType:
 
 
 UNSAID: Final = UnsaidType()
-"""In place of None, where that has a meaning of its own."""
+"""The default of ``warm_up``, for which None has a meaning of its own."""
 
 
 class FunctionJob(SparkJob):
-    """A job made of a function by :func:`spark_job`; calling it calls the function, so that tests can."""
+    """A job made from a function by :func:`spark_job`. Calling it calls the function, for tests."""
 
     __name__: str
 
@@ -394,10 +394,10 @@ def spark_job(
     lineage: LineageFunction | None = None,
     slots: int = 1,
 ) -> FunctionJob | Callable[[RunFunction], FunctionJob]:
-    """Make a job of a function ``run(spark, task)``; used bare, or with arguments.
+    """Decorator that makes a job from a function ``run(spark, task)``; with or without arguments.
 
-    :param plan: a function of the :class:`JobContext`, or the list of the tasks' configurations itself; without it the
-        job has one task with the job's configuration
+    :param plan: a function of the :class:`JobContext`, or the list of the tasks' configurations. By default, the job
+        has one task with the job's configuration
     :param warm_up: a function of the session and the :class:`TaskContext`, as :attr:`SparkJob.warm_up`
     :param config_schema: as :attr:`SparkJob.config_schema`
     :param lineage: a function of the :class:`TaskContext`, as :meth:`SparkJob.lineage`
