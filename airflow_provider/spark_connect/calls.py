@@ -67,7 +67,11 @@ class SessionClosedError(NotThereError):
 
 
 class ServerCalls:
-    """Calls a server as one caller."""
+    """Calls a server as one caller.
+
+    Each call raises :class:`NotThereError` if the server does not have the query or the session, and
+    :class:`UnansweredError` if there is no usable answer. ``timeout_s`` is how long the call may take, in seconds.
+    """
 
     def __init__(self, channel: Channel, caller: Caller) -> None:
         self._channel = channel
@@ -99,14 +103,11 @@ class ServerCalls:
             await self.release(session_id, ANSWER_S)
 
     async def is_active(self, session_id: str, query: RunningQuery) -> bool:
-        """Whether the query is running.
-
-        :raises NotThereError: if the server does not have it
-        :raises UnansweredError: if there is no usable answer
-        """
+        """Whether the query is running."""
         return await self._execute(self._caller.is_active(session_id, query), ANSWER_S, read_is_active)
 
     async def last_progress(self, session_id: str, query: RunningQuery) -> QueryProgress | None:
+        """The last batch of the query; None: there has been none."""
         return await self._execute(self._caller.last_progress(session_id, query), ANSWER_S, read_last_progress)
 
     async def error(self, session_id: str, query: RunningQuery) -> str | None:
@@ -168,7 +169,7 @@ class ServerCalls:
             raise
 
     async def release(self, session_id: str, timeout_s: float) -> None:
-        """Have the server refuse all later calls in the session. This has no effect if the server does not know it."""
+        """Let the server refuse all later calls in the session. This has no effect if the server does not know it."""
         await self._ask("ReleaseSession", self._caller.release_session(session_id), timeout_s)
 
     async def _execute(self, request: bytes, timeout_s: float, read: Callable[[list[bytes]], T]) -> T:
