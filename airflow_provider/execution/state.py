@@ -444,7 +444,7 @@ class Execution:
         started = [run for run in runs if run.state is RunState.STARTED]
         learners = self.learners.tasks.values()
         broken = {
-            "tasks that were started here take no more slots than there are": sum(
+            "tasks started here take no more slots than there are": sum(
                 run.taken_slots for run in runs if run.began_here
             )
             <= self.settings.slots,
@@ -453,19 +453,13 @@ class Execution:
             "a detached task has a handle": all(run.handle is not None for run in runs if run.detached),
             "only a detached task is leaving": all(run.detached for run in runs if run.state is RunState.LEAVING),
             "a planner takes no slot": not any(run.taken_slots for run in runs if run.task.is_planner),
-            "a running task has a slot": all(
-                run.taken_slots for run in runs if run.state.runs and not run.task.is_planner
-            ),
+            "a running task has slots": all(run.taken_slots or run.task.is_planner for run in runs if run.state.runs),
             "a task that waits for a checkpoint does not run": not any(run.task in self.blocked for run in started),
             "a waiting task has not begun": not any(
                 run.began_ms or run.started_at_ms or run.handle for run in runs if run.state is RunState.WAITING
             ),
-            "nobody waits for the release of a waiting task": not any(
-                run.revoked for run in runs if run.state is RunState.WAITING
-            ),
-            "nobody waits for the release of a restarting task": not any(
-                run.revoked for run in runs if run.state is RunState.RESTARTING
-            ),
+            "no waiting task is revoked": not any(run.revoked for run in runs if run.state is RunState.WAITING),
+            "no restarting task is revoked": not any(run.revoked for run in runs if run.state is RunState.RESTARTING),
             "an exceeded time limit counts as a failure": all(
                 run.failures and run.error for run in runs if run.state is RunState.TIMED_OUT
             ),
