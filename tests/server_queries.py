@@ -1,4 +1,4 @@
-"""What runs on a Spark Connect server, as the server itself says."""
+"""The queries and sessions of a Spark Connect server, as the server itself reports them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _DEADLINE_S = 150.0
 
 
 def active_queries(server: str, session_id: str) -> list[str]:
-    """The runs of what is active there in this session, which is made if there is none.
+    """The run ids of the active queries in this session. The session is created if it does not exist.
 
-    :param server: its URL
+    :param server: the URL of the server
     """
     return _asked(server, session_id) or []
 
 
 def is_closed(server: str, session_id: str) -> bool:
-    """Whether the server has ended this session, and takes no call in it any more. It is made if there is none."""
+    """Whether the server has ended this session, and accepts no calls in it. It is created if it does not exist."""
     return _asked(server, session_id) is None
 
 
 def _asked(server: str, session_id: str) -> list[str] | None:
-    """None: the server has ended it."""
+    """The run ids of the active queries; None: the server has ended the session."""
     settings = ConnectSettings(server=ConnectServer.parse(server))
     session = open_session(settings, "cospark/test", session_id)
     try:
@@ -39,11 +39,11 @@ def _asked(server: str, session_id: str) -> list[str] | None:
             raise
     finally:
         hang_up(session)
-    return _asked(server, session_id)  # whoever ends the session has interrupted this, too
+    return _asked(server, session_id)  # somebody who ends the session has interrupted this call, too
 
 
 def is_being_ended(server: str, session_id: str) -> bool:
-    """Whether somebody ends this session: no query starts in it any more."""
+    """Whether somebody is ending this session: no query can start in it any more."""
     session = open_session(ConnectSettings(server=ConnectServer.parse(server)), "cospark/test", session_id)
     try:
         return str(session.conf.get("spark.sql.streaming.checkpointFileManagerClass", "")).startswith("this.session")

@@ -1,10 +1,12 @@
-"""Tasks of known costs, shared out so that the last one ends as early as it can be told.
+"""Shares out tasks of known cost so that the last one ends as early as possible.
 
-Each slot of each worker is a machine, and a task takes one, or several of one worker at once. If all were always busy
-they would be done at one time, the *level*. What waits stays where it is, and what nobody has goes where it can begin
-first, the longest task first (Graham's LPT). If machines would be late by that, workers give up what they would not
-have done by the level, or hardly later, and that goes the same way. It is done only if they are less late then, so what
-has been shared out comes to rest. What runs always stays: stopped, it would lose what it has done.
+Each slot of each worker counts as a machine. A task takes one slot, or several slots of one worker at the same time. If
+all machines were busy until everything is done, they would all be done at the same time, the *level*.
+
+Waiting tasks stay where they are. Tasks that nobody has go where they can begin first, the longest task first (Graham's
+LPT). If machines would then be busy for much longer than the level, workers also give up the waiting tasks that they
+would not finish in time, and these are placed in the same way. This happens only if it makes machines less late, so
+that a group comes to rest. Running tasks always stay: if they were stopped, they would lose their progress.
 """
 
 from __future__ import annotations
@@ -23,25 +25,25 @@ from airflow_provider.assignors.shares import Shares, minus, plus
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 _HARDLY: Final = 0.1
-"""Of the level: by so much later a task may end where it is."""
+"""A task is in time if it ends this much after the level, as a part of the level."""
 
 
 class CostPool:
-    """The work of known costs, as a round moves it: what :class:`.balance.Pool` is for the rest.
+    """The tasks of known cost, as a round moves them; :class:`.balance.Pool` is the same for all others.
 
-    :param kept: every member and what it goes on with of this kind
-    :param own: what some members are to get again, and nobody runs
-    :param free: what else nobody runs
-    :param calm: whether all stays that is kept, as in a round that places what the one before has taken: there is
-        always some more to gain, and each such round would be followed by another
+    :param kept: each member, and the tasks of this kind that it has
+    :param own: tasks that some members are to get back, and that nobody runs
+    :param free: all other tasks that nobody runs
+    :param calm: whether all kept tasks stay, as in a round that places what the previous round has taken. There is
+        always a bit more to gain, so each such round would be followed by another one
     """
 
     __slots__ = ("_costs", "_given", "_moving", "_spare", "over", "returned")
 
     returned: Shares
-    """Of each member's own what does not end sooner elsewhere."""
+    """The tasks that members get back, because they would not end sooner elsewhere."""
     over: Mapping[WorkerId, Load]
-    """Who gives something up: how many tasks it has, and how many it may keep."""
+    """The members that give something up: how many tasks each has, and how many it may keep."""
 
     def __init__(self, kept: Shares, own: Shares, free: Tasks, costs: Costs, *, calm: bool = False) -> None:
         sharing = _Sharing(kept, own, free, costs)
@@ -62,9 +64,9 @@ class CostPool:
         return sum(map(len, self._moving.values()))
 
     def relieve(self, _rank: Mapping[TaskId, int], most_stops: int = NO_LIMIT) -> Shares:
-        """Take from each worker what would end sooner elsewhere: the longest first, if not all may be taken.
+        """Take from each worker the tasks that would end sooner elsewhere; the longest ones, if not all may be taken.
 
-        :param most_stops: no more than this are taken, over all workers
+        :param most_stops: take at most this many, from all workers together
         :return: what was taken, by worker
         """
         if self.stops <= most_stops:
@@ -76,7 +78,7 @@ class CostPool:
         return {worker: frozenset(tasks) for worker, tasks in taken.items()}
 
     def place(self, tasks: Tasks) -> Shares:
-        """Give each task to the worker where it ends first, with them what members do not get again.
+        """Give each task to the worker that can begin it first, and with them the tasks that members do not get back.
 
         :return: what was given, by worker
         """
@@ -86,7 +88,7 @@ class CostPool:
 
 
 class _Sharing:
-    """Ways to share out what waits, over machines that are busy with what runs.
+    """Ways to share out waiting tasks over machines that are busy with running ones.
 
     See :class:`CostPool` for the parameters.
     """
@@ -116,11 +118,11 @@ class _Sharing:
         self._level = level(self._slots, area(self._work))
 
     def staying(self) -> Shares:
-        """Who gets what nobody has, if all stays that somebody has."""
+        """Who gets the tasks that nobody has, if all others stay where they are."""
         return self._elsewhere(self._placed(self._homes))
 
     def evened_out(self) -> Shares:
-        """Who gets what goes elsewhere, if of that what is done in time stays, and machines are less late for it."""
+        """Who gets the tasks that move, if tasks that are done in time stay, and if this makes machines less late."""
         places = self._placed(self._homes)
         if self._homes.count(NOWHERE) == len(self._homes):
             return self._elsewhere(places)
@@ -131,7 +133,9 @@ class _Sharing:
         return self._elsewhere(then if self._late(then) < most else places)
 
     def _as_next_round(self, stay: Sequence[int]) -> list[int]:
-        """Where the next round places what this one takes: it finds at home what does not move after all."""
+        """Where the next round places the tasks that this round takes. Tasks that would come back to their home are not
+        taken at all; this changes where the others go.
+        """
         while True:
             places = self._placed(stay)
             at_home = [home if home == place else NOWHERE for home, place in zip(self._homes, places, strict=True)]
@@ -145,7 +149,7 @@ class _Sharing:
         return self._level * (1 + _HARDLY)
 
     def _placed(self, homes: Sequence[int]) -> list[int]:
-        """By task its worker, if what has no home goes to who is free first when all that has one is done."""
+        """The worker of each task. Tasks without a home go to the workers that are first done with their own tasks."""
         places = list(homes)
         free = [place for place, home in enumerate(homes) if home == NOWHERE]
         if not free:
@@ -156,17 +160,17 @@ class _Sharing:
         return places
 
     def _late(self, places: Sequence[int]) -> float:
-        """For how long all machines together are busy after the level, without those that hardly are."""
+        """For how long machines are busy after the latest time that is in time, summed over all machines."""
         by_worker = zip(self._slots, self._by_worker(places), strict=True)
         return sum([late(slots, work, self._latest) for slots, work in by_worker])
 
     def _late_anyway(self) -> float:
-        """What takes longer than that by itself is late wherever it is."""
+        """How much of that can't be avoided: a task that takes longer by itself is late wherever it is."""
         longest = takewhile(lambda work: work[0] > self._latest, self._work)
         return sum([(cost - self._latest) * wide for cost, wide in longest])
 
     def _by_worker(self, places: Sequence[int]) -> list[list[Work]]:
-        """What each has to do."""
+        """What each worker has to do."""
         work: list[list[Work]] = [[] for _ in self._workers]
         for task, worker in zip(self._work, places, strict=True):
             if worker != NOWHERE:
@@ -182,7 +186,9 @@ class _Sharing:
 
 
 def _slots(workers: Sequence[WorkerId], running: Sequence[Tasks], costs: Costs) -> list[Slots]:
-    """When they are free of what runs. Where other work has all of all workers, each counts as having one."""
+    """When the slots of each worker are free of running tasks. If other work has all slots of all workers, each worker
+    counts as having one.
+    """
     number = [max(0, costs.slots.get(worker, 1)) for worker in workers]
     if not any(number):
         number = [1] * len(workers)
@@ -191,13 +197,15 @@ def _slots(workers: Sequence[WorkerId], running: Sequence[Tasks], costs: Costs) 
 
 
 def _work(tasks: Sequence[TaskId], of_each: Iterable[float], costs: Costs, *, most: int) -> list[Work]:
-    """:param most: slots that any worker has: a task never takes more"""
+    """:param most: the most slots that a worker has: no task takes more"""
     wide = [min(costs.slots_of(task), most) for task in tasks] if costs.large else repeat(1, len(tasks))
     return list(zip(of_each, wide, strict=True))
 
 
 def _longest_first(tasks: Sequence[TaskId], costs: Sequence[float]) -> list[int]:
-    """Their places, in order; of equals the first name first. Sorts by one plain value each are the quickest."""
+    """The places of the tasks, the longest task first, equally long ones by name. Several sorts by one plain value each
+    are the quickest.
+    """
     by_index = sorted(range(len(tasks)), key=[task[1] for task in tasks].__getitem__)
     by_name = sorted(by_index, key=[task[0] for task in tasks].__getitem__)
     return sorted(by_name, key=costs.__getitem__, reverse=True)

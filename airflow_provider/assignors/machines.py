@@ -1,7 +1,7 @@
-"""Workers as machines: when each of their slots is free, and what comes of it when they are given work.
+"""Workers as machines: when each of their slots is free, and when it would be free if they were given work.
 
-Workers and tasks are numbers here, by their places in lists, and tasks stand the longest first: names are looked up and
-compared once, however often the same work is weighed.
+Workers and tasks are numbers here, their places in lists, and the longest task comes first. So names are looked up and
+compared once, however often the same work is placed.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from itertools import accumulate, chain
 from typing import Final
 
 Slots = list[float]
-"""When each slot of a worker is free, as a heap. None: other work has them all, for ever."""
+"""When each slot of a worker is free, as a heap. Empty: other work has all of them, for ever."""
 
 Work = tuple[float, int]
-"""What a task costs, and how many slots it takes: where there are fewer, all of them, as long as it would take them."""
+"""The cost of a task, and how many slots it takes. On a worker with fewer slots it takes all of them, for as long."""
 
 _Turn = tuple[float, float, int]
-"""When a worker can begin a task, what it has to do altogether for each slot, and who it is."""
+"""When a worker can begin a task, how much it has to do per slot, and its number."""
 
 NOWHERE: Final = -1
 """The worker of a task that nobody has."""
 
 _SMALL: Final = 0.01
-"""Of the level: shorter work is not placed one by one."""
+"""Tasks shorter than this part of the level are not placed one by one."""
 
 
 def level(workers: Iterable[Slots], work: float) -> float:
-    """When all slots would be free if they did this, too, and were always busy until the same moment.
+    """When all slots would be free if they did this work, too, and were busy until the same moment.
 
-    :param work: what all of it costs, times the slots that it takes
+    :param work: the :func:`area` of the work
     """
     free_at = sorted(chain.from_iterable(workers))
     return min((work + total) / number for number, total in enumerate(accumulate(free_at), 1))
 
 
 def area(work: Iterable[Work]) -> float:
-    """What all of it costs, times the slots that it takes."""
+    """The cost of each task times its slots, summed up."""
     return sum([cost * wide for cost, wide in work])
 
 
 def after(slots: Slots, work: Iterable[Work]) -> Slots:
-    """When they are free after this, too: each task begins where it can begin first."""
+    """When the slots are free after this work, too. Each task begins as soon as it can."""
     if len(slots) == 1:
         return [slots[0] + sum([cost for cost, _ in work])]
     free_at = slots.copy()
@@ -56,7 +56,7 @@ def after(slots: Slots, work: Iterable[Work]) -> Slots:
 
 
 def late(slots: Slots, work: Sequence[Work], latest: float) -> float:
-    """How long a worker is busy with these after that time, all slots together, beyond what it is without them."""
+    """For how much longer this work keeps a worker busy after ``latest``, summed over its slots."""
     if not slots:
         return area(work)
     if max(slots) <= latest:
@@ -67,11 +67,11 @@ def late(slots: Slots, work: Sequence[Work], latest: float) -> float:
 def deal(work: Sequence[Work], workers: Sequence[Slots]) -> list[int]:
     """Give each task to the worker that can begin it first (Graham's LPT).
 
-    What is small goes to each slot in one piece, as much as it takes up to the level: so the last one ends later by
-    one of them at most. Not what takes several slots: they are not free together.
+    Small tasks are not placed one by one: each slot gets as many as it can do up to the level. So the last task ends
+    later by at most one of them. This is not done with tasks that take several slots, which are seldom free together.
 
     :param work: the longest first
-    :return: by task its worker
+    :return: the worker of each task
     """
     turns = _Turns(workers)
     least = _SMALL * level(workers, area(work))
@@ -88,13 +88,13 @@ def deal(work: Sequence[Work], workers: Sequence[Slots]) -> list[int]:
 
 
 def _poured(costs: Sequence[float], workers: Sequence[Slots]) -> list[int]:
-    """Each slot gets as much as it takes until all are busy up to the same time: of any size, for each is to have a few
-    that are short for its end.
+    """Give each slot as much as it can do until all are busy up to the same time. Each gets tasks of all sizes, so that
+    it has some short ones for its end.
     """
     if not costs:
         return []
     by_turn = sorted((number, worker, at) for worker, slots in enumerate(workers) for number, at in enumerate(slots))
-    until = max(min(chain.from_iterable(workers)), level(workers, sum(costs)))  # rounded, the level may be before
+    until = max(min(chain.from_iterable(workers)), level(workers, sum(costs)))  # the level may be rounded down
     room = [(until - at, worker) for _, worker, at in by_turn if at <= until]
     mixed = list(chain.from_iterable(range(start, len(costs), len(room)) for start in range(len(room))))
     poured = list(accumulate(map(costs.__getitem__, mixed)))
@@ -109,10 +109,11 @@ def _poured(costs: Sequence[float], workers: Sequence[Slots]) -> list[int]:
 
 
 def in_time(work: Sequence[Work], homes: Sequence[int], workers: Sequence[Slots], latest: float) -> list[int]:
-    """Who keeps what, if all begin with the longest, and what is not done in time at home goes where it ends first.
+    """Which tasks stay at home, if workers begin with the longest ones, and tasks that would not be done in time there
+    go where they can begin first.
 
-    :param homes: by task its worker, or :data:`NOWHERE`
-    :return: the same without what goes elsewhere
+    :param homes: the worker of each task, or :data:`NOWHERE`
+    :return: the same, with :data:`NOWHERE` for the tasks that leave their home
     """
     turns = _Turns(workers)
     stay = []
@@ -127,9 +128,9 @@ def in_time(work: Sequence[Work], homes: Sequence[int], workers: Sequence[Slots]
 
 
 class _Turns:
-    """Which worker can begin the next task first; of several who has the least to do altogether for each slot.
+    """Tells which worker can begin the next task first; of several, the one that has the least to do per slot.
 
-    :ivar slots: when each slot of each worker is free after what they were given
+    :ivar slots: when each slot of each worker is free after what it was given so far
     """
 
     __slots__ = ("_busy", "_number", "_queues", "slots")
@@ -141,7 +142,7 @@ class _Turns:
         self._queues: dict[int, list[_Turn]] = {}
 
     def begins(self, worker: int, wide: int) -> float:
-        """When it would begin a task that takes so many slots."""
+        """When the worker would begin a task that takes ``wide`` slots."""
         slots = self.slots[worker]
         return slots[0] if wide == 1 else sorted(slots)[min(wide, len(slots)) - 1]
 
@@ -153,14 +154,14 @@ class _Turns:
         self._busy[worker] += cost * min(wide, self._number[worker]) / self._number[worker]
 
     def give_first(self, cost: float, wide: int) -> int:
-        """:return: who begins it first"""
+        """:return: the worker that can begin it first, and gets it"""
         queue = self._queues.get(wide) or self._queue(wide)
         while True:
             at, busy, worker = queue[0]
             if self._busy[worker] == busy and self.begins(worker, wide) == at:
                 self.give(worker, cost, wide)
                 return worker
-            # it was given something since, so its turn is later
+            # outdated: the worker was given something since, so its turn comes later
             heapreplace(queue, self._turn(worker, wide))
 
     def _queue(self, wide: int) -> list[_Turn]:
@@ -174,7 +175,7 @@ class _Turns:
 
 
 def _take_several(slots: Slots, cost: float, wide: int) -> None:
-    """The task begins when it has its slots. Until then nothing else does, so it takes those that are free first."""
+    """The task begins when enough slots are free. Nothing else begins meanwhile, so it takes the first free ones."""
     slots.sort()
     taken = min(wide, len(slots))
     slots[:taken] = [slots[taken - 1] + cost] * taken

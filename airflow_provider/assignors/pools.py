@@ -1,4 +1,4 @@
-"""What a round shares out, each kind by itself: planners, tasks by number, and tasks by what they cost."""
+"""What a round shares out, each kind by itself: planners, tasks by number, and tasks by cost."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from airflow_provider.assignors.shares import Shares, minus, plus
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 Over = tuple[Mapping[WorkerId, Load], Mapping[WorkerId, Load]]
-"""Who gives something up, of planners and of tasks."""
+"""The members that give something up: planners, and tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kinds:
-    """Which tasks are of which kind.
+    """Which tasks are of which kind; those of no kind named here are shared out by number.
 
-    :param by_cost: those that are shared out by what they cost
+    :param by_cost: those that are shared out by cost
     """
 
     planners: Tasks
@@ -32,38 +32,38 @@ class Kinds:
 
     @classmethod
     def by_number(cls, round: Round) -> Kinds:  # noqa: A002
-        """Planners, and all others, whatever they cost."""
+        """The kinds if costs are ignored: planners, and all others."""
         return cls(planners=frozenset([task for task in round.configured if task[1] < 0]))
 
     def split(self, tasks: Tasks) -> tuple[Tasks, Tasks, Tasks]:
-        """Planners, tasks by number, tasks by cost."""
+        """Those of these tasks that are planners, tasks by number, and tasks by cost."""
         planners, by_cost = tasks & self.planners, tasks & self.by_cost if self.by_cost else NO_TASKS
         return planners, minus(minus(tasks, planners), by_cost), by_cost
 
     def stays(self, round: Round) -> Tasks:  # noqa: A002
-        """What is not stopped in this round, of tasks by number. Of those by cost nothing that runs ever is."""
+        """The tasks by number that are not stopped in this round. Tasks by cost are never stopped while they run."""
         return self.split(round.stays)[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pools:
-    """The kinds of work, as a round moves them."""
+    """The pools of a round, one for each kind."""
 
     kinds: Kinds
     of_each: tuple[Pool, Pool] | tuple[Pool, Pool, CostPool]
 
     @property
     def stops(self) -> int:
-        """How many tasks would have to stop for nobody to have more than its share."""
+        """How many tasks would have to stop so that nobody has more than its share."""
         return sum(pool.stops for pool in self.of_each)
 
     @property
     def returned(self) -> tuple[Shares, ...]:
-        """What members get again, of what is theirs."""
+        """What members get back of their own tasks, for each kind."""
         return tuple(pool.returned for pool in self.of_each)
 
     def relieve(self, rank: Mapping[TaskId, int], most_stops: int) -> Iterator[Shares]:
-        """Take from each worker what is above its share: planners first, they stop and start in no time.
+        """Take from each worker what is above its share: planners first, because they stop and start quickly.
 
         :param rank: see :func:`.balance.choose`
         """
@@ -73,12 +73,12 @@ class Pools:
             yield pool.relieve(rank, limit)
 
     def place(self, tasks: Tasks) -> list[Mapping[WorkerId, Iterable[TaskId]]]:
-        """Give tasks to those who have the least."""
+        """Give tasks to the members that have the least."""
         pools: Iterable[Pool | CostPool] = self.of_each
         return [pool.place(of_kind) for pool, of_kind in zip(pools, self.kinds.split(tasks), strict=False)]
 
     def over(self, drains: Draining) -> Over:
-        """Who gives something up, and how much it had."""
+        """The members that give something up: how much each has, and how much it may keep."""
         of_planners, *of_tasks = (pool.over for pool in self.of_each)
         draining_planners, draining_tasks = drains.over(self.kinds.planners)
         return {**of_planners, **draining_planners}, {
@@ -97,12 +97,12 @@ def pools_of(
     free: Tasks,
     fixed: Mapping[WorkerId, int] = NOTHING_FIXED,
 ) -> Pools:
-    """Of planners and of tasks.
+    """The pools of a round.
 
-    :param kept: what members have that may move
-    :param own: what some of them are to get again
-    :param free: what anybody may start
-    :param fixed: how many tasks by number a member has beside those
+    :param kept: the tasks of members that may move
+    :param own: the tasks that some members are to get back
+    :param free: the tasks that anybody may start
+    :param fixed: how many more tasks by number each member has
     """
     kept_of, own_of = _by_kind(drains.others(kept), kinds), _by_kind(drains.others(own), kinds)
     draining = drains.kept

@@ -1,8 +1,8 @@
 """A round in which a member counts as several workers, as the bridge of a declarative group does (KIP-848's migration).
 
 The assignor treats all workers alike. So such a member is replaced by as many workers as it stands for, its *parts*,
-each with an even part of what it has, and what they are given is put together again. The first part has the member's
-name, and with it all that is known of the member.
+each with an even part of its tasks. Afterwards, what the parts were given is put together again. The first part has the
+member's name, and everything that is known about it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_provider.assignors.shares import Shares, merged
 from airflow_provider.protocol.model import TaskId, Tasks, WorkerId
 
 Weights = Mapping[WorkerId, int]
-"""For how many workers each member stands; 1 if not given."""
+"""How many workers each member stands for; 1 if missing."""
 
 _Part = tuple[WorkerId, ...]
 _Parts = Mapping[WorkerId, _Part]
@@ -61,9 +61,9 @@ def assign_eagerly(
 
 
 def split(shares: Shares, weights: Weights, *, kept: Tasks) -> dict[WorkerId, Tasks]:
-    """Split each member's tasks over its parts, evenly in planners and in tasks. Equal input gives equal parts.
+    """The tasks of each part: planners and other tasks are dealt out evenly, and in the same way each time.
 
-    :param kept: tasks that nobody has to stop anyway: these alone are split evenly, too
+    :param kept: tasks that nobody has to stop; these alone are dealt out evenly, too
     """
     return _split(shares, _parts(shares, weights), kept)
 
@@ -77,7 +77,7 @@ def _split(shares: Shares, parts: _Parts, kept: Tasks) -> dict[WorkerId, Tasks]:
 
 
 def _parts(members: Container[WorkerId], weights: Weights) -> _Parts:
-    """The parts of each member that has several. They can't be confused with workers: no worker's name has a NUL."""
+    """The parts of the members that have several. No worker has a name with NUL."""
     return {
         worker: (worker, *(WorkerId(f"{worker}\0{number}") for number in range(2, weight + 1)))
         for worker, weight in weights.items()
@@ -110,7 +110,7 @@ def _all_of(parts: _Parts, workers: frozenset[WorkerId]) -> frozenset[WorkerId]:
 
 
 def _as_owned(assignment: Shares, owned: Shares, parts: _Parts) -> dict[WorkerId, Tasks]:
-    """What was assigned, at the part that owns it. What none of them owns, so is lost, is at the first part."""
+    """Give each assigned task to the part that owns it. A task that no part owns was lost by the first part."""
     placed = dict(assignment)
     for worker, named in parts.items():
         if worker in assignment:
@@ -148,7 +148,7 @@ def _merged(shares: Shares, whole: Mapping[WorkerId, WorkerId]) -> dict[WorkerId
 
 
 def _moves(moves: Iterable[Move], whole: Mapping[WorkerId, WorkerId]) -> tuple[Move, ...]:
-    """Join moves of the same way. The load of a part is left out, because it is not its member's."""
+    """One move for all tasks that move in the same way. The load of a part is not that of its member."""
     ways: defaultdict[tuple[WorkerId | None, WorkerId | None, MoveReason, Load | None], set[TaskId]] = defaultdict(set)
     for move in moves:
         source = None if move.source is None else whole.get(move.source, move.source)

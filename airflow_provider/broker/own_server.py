@@ -1,4 +1,4 @@
-"""What the servers of this package have in common: a process, a log, a folder, and an end with their owner's."""
+"""The base of this package's servers: each has a process, a log and a folder, and ends with its owner."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ _POLL_S: Final = 0.02
 class OwnServer(ABC):
     """A server in a process of its own. It does not outlive this process, however this process ends.
 
-    As a context manager it is started and, at the end, stopped.
+    As a context manager, it is started and, at the end, closed.
 
-    :param name: for people, with its article
-    :param folder: its log's, and what else it writes
+    :param name: its name in messages, with an article
+    :param folder: the folder of its log, and of everything else that it writes
+    :param log: the name of the log file
     :param keeps_folder: whether the folder stays when the server is closed
-    :param not_started: the error of a server that does not start
+    :param not_started: makes the error to raise if the server does not start
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class OwnServer(ABC):
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def log_tail(self) -> str:
-        """The end of its log, which goes with the folder."""
+        """The end of its log, which is removed with the folder."""
         return tail(self.log_path.read_text(errors="replace"))
 
     def stop(self) -> None:
@@ -76,11 +77,11 @@ class OwnServer(ABC):
     def close(self) -> None:
         """Stop the server for good and remove its folder, unless that is to be kept."""
         if os.getpid() != self._owner:
-            return  # a forked child that ends: the server is its parent's
+            return  # a forked child is ending: the server belongs to its parent
         atexit.unregister(self.close)
         try:
             self.stop()
-        finally:  # a second Ctrl-C: sooner, but as clean
+        finally:  # also after a second Ctrl-C
             if not self._keeps_folder:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -111,7 +112,8 @@ class OwnServer(ABC):
     ) -> None:
         """Run the server until it has started.
 
-        :param started: asked with what it has logged since
+        :param started: tells from what the server has logged since its start whether it has started
+        :raises Exception: what ``not_started`` makes, if the server has ended or takes longer than ``limit_s`` seconds
         """
         before = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
@@ -122,7 +124,7 @@ class OwnServer(ABC):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # a Ctrl-C in our terminal is ours to handle
+                start_new_session=True,  # so that a Ctrl-C in the terminal reaches only this process
             )
         self._watchdog = watch_over(self._process.pid)
         try:

@@ -1,6 +1,5 @@
-"""A real Spark Connect server on this machine, for trials and tests: loopback only, gone when its owner is.
-
-It is Spark's own, out of the PySpark package.
+"""A real Spark Connect server on this machine, for trials and tests. It is Spark's own, from the PySpark package. It
+listens on loopback only, and ends with its owner.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of o
 
 
 class ServerStartError(RuntimeError):
-    """The server did not come up; the message carries the end of its log."""
+    """The server did not start; the message has the end of its log."""
 
 
 class LocalConnectServer(OwnServer):
-    """A Spark Connect server in a process of its own, with a Spark of this machine's or of a cluster.
+    """A Spark Connect server in a process of its own. Its Spark runs on this machine or on a cluster.
 
-    Killed and started again it has the same address, and knows nothing of the sessions that it had. It has nothing that
-    it would have to put in order, so it is stopped by a kill.
+    If it is killed and started again, it has the same address, but does not know its earlier sessions. There is nothing
+    to clean up, so it is stopped with SIGKILL.
 
     :param port: where clients connect; a free one by default
-    :param master: of its Spark
-    :param token: which clients must name; empty: none
-    :param conf: further settings of Spark
-    :param start_timeout_s: how long it may take to start
+    :param master: the master URL of its Spark
+    :param token: the token that clients must send; empty: none
+    :param conf: more settings of its Spark
+    :param start_timeout_s: how long the start may take, in seconds
     """
 
     def __init__(
@@ -63,9 +62,9 @@ class LocalConnectServer(OwnServer):
     def start(self) -> None:
         """Start the server and wait until it serves clients.
 
-        :raises MissingPrerequisiteError: there is no suitable Java or PySpark
-        :raises PortError: somebody else listens on its port
-        :raises ServerStartError: it ended or took too long
+        :raises MissingPrerequisiteError: if there is no suitable Java or PySpark
+        :raises PortError: if something else listens on its port
+        :raises ServerStartError: if it has ended or took too long
         """
         if self.pid is not None:
             return
@@ -91,7 +90,8 @@ class LocalConnectServer(OwnServer):
             "spark.log.level": "WARN",
             "spark.sql.shuffle.partitions": "4",
             "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
-            # Java's usual 1 MB of stack is too little for how Spark finds out whether a foreachBatch was interrupted.
+            # Spark finds out with a deeply recursive regular expression whether a stop has interrupted a foreachBatch:
+            # Java's default stack of 1 MB is too small for that.
             "spark.driver.defaultJavaOptions": f"-Xss8m -Dderby.system.home={self._folder}",
             **self._conf,
         }
@@ -100,7 +100,7 @@ class LocalConnectServer(OwnServer):
         return [submit, "--master", self._master, "--class", _CLASS, *settings, "spark-internal"]
 
     def _environment(self, home: Path, java: Path) -> dict[str, str]:
-        """Its Python is this one, and imports what this process can."""
+        """Its Python is this process's, with the same import path."""
         environment = {
             **os.environ,
             "SPARK_HOME": str(home),

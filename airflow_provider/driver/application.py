@@ -1,8 +1,8 @@
 """The one Spark application of this process, started when the first task needs it.
 
-PySpark allows one a process. So it is counted: runners of one process share it, and the last one to leave stops it.
-The JVM below it stays for the process's life, and ends with it however the process ends: it reads a pipe from this
-process and ends when that is closed (``PythonGatewayServer`` in Spark; :mod:`airflow_provider.driver.jvm`).
+PySpark allows one application in a process. So all runners of the process share it, and the last one stops it. The JVM
+lives as long as the process, and ends with it in any case: it reads a pipe from this process, and ends when the pipe is
+closed (``PythonGatewayServer`` in Spark; :mod:`airflow_provider.driver.jvm`).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
-# It tells of every callback connection that it closes, which says nothing to the reader of a task's log.
+# It logs each callback connection that it closes, which is of no use in a task's log.
 logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 def _is_for_people(record: logging.LogRecord) -> bool:
-    """py4j tells the root logger, with a traceback, that it asks once more when the JVM has gone. That it has is said
-    better elsewhere.
+    """False for what py4j writes to the root logger, with a traceback, when the JVM has ended and it tries again. That
+    the JVM has ended is logged elsewhere, too.
     """
     return record.levelno >= logging.WARNING or Path(record.pathname).parent.name != "py4j"
 
@@ -55,7 +55,7 @@ def _is_for_people(record: logging.LogRecord) -> bool:
 logging.getLogger().addFilter(_is_for_people)
 
 POOLS: Final = tuple(f"task-{number}" for number in range(64))
-"""The FAIR pools, all of the same weight. Spark never forgets a pool, so tasks take turns with these."""
+"""The FAIR pools, all of the same weight. Spark never removes a pool, so tasks share these."""
 
 _UNSEEN: Final[Mapping[str, str]] = {
     "spark.ui.retainedJobs": "100",
@@ -63,16 +63,17 @@ _UNSEEN: Final[Mapping[str, str]] = {
     "spark.ui.retainedTasks": "1000",
     "spark.sql.ui.retainedExecutions": "50",
 }
-"""What Spark keeps of what has run, for a UI: ten to a hundred times as much by default, also where no UI is."""
+"""How much Spark remembers for its UI. By default it is ten to a hundred times as much, even if the UI is off."""
 
 _EXITS: Final[Mapping[int, str]] = {
     -9: " (killed: was the machine out of memory?)",
-    52: " (out of memory: spark.driver.memory is how much it may have)",
+    52: " (out of memory: raise spark.driver.memory)",
 }
-"""What some exit codes of a JVM mean; the second one is Spark's own (``SparkExitCode.OOM``)."""
+"""The meaning of some exit codes of the JVM; the second one is Spark's own (``SparkExitCode.OOM``)."""
 
 _OURS: Final = frozenset({"spark.master", "spark.app.name", "spark.driver.defaultJavaOptions"})
-"""What ``spark-defaults.conf`` does not change: two are parameters; without the third a stop can overflow a stack."""
+"""Settings that ``spark-defaults.conf`` does not change: the first two are parameters of the worker, and without the
+third a stop can overflow a stack."""
 _SETTING: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)")
 
 
@@ -82,7 +83,8 @@ class LocalSparkSettings:
 
     :param master: Spark's master URL; ``local[N]`` uses N threads of the JVM
     :param app_name: the application's name
-    :param conf: Spark settings, which win over ``spark-defaults.conf``, as that does over the defaults here
+    :param conf: Spark settings. They take precedence over ``spark-defaults.conf``, which takes precedence over the
+        defaults here
     """
 
     master: str = "local[2]"
@@ -94,11 +96,11 @@ class LocalSparkSettings:
 class RunningSpark:
     """A Spark application of this process, which may have ended since.
 
-    :param number: from 1; each start has another
-    :param root: its first session, from which tasks derive theirs
-    :param jvm: None if somebody else has started it
-    :param shipment: what its executors have of the jobs' modules
-    :param tables: what its tasks share
+    :param number: counts the applications of this process, from 1
+    :param root: its first session, from which the sessions of tasks are derived
+    :param jvm: its JVM; None: somebody else has started it
+    :param shipment: which modules of jobs its executors have
+    :param tables: the tables that its tasks share
     :param ui: the address of its Spark UI, as Spark reports it; empty: the UI is off
     """
 
@@ -114,7 +116,7 @@ class RunningSpark:
         return is_alive(self.root, self.jvm)
 
     def gone(self) -> SparkGoneError:
-        """How it has ended."""
+        """An error that says how it has ended."""
         code = None if self.jvm is None else self.jvm.poll()
         if code is None:
             why = "its context was stopped: by its master, by a task, or by a fatal error; see the log above"
@@ -135,10 +137,10 @@ class SparkApplication:
         self._found_running = False
 
     def running_for(self, user: object, settings: LocalSparkSettings) -> RunningSpark:
-        """The application; starts it if need be.
+        """The application; starts it if there is none.
 
-        ``settings`` count for the one who starts it.
-
+        :param user: who uses it, until :meth:`release`
+        :param settings: how to start it; ignored if it is already running
         :raises SparkStartError: if Spark does not start
         """
         with self._lock:
@@ -150,7 +152,7 @@ class SparkApplication:
             return self._running
 
     def release(self, user: object) -> None:
-        """``user`` needs Spark no more; stops it if nobody else does and it was started here."""
+        """``user`` no longer needs Spark: stop it if nobody else needs it, and if it was started here."""
         with self._lock:
             self._users.discard(user)
             if self._running is None or self._users:
@@ -239,7 +241,10 @@ def _require_java() -> None:
 
 
 def _require_master(settings: LocalSparkSettings) -> None:
-    """Spark itself would try for a minute."""
+    """Check that the master can be reached: Spark itself would try for a minute.
+
+    :raises SparkStartError: if it can't be reached
+    """
     master = settings.conf.get("spark.master", settings.master)
     refusals = unreachable(master)
     if refusals:
@@ -247,7 +252,9 @@ def _require_master(settings: LocalSparkSettings) -> None:
 
 
 def _conf(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:
-    """What Spark is told. It would take that before ``spark-defaults.conf``, so what stands there is left out."""
+    """The settings to start Spark with. They would take precedence over ``spark-defaults.conf``, so defaults for what
+    is set there are left out.
+    """
     named = _named_in_spark_defaults() - _OURS
     given = {**_without(_defaults(settings, folder), named), **settings.conf}
     return {**_without(_UNSEEN, named), **given} if given.get("spark.ui.enabled") == "false" else given
@@ -273,7 +280,7 @@ def _defaults(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": str(_write_pools(folder)),
-        # Threads that Spark keeps for a minute each, and with them the session of the task for which they were made.
+        # Spark keeps these threads for a minute each, together with the session of the task that they were made for.
         "spark.sql.shuffleExchange.maxThreadThreshold": "32",
         "spark.sql.resultQueryStage.maxThreadThreshold": "32",
     }
@@ -288,10 +295,10 @@ def _local_defaults(folder: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        # By a deeply recursive regular expression Spark finds out whether a foreachBatch was interrupted by a stop, and
-        # Java's usual 1 MB of stack is too little for it (StreamExecution.isInterruptionException).
+        # Spark finds out with a deeply recursive regular expression whether a stop has interrupted a foreachBatch
+        # (StreamExecution.isInterruptionException): Java's default stack of 1 MB is too small for that.
         "spark.driver.defaultJavaOptions": f"-Xss8m -Dderby.system.home={folder}",
-        # Spark's 200 are for clusters; on a few threads each partition of a small shuffle costs more than it does.
+        # Spark's default of 200 is for clusters: with a few threads, most partitions would cost more than their work.
         "spark.sql.shuffle.partitions": "4",
     }
 

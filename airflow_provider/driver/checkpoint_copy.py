@@ -1,10 +1,10 @@
-"""A copy of a stream's checkpoint as it was before its last batch. A query that starts from it does that batch again,
-as if the real one had been interrupted in it.
+"""A copy of a stream's checkpoint as it was before its last batch. A query that starts from it repeats that batch, as
+if the real query had been interrupted in it.
 
-Who makes a copy deletes it, and at the end of an orderly JVM it does. What a process has left that was killed, the next
-one removes that makes a copy beside it. It can't ask who uses it: that may be on another machine. So each copy has a
-sign of life, the time of its newest file, which is written before all others and again as long as the copy is used.
-Times are compared as the file system has them, for which all machines are one.
+A copy is deleted by its process, at the latest when the JVM ends properly. If the process was killed, the next one that
+makes a copy beside it removes it. It can't see whether the copy is in use: the user may be on another machine. So each
+copy has a sign of life, the time of its newest file. This file is written first, and again and again while the copy is
+used. Times are compared as the file system reports them, so they are the same for all machines.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OTHERS: Final = ("offsets", "state", "sources")
-"""Listed after the commits: they have what the last of these needs."""
+"""Listed after the commits, so that they contain everything that the last commit needs."""
 _COMPACTED: Final = frozenset({".compact"})
-"""A source's files that need none of an older batch (Spark's ``CompactibleFileStreamLog``)."""
+"""The files of a source that need no file of an older batch (Spark's ``CompactibleFileStreamLog``)."""
 
 _ID: Final = "metadata"
-"""The file with the query's id; it is the sign of life, too."""
+"""The file with the query's id. It is also the sign of life."""
 _PREFIX: Final = "rehearsal-"
-"""Of a copy's name. No checkpoint's begins so (``spark/checkpoints.py``)."""
+"""How the name of a copy begins. No checkpoint's name begins like this (``spark/checkpoints.py``)."""
 _SIGN_EVERY_S: Final = 60.0
 ABANDONED_MS: Final = 15 * 60_000
-"""After so long without a sign of life nobody uses a copy. A process that was suspended for longer finds its own gone,
-and its rehearsal fails, which harms nobody.
+"""A copy without a sign of life for this long is not in use. If a process was suspended for longer, its own copy may be
+gone; then its rehearsal fails, which does no harm.
 """
 
 log = logging.getLogger(__name__)
 
 
 def before(batch: int, paths: Iterable[str]) -> list[str]:
-    """Of a checkpoint's files those that a query needs to do this batch again.
+    """The files of a checkpoint that a query needs to repeat this batch.
 
-    :param paths: as seen from the checkpoint's folder
+    :param paths: all files, relative to the checkpoint's folder
     """
     folders: defaultdict[str, list[tuple[int, str, str]]] = defaultdict(list)
     needed: list[str] = []
@@ -52,7 +52,7 @@ def before(batch: int, paths: Iterable[str]) -> list[str]:
         top, found = path.partition("/")[0], FILE.fullmatch(path)
         if found is None:
             if not path.rpartition("/")[2].startswith("."):
-                needed.append(path)  # of no version: a schema, or a part of several (RocksDB)
+                needed.append(path)  # it has no version: a schema, or a part of several versions (RocksDB)
         elif top == "sources" or int(found["version"]) <= _latest(top, batch):
             folders[found["folder"]].append((int(found["version"]), found["kind"] or "", path))
     for folder, files in folders.items():
@@ -65,17 +65,17 @@ def before(batch: int, paths: Iterable[str]) -> list[str]:
 
 
 def _latest(folder: str, batch: int) -> int:
-    """A batch reads the state of the version that has its number, and writes the next."""
+    """The last version needed: a batch reads the state of the version with its own number, and writes the next one."""
     return batch - 1 if folder == "commits" else batch
 
 
 def _literally(path: str) -> str:
-    """As Hadoop's patterns have it (``GlobPattern``)."""
+    """Escape the path for Hadoop's patterns (``GlobPattern``)."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
 
 
 class CheckpointCopy:
-    """One beside the checkpoint on its file system, where executors reach it.
+    """A copy beside the checkpoint, on the same file system, where executors can reach it.
 
     :param location: the checkpoint's folder, on any file system that Spark can write to
     """
@@ -98,11 +98,11 @@ class CheckpointCopy:
         return str(self._copy.toString())
 
     def make(self, is_over: Callable[[], bool]) -> bool:
-        """Of the checkpoint as it is now.
+        """Copy the checkpoint as it is now.
 
-        :param is_over: asked before each file, whether to end this
-        :returns: False if it was ended, or the stream has done no batch yet
-        :raises Exception: if a file has been deleted meanwhile by the query that runs
+        :param is_over: tells, before each file, whether to end this
+        :returns: False if it was ended, or if the stream has had no batch so far
+        :raises Exception: if the running query has deleted a file meanwhile
         """
         commits = self._below(self._original, "commits")
         self._batch = max((int(found["version"]) for path in commits if (found := FILE.fullmatch(path))), default=None)
@@ -121,7 +121,7 @@ class CheckpointCopy:
         return True
 
     def rewind(self) -> None:
-        """Have it before that batch again, after a query that has started from it has ended."""
+        """Reset the copy to the state before that batch, after a query that started from it has ended."""
         assert self._batch is not None
         self._sign()
         for folder, last in (("commits", self._batch - 1), ("offsets", self._batch)):
@@ -135,8 +135,8 @@ class CheckpointCopy:
             self._files.delete(self._copy, True)
 
     def _sign(self) -> None:
-        """Say that it is used. The id is not that of the real query: Spark stops the one that runs under an id when a
-        second one starts under it.
+        """Give a sign of life. The id is not that of the real query: Spark stops a running query when another one
+        starts with the same id.
         """
         if time.monotonic() < self._signed_at + _SIGN_EVERY_S:
             return
@@ -148,7 +148,7 @@ class CheckpointCopy:
         self._signed_at = time.monotonic()
 
     def _remove_abandoned(self) -> None:
-        """Of this task or another of its job."""
+        """Remove abandoned copies of this task and of others of its job."""
         folder = self._original.getParent()
         try:
             now = self._last_sign_ms(self._files.getFileStatus(self._copy))
@@ -161,12 +161,12 @@ class CheckpointCopy:
             log.warning("Could not remove what rehearsals have left in %s", folder.toString(), exc_info=True)
 
     def _last_sign_ms(self, copy: Any) -> int:
-        """Object stores know no times of folders."""
+        """The time of the newest file: object stores have no times of folders."""
         files = (entry for entry in self._files.listStatus(copy.getPath()) if not entry.isDirectory())
         return max((int(file.getModificationTime()) for file in files), default=int(copy.getModificationTime()))
 
     def _below(self, root: Any, folder: str) -> list[str]:
-        """The files in it, as seen from the checkpoint's folder."""
+        """The files in this folder, relative to the checkpoint's folder."""
         whole = self._path(root, folder)
         return [folder + path[len(whole.toString()) :] for path in list_files(self._files, whole)]
 

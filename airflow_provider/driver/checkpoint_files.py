@@ -1,5 +1,5 @@
-"""Reads the newest files of a stream's checkpoint, as its next start will: what is near then, and what has been found
-out about the file system, is so for the task that moves here.
+"""Reads the newest files of a stream's checkpoint, as its next start will. Caches of the files and of the file system
+are then warm for the task that moves here.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 FOLDERS: Final = ("offsets", "commits", "state")
 FILE: Final = re.compile(r"(?P<folder>.*/)(?P<version>\d+)(?:_[^./]*)?(?P<kind>\.[A-Za-z]+)?$")
-"""A batch's file in ``offsets`` and ``commits``; a version's in ``state``, by what kind of store whatever."""
+"""The file of a batch in ``offsets`` and ``commits``, or of a version in ``state``, in any kind of store."""
 WHOLE: Final = frozenset({"", ".snapshot", ".zip"})
-"""Kinds of files that need none of an older version."""
+"""The kinds of files that need no file of an older version."""
 
 
 def newest(paths: Iterable[str]) -> list[str]:
-    """Of each folder the newest file that stands for itself, and what is newer than that; all others are outdated, or
-    are none of a stream's.
+    """The newest file of each folder that needs no older one, and all newer ones. The others are outdated, or are not
+    files of a stream.
     """
     folders: defaultdict[str, list[tuple[int, str, str]]] = defaultdict(list)
     for path in paths:
@@ -32,10 +32,10 @@ def newest(paths: Iterable[str]) -> list[str]:
 
 
 def newest_of(files: Iterable[tuple[int, str, str]], whole: Container[str]) -> list[str]:
-    """Of one folder.
+    """The same for one folder.
 
-    :param files: each one's version, kind and path
-    :param whole: kinds of files that need none of an older version
+    :param files: the version, kind and path of each file
+    :param whole: the kinds of files that need no file of an older version
     """
     files = sorted(files)
     base = max((version for version, kind, _ in files if kind in whole), default=-1)
@@ -43,8 +43,8 @@ def newest_of(files: Iterable[tuple[int, str, str]], whole: Container[str]) -> l
 
 
 def read_newest(spark: SparkSession, location: str) -> Iterator[float]:
-    """Read them to their ends, and yield how much of it has been done, from 0 to 1. What a running query deletes
-    meanwhile is passed over; a checkpoint that does not exist yet has none.
+    """Read these files to their ends, and yield the progress, from 0 to 1. Files that a running query deletes meanwhile
+    are skipped. The checkpoint may not exist yet.
 
     :param location: the checkpoint's folder, on any file system that Spark can read
     """
@@ -60,8 +60,8 @@ def read_newest(spark: SparkSession, location: str) -> Iterator[float]:
 
 
 def list_files(files: Any, folder: Any) -> list[str]:
-    """What is below, folders in folders too. A folder's entries are listed together: to look at each file, as
-    ``listFiles`` does, takes a process for each on a local disk, and fails when one has gone.
+    """All files below the folder. The entries of a folder are listed together: ``listFiles`` looks at each file, which
+    starts a process for each on a local disk, and fails if one has been deleted.
     """
     try:
         entries = list(files.listStatus(folder))

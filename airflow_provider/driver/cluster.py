@@ -1,4 +1,4 @@
-"""What is different where a worker's Spark has its executors on other machines."""
+"""What is different if a worker's Spark has its executors on other machines."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _DYNAMIC: Final = "spark.dynamicAllocation.enabled"
 
 
 def is_local(master: str) -> bool:
-    """Whether the executors are on this machine, and take its import path."""
+    """Whether the executors are on this machine, and use its import path."""
     return master.startswith("local")
 
 
 def warn_of_unlimited_cores(master: str, conf: SparkConf) -> None:
-    """A standalone master gives all free cores to the first application that asks; the next ones wait without a word.
-    With dynamic allocation it gives back what it does not need.
+    """Warn if the application may take all cores. A standalone master gives them all to the first application that
+    asks, and the next ones wait without a message. With dynamic allocation, an application gives back what it does not
+    need.
 
-    :param conf: the application's, with what stands in ``spark-defaults.conf``
+    :param conf: the settings of the application, including those of ``spark-defaults.conf``
     """
     if master.startswith("spark://") and not conf.contains(_CORES) and conf.get(_DYNAMIC, "false") != "true":
         log.warning(

@@ -1,16 +1,16 @@
-"""How Spark may be missing to a task, whatever runs it."""
+"""The errors of tasks that have no Spark, in any runner."""
 
 from __future__ import annotations
 
 
 class SparkStartError(Exception):
-    """There is no Spark to be had; the message says what is missing."""
+    """Spark could not be started or reached; the message says what is missing."""
 
 
 class SparkGoneError(Exception):
     """The Spark that tasks of this worker ran on has ended under them.
 
-    :param spark: its number in this process
+    :param spark: its number: tasks with the same number have lost the same Spark
     """
 
     def __init__(self, message: str, *, spark: int) -> None:

@@ -1,5 +1,5 @@
-"""What py4j logs of a batch that a stop of its query has interrupted: a traceback of a hundred and thirty lines, as if
-something had failed.
+"""Shortens what py4j logs when the stop of a query interrupts a batch: a traceback of 130 lines, as if something had
+failed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 _CALLS_FROM_JVM: Final = logging.getLogger("py4j.clientserver")
 _QUERY_ID: Final = "sql.streaming.queryId"
-"""The local property of the thread that does a query's batches (``StreamExecution.QUERY_ID_KEY``)."""
+"""A local property of the thread that runs a query's batches (``StreamExecution.QUERY_ID_KEY``)."""
 _INTERRUPTED: Final = re.compile(
     "InterruptedException|InterruptedIOException|ClosedByInterruptException|SPARK_JOB_CANCELLED|OPERATION_CANCELED"
 )
 
 
 class BriefInterruptions(logging.Filter):
-    """Makes a line of it, where the batch is one of this query. Any other error stays as it is."""
+    """Replaces the traceback by one line if the batch belongs to this query. Other errors are not changed."""
 
     def __init__(self, spark: SparkSession, query_id: str) -> None:
         super().__init__()
@@ -39,16 +39,18 @@ class BriefInterruptions(logging.Filter):
         return True
 
     def _is_in_its_thread(self) -> bool:
-        """It is still in the call from the JVM, so what it asks the JVM is answered in the thread of the batch."""
+        """Whether the batch belongs to this query. This is still inside the call from the JVM, so the JVM answers in
+        the thread of the batch.
+        """
         try:
             return bool(self._spark.sparkContext.getLocalProperty(_QUERY_ID) == self._query_id)
-        except Exception:  # noqa: BLE001 - of a JVM that has ended; it is not known then
+        except Exception:  # noqa: BLE001 - the JVM has ended, so it is unknown
             return False
 
 
 @contextlib.contextmanager
 def brief_interruptions(spark: SparkSession, query: StreamingQuery) -> Iterator[None]:
-    """While this query may be stopped in the middle of a batch."""
+    """Shorten these tracebacks while this query may be stopped in the middle of a batch."""
     brief = BriefInterruptions(spark, str(query.id))
     _CALLS_FROM_JVM.addFilter(brief)
     try:

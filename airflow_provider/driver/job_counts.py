@@ -14,16 +14,16 @@ _SKIPPED: Final = "SKIPPED"
 _PENDING: Final = "PENDING"
 _FAILED: Final = "FAILED"
 _GOES_ON: Final = ("RUNNING", "UNKNOWN")
-"""The status of a Spark job that has neither succeeded nor failed."""
+"""The states of a Spark job that has neither succeeded nor failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCounts:
-    """What Spark jobs have done. Spark plans as it goes, so the totals may grow.
+    """What Spark jobs have done. Spark plans while it runs, so the totals may grow.
 
-    :param stages: of the jobs that have begun, without those that are known to be skipped
+    :param stages: the stages of the jobs that have begun, without those that are known to be skipped
     :param tasks: Spark's tasks of these stages
-    :param rows_read: from sources, not from shuffles
+    :param rows_read: rows read from sources, not from shuffles
     """
 
     stages: int = 0
@@ -59,8 +59,8 @@ class CountedJobs:
         return self._add_up(self._so_far)
 
     def look_at_the_end(self) -> JobCounts:
-        """The same, when the code that has asked for the jobs has returned: Spark has done what it was to do for them,
-        though it may hear of that a moment later. What has not begun was skipped.
+        """The same, after the code that ran the jobs has returned: Spark has done all their work, even if its counts
+        are a moment late. Stages that have not begun were skipped.
 
         :raises Py4JError: if the JVM does not answer
         """
@@ -80,8 +80,8 @@ class CountedJobs:
         return self._ended + going_on
 
     def _so_far(self, job: Any) -> JobCounts:
-        """Spark says of a stage only at the end of its job that it was skipped. But the job's last one, which has the
-        highest number, does not begin before all that it needs is there: what has not begun by then will not.
+        """Spark tells only at the end of a job which stages were skipped. But the last stage, which has the highest
+        number, begins when everything that it needs is there. Stages that have not begun by then never will.
         """
         stages = self._stages(job)
         last = max(stages, key=lambda stage: int(stage.stageId()), default=None)
@@ -109,7 +109,7 @@ class CountedJobs:
 
 
 def _counted(job: Any, stages: Sequence[Any], skipped: Sequence[Any]) -> JobCounts:
-    """:param skipped: as far as Spark has not forgotten them; with those of which it does not say so yet"""
+    """:param skipped: the skipped stages that Spark still knows, including those that it does not yet call skipped"""
     return JobCounts(
         stages=job.stageIds().size() - max(job.numSkippedStages(), len(skipped)),
         stages_done=job.numCompletedStages(),

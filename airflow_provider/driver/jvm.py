@@ -1,9 +1,9 @@
 """The JVM of this process: it ends with this process, or the next one under the same name ends it.
 
-It reads a pipe from this process, and ends when that is closed. What job code forks would hold the pipe open, so each
-child closes its end immediately. A fork that Python does not know of (by a native library) still keeps the JVM of a
-killed process alive. There is no fence in it: what it has begun to write it goes on to write. So a worker's record
-names it.
+It reads a pipe from this process, and ends when the pipe is closed. Processes that job code forks would keep the pipe
+open, so each child closes its end immediately. But a fork that Python does not know of (by a native library) keeps the
+JVM of a killed process alive. Such a JVM checks no fence: it completes the writes that it has begun. So a worker's
+record names its JVM.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from typing import Final
 from airflow_provider.procfs import is_over, start_of, variable_of
 
 OWNER: Final = "COSPARK_JVM_OWNER"
-"""In a JVM's environment: which process (``pid/start``) has started it."""
+"""The environment variable of a JVM that names the process (``pid/start``) which has started it."""
 
 _present: Popen[bytes] | None = None
 
 
 def mark_next_jvm() -> None:
-    """Have the JVM that is started next bear this process's name in its environment."""
+    """Make the JVM that is started next name this process in its environment."""
     os.environ[OWNER] = f"{os.getpid()}/{_started(os.getpid())}"
 
 
 def jvm_started(process: Popen[bytes] | None) -> None:
-    """That is the JVM now; None: it is somebody else's."""
+    """Remember the JVM of this process; None: somebody else has started it."""
     global _present
     _present = process
 
 
 def present_jvm() -> str:
-    """``pid/start`` of the JVM that this process has started; empty as long as there is none."""
+    """``pid/start`` of the JVM that this process has started; empty if there is none."""
     if _present is None or _present.poll() is not None:
         return ""
     return f"{_present.pid}/{_started(_present.pid)}"
 
 
 def end_orphan(pid: int, start: str) -> bool:
-    """Kill a JVM whose worker has ended, and nothing else: its own environment says whose it is. Who may write to a
-    topic can write any number there.
+    """Kill a JVM whose worker has ended. Its environment must name an ended process, so that nothing else is killed:
+    the ids come from a topic, to which others may write.
 
     :returns: whether a signal was sent
     """

@@ -1,8 +1,8 @@
-"""What the JVM prints on stderr, as lines of this process's log with the levels that they have there.
+"""Logs what the JVM prints on stderr as lines of this process's log, with the JVM's own levels.
 
-A host takes what stands on stderr for errors, and of the JVM's most is harmless. The JVM must not wait for the one who
-writes our log: one thread only reads, another passes on, and what that can't keep up with is counted and dropped. Both
-end with the JVM.
+Airflow takes everything on stderr for errors, but most of the JVM's lines are harmless. The JVM must never wait for our
+log. So one thread only reads, and another one logs; lines that come too fast are counted and dropped. Both threads end
+with the JVM.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _CONTINUED: Final = re.compile(
 
 
 class Levels:
-    """The levels of lines as they follow each other; what is of no known form has INFO.
+    """Finds the level of each line, given all lines in their order. Lines of an unknown form have INFO.
 
-    A stack trace has the level of the line that it explains. Of its frames only the uppermost are told: the others are
-    Spark's and Scala's own, a hundred of them for a path that does not exist. They have DEBUG, and so has what each JVM
+    A stack trace has the level of the line that it explains, but only its first frames: the others are Spark's and
+    Scala's own, a hundred of them for a path that does not exist. These have DEBUG, and so have the lines that each JVM
     prints when Spark starts.
     """
 
@@ -70,9 +70,9 @@ class Levels:
 
 
 class JvmLog:
-    """A pipe whose writing end is given to a JVM as stderr; what comes out is logged.
+    """A pipe whose writing end is the stderr of a JVM. Everything that is read from it is logged.
 
-    As a context manager it surrounds the start of the JVM: after that, nobody but the JVM has the writing end.
+    Use it as a context manager around the start of the JVM: afterwards, only the JVM has the writing end.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class JvmLog:
         os.close(self.writing)
 
     def join(self, timeout_s: float) -> None:
-        """Wait until all that the JVM has said is in the log; it has to have ended."""
+        """Wait until all lines of the JVM are in the log. The JVM must have ended."""
         for thread in self._threads:
             thread.join(timeout_s)
 
@@ -125,7 +125,9 @@ _open: Final[set[IO[bytes]]] = set()
 
 
 def _leave_pipes_to_parent() -> None:
-    """A JVM whose owner is killed must not wait for a reader that is none: what job code has forked."""
+    """A process that job code has forked must not keep the reading end open: the JVM of a killed owner would wait for
+    it.
+    """
     for reading in [*_open]:
         with contextlib.suppress(OSError, ValueError), open(os.devnull, "rb") as nothing:  # noqa: PTH123
             os.dup2(nothing.fileno(), reading.fileno(), inheritable=False)

@@ -1,9 +1,9 @@
-"""What is needed of PySpark's private parts, in one place.
+"""All uses of the private parts of PySpark with a Spark of its own, in one place.
 
-PySpark keeps one active session a process (``SparkSession._activeSession``), where Spark itself keeps one a thread.
-With a session for each task that is wrong: code of one task that asks for ``SparkSession.active()`` would get another
-task's, with its temporary views. :func:`install_thread_sessions` puts that right for the threads that have called
-:func:`bind_session`, and for ``foreachBatch``, which runs in threads of Spark's own.
+PySpark has one active session for the process (``SparkSession._activeSession``), but Spark has one for each thread. As
+each task has a session here, ``SparkSession.active()`` could return the session of another task, with its temporary
+views. :func:`install_thread_sessions` corrects this for threads that have called :func:`bind_session`, and for
+``foreachBatch``, which runs in Spark's own threads.
 """
 # ruff: noqa: SLF001 - this is what the module is for
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LAST_WORDS_S: Final = 2.0
-"""How long to wait for what a JVM that did not start has said of it."""
+"""How long to wait for the log of a JVM that did not start."""
 
 _END_S: Final = 2.0
 """How long after a broken connection to the JVM to wait for the JVM's own end."""
@@ -116,8 +116,8 @@ def _get_or_create(self: SparkSession.Builder) -> SparkSession:
 
 
 def ends_by_itself(query: StreamingQuery) -> bool:
-    """Whether the query's trigger has it end when it has read what was there. PySpark doesn't tell; where Spark doesn't
-    either, it is taken for one that ends.
+    """Whether the query's trigger makes it end when it has read all data. PySpark does not tell. If Spark does not tell
+    either, the answer is True.
     """
     try:
         trigger = query._jsq.streamingQuery().trigger().getClass().getSimpleName()
@@ -128,14 +128,14 @@ def ends_by_itself(query: StreamingQuery) -> bool:
 
 
 def batches_done(query: StreamingQuery) -> int:
-    """How many triggers with a batch have come to their end, of the last hundred. It costs less than to have the
-    progress itself, which is JSON.
+    """How many of the last hundred triggers have completed a batch. This is cheaper than the progress itself, which is
+    JSON.
     """
     return len(query._jsq.recentProgress())
 
 
 def last_batch(query: StreamingQuery) -> tuple[int, float] | None:
-    """The number of the last batch that has come to its end, and how many seconds that took; None before the first."""
+    """The number of the last completed batch, and how many seconds it took; None: there was none."""
     progress = query._jsq.lastProgress()
     if progress is None:
         return None
@@ -143,12 +143,12 @@ def last_batch(query: StreamingQuery) -> tuple[int, float] | None:
 
 
 def is_busy(query: StreamingQuery) -> bool:
-    """Whether it is in a batch, or looks for the next one."""
+    """Whether the query is in a batch, or looks for the next one."""
     return bool(query._jsq.isActive()) and bool(query._jsq.status().isTriggerActive())
 
 
 def sink_of(stream: DataStreamWriter) -> str:
-    """The format that it writes, or ``foreachBatch``."""
+    """The format that the stream writes, or ``foreachBatch``."""
     writer = stream._jwrite
     source = writer.getClass().getDeclaredField("source")
     source.setAccessible(True)
@@ -156,7 +156,7 @@ def sink_of(stream: DataStreamWriter) -> str:
 
 
 def options_of_sources(stream: DataStreamWriter) -> list[dict[str, str]]:
-    """Of each file source that it reads, with names in lower case."""
+    """The options of each file source that the stream reads, with names in lower case."""
     return [
         {str(pair._1()).lower(): str(pair._2()) for pair in _in_scala(leaf.dataSource().options())}
         for leaf in _in_scala(stream._df._jdf.queryExecution().analyzed().collectLeaves())
@@ -171,7 +171,7 @@ def _in_scala(collection: Any) -> Iterator[Any]:
 
 
 def start_jvm(conf: Mapping[str, str]) -> None:
-    """Start the JVM, if there is none, as ``SparkContext`` would: but what it prints on stderr is logged."""
+    """Start the JVM if there is none, as ``SparkContext`` does, but log what it prints on stderr."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -215,7 +215,7 @@ def is_alive(session: SparkSession, jvm: Popen[bytes] | None) -> bool:
 
 
 def ends_soon(jvm: Popen[bytes]) -> bool:
-    """Whether a JVM that answers no more is about to end."""
+    """Whether a JVM that no longer answers ends soon. This waits for a while."""
     try:
         jvm.wait(_END_S)
     except TimeoutExpired:
@@ -224,7 +224,9 @@ def ends_soon(jvm: Popen[bytes]) -> bool:
 
 
 def forget_application() -> None:
-    """Make PySpark start anew the next time, also the JVM if that is gone: it would go on for ever with what it has."""
+    """Make PySpark start a new application next time, and a new JVM if this one has ended: it would use the old ones
+    for ever.
+    """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -240,8 +242,8 @@ def forget_application() -> None:
 
 
 def _await_stop() -> None:
-    """Wait until the JVM's context has stopped: it says that it has as it begins to, and until it really has the JVM
-    refuses another one (``SparkContext.assertNoOtherContextIsRunning``).
+    """Wait until the JVM's context has really stopped. It reports this too early, and until then the JVM refuses
+    another context (``SparkContext.assertNoOtherContextIsRunning``).
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
@@ -270,10 +272,10 @@ def _forget_gateway(process: Popen[bytes]) -> None:
 
 
 def take_off_listener_bus(session: SparkSession, query: StreamingQuery | None) -> None:
-    """Undo what Spark never does: the query manager of each session, once it is asked for, listens on the bus that all
-    sessions share (``StreamingQueryManager.listenerBus``), also when its session is gone.
+    """Remove the listener of the session's query manager from the bus that all sessions share. Spark adds it with the
+    first use of the manager (``StreamingQueryManager.listenerBus``), and never removes it.
 
-    :param query: of a session that may be another one
+    :param query: a query whose session may be another one
     """
     bus = session.sparkContext._jsc.sc().listenerBus()
     for java_session in [session._jsparkSession] + ([] if query is None else [query._jsq.sparkSession()]):
@@ -284,7 +286,7 @@ def take_off_listener_bus(session: SparkSession, query: StreamingQuery | None) -
 
 
 def add_python_archive(context: SparkContext, archive: Path) -> None:
-    """As ``addPyFile`` does, but for the executors only: that puts the archive into this process's import path, too."""
+    """The same as ``addPyFile``, but only for the executors: ``addPyFile`` also changes this process's import path."""
     context.addFile(str(archive))
     includes = context._python_includes
     if includes is not None:
@@ -292,7 +294,7 @@ def add_python_archive(context: SparkContext, archive: Path) -> None:
 
 
 def refuse_stop(session: SparkSession) -> None:
-    """Make ``session.stop()`` do nothing but say so: it would stop Spark for all other tasks, too."""
+    """Make ``session.stop()`` only log a warning: it would stop Spark for all other tasks, too."""
 
     def stop() -> None:
         log.warning(

@@ -1,4 +1,4 @@
-"""Waits for a streaming query, and tells how far it is meanwhile."""
+"""Waits for a streaming query, and reports its progress meanwhile."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Query = TypeVar("Query")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryProgress:
-    """The last batch of a query. None: Spark or the source does not report it.
+    """The last batch of a query. A field is None if Spark or the source does not report it.
 
-    :param batch: its number
-    :param rows_per_second: as Spark has processed it
-    :param rows: how many it had
-    :param rows_per_second_in: rows per second that came in since the batch before
-    :param batch_ms: how long it took, in milliseconds
+    :param batch: the number of the batch
+    :param rows_per_second: how many rows of the batch Spark has processed per second
+    :param rows: how many rows the batch had
+    :param rows_per_second_in: how many rows per second came in since the batch before
+    :param batch_ms: how long the batch took, in milliseconds
     :param behind: how many offsets its slowest partition was behind when the batch began
     """
 
@@ -50,8 +50,8 @@ class QueryProgress:
 def await_termination(query: StreamingQuery, tell: Callable[[QueryProgress], None], *, every_s: float) -> None:
     """Wait until the query ends.
 
-    :param tell: called with its last batch, if there is something else to say of it than in the last call
-    :param every_s: how often at most, in seconds
+    :param tell: called with the query's last batch, if this has changed since the last call
+    :param every_s: call ``tell`` at most this often, in seconds
     :raises Exception: if the query failed
     """
     told: QueryProgress | None = None
@@ -70,9 +70,9 @@ def summary_of(query: StreamingQuery) -> dict[str, Any]:
 
 
 def say_left_running(active: Iterable[Any], mine: str | None) -> str | None:
-    """What is wrong with the queries that ``run`` has left in its session; None: nothing.
+    """A message about the queries that ``run`` has left running in its session; None: there are none.
 
-    :param mine: the id of the query that it has returned
+    :param mine: the id of the query that ``run`` has returned
     """
     left = [query.name or str(query.id) for query in active if str(query.id) != mine]
     return f"run() has left streaming queries running: {', '.join(sorted(left))}" if left else None
@@ -85,11 +85,11 @@ def await_batches(
     limit_s: float,
     may_go_on: Callable[[], bool],
 ) -> None:
-    """Wait until each query has ended the batch that it is in. One whose last batch took longer than ``limit_s`` is not
-    waited for: it would be stopped in this one all the same, only later.
+    """Wait until each query has completed its current batch. If its last batch took longer than ``limit_s``, don't wait
+    for it: it would only be stopped later in the same batch.
 
-    :param last_batch: the number of the last batch that has come to its end, and how many seconds that took
-    :param may_go_on: waits a little, and says whether to wait on
+    :param last_batch: gives the number of the last completed batch, and how many seconds it took
+    :param may_go_on: sleeps briefly, and returns whether to wait further
     """
     known = {query: last for query in queries if (last := last_batch(query)) is not None}
     brief = {query: number for query, (number, seconds) in known.items() if seconds <= limit_s}
@@ -104,7 +104,7 @@ def await_batches(
 
 
 def _rate(said: float | None) -> float | None:
-    """Spark has no rate for a batch that took no time, or for the first one."""
+    """None: Spark has no rate for the first batch, or for one that took no time."""
     return round(said, 3) if said is not None and math.isfinite(said) else None
 
 

@@ -1,6 +1,5 @@
-"""Runs a streaming query on a copy of its checkpoint, so that its first batch takes no longer here than where it has
-run for long: until then classes are loaded, code is made of its plan and compiled, and a checkpoint is read for the
-first time.
+"""Runs a streaming query on a copy of its checkpoint, so that its first real batch is as quick as on a worker where it
+has been running: classes are then loaded, its plan is compiled, and a checkpoint has been read once.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ log = logging.getLogger(__name__)
 
 FEWEST: Final = 5
 MOST: Final = 10
-"""So many starts."""
+"""The least and the greatest number of starts."""
 _FASTER: Final = 0.9
-"""A start that took more than this part of the fastest one before is no faster."""
+"""A start counts as faster if it took less than this part of the fastest one before."""
 _BATCHES: Final = 3
-"""After each start, if there are so many."""
+"""How many batches to run after each start, if there are that many."""
 _LOOK_S: Final = 0.02
 _IDLE_S: Final = 1.0
-"""A query without another batch for so long, and for as long as it took to the first, has done all that there is."""
+"""If a query has no other batch for this long, and for as long as its first batch took, it has nothing more to do."""
 _LIMIT_S: Final = 60.0
-"""A first batch that takes longer is not waited for."""
+"""The longest wait for a first batch."""
 _SINKS: Final = frozenset({"foreachBatch", "foreach", "noop", "memory", "console"})
-"""Any other keeps what it is given. What a job's own function does with that, is up to the job."""
+"""The sinks that keep nothing. What a job's own function does with a batch is up to the job."""
 _CLEANING: Final = "cleansource"
 """The option by which a file source deletes or archives what it has read."""
 
 
 def is_settled(times: Sequence[float]) -> bool:
-    """Whether another start would be no faster: the last one was not.
+    """Whether another start would hardly be faster, because the last one was not.
 
     :param times: from each start to the end of its first batch, in seconds
     """
@@ -51,14 +50,14 @@ def is_settled(times: Sequence[float]) -> bool:
 def rehearse(
     spark: SparkSession, stream: DataStreamWriter, location: str, wait: Callable[[float], bool]
 ) -> Iterator[float]:
-    """Start ``stream`` from a copy of the checkpoint at ``location``, and stop it after some batches, until its starts
-    take no less time; yields how much of that has been done at least, from 0 to 1. Nothing is done for a stream that
-    has done no batch yet.
+    """Start ``stream`` from a copy of the checkpoint at ``location`` and stop it after some batches, again and again
+    until it starts no faster. Yields the least progress, from 0 to 1. Nothing is done for a stream without a batch so
+    far.
 
-    A rehearsal that fails, or may not be, ends with a warning: the real query may go on all the same.
+    If a rehearsal fails or is not allowed, it ends with a warning: the real query can run nevertheless.
 
-    :param stream: one whose sink keeps nothing. In the end it has ``location`` as its checkpoint
-    :param wait: waits so many seconds, and says whether to end this
+    :param stream: its sink must keep nothing. At the end, ``location`` is its checkpoint
+    :param wait: sleeps this many seconds, and returns whether to end the rehearsal
     """
     copy = CheckpointCopy(spark, location)
     times: list[float] = []
@@ -73,10 +72,10 @@ def rehearse(
             yield len(times) / MOST
             copy.rewind()
     except Exception:
-        level = logging.DEBUG if wait(0) else logging.WARNING  # what is to end has had its jobs cancelled
+        level = logging.DEBUG if wait(0) else logging.WARNING  # if it is to end, its jobs were cancelled
         log.log(level, "A rehearsal with a copy of the checkpoint %s failed", location, exc_info=True)
     finally:
-        with contextlib.suppress(Exception):  # of a JVM that has ended; somebody's next rehearsal removes it
+        with contextlib.suppress(Exception):  # the JVM may have ended: a later rehearsal removes the copy
             stream.option("checkpointLocation", location)
             copy.remove()
     if times:
@@ -85,7 +84,7 @@ def rehearse(
 
 
 def refuse_what_leaves_traces(stream: DataStreamWriter) -> None:
-    """:raises ValueError: if to run it beside the real query would write what that writes, or take what it reads"""
+    """:raises ValueError: if a rehearsal would write what the real query writes, or take away what it reads"""
     sink = sink_of(stream)
     if sink not in _SINKS:
         raise ValueError(f"the sink {sink} of a rehearsal would keep what it is given; use foreachBatch or noop")
@@ -96,7 +95,7 @@ def refuse_what_leaves_traces(stream: DataStreamWriter) -> None:
 def _perform(
     spark: SparkSession, stream: DataStreamWriter, checkpoint: str, wait: Callable[[float], bool]
 ) -> float | None:
-    """:returns: seconds to the end of the first batch; None if it does not come, or all is to end"""
+    """:returns: how long the first batch took from the start, in seconds; None: there was none, or this is to end"""
     began = time.monotonic()
     query = stream.option("checkpointLocation", checkpoint).start()
     with brief_interruptions(spark, query):
@@ -111,7 +110,7 @@ def _perform(
 
 
 def _await_batches(query: StreamingQuery, batches: int, patience_s: float, wait: Callable[[float], bool]) -> bool:
-    """Whether so many have come, each within this time after the one before.
+    """Whether this many batches were done, each within ``patience_s`` after the one before.
 
     :raises Exception: if the query has failed
     """

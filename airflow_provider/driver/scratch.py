@@ -1,7 +1,7 @@
-"""A process's temporary folder, which the next process on this machine removes if this one could not.
+"""A process's temporary folder. If the process can't remove it, the next process on this machine does.
 
-The owner holds a lock on a file in it. The kernel lets go of that when the process ends, however it ends, and it knows
-nothing of process numbers: those are used again, and each container has its own.
+The owner holds a lock on a file in it, which the kernel releases when the process ends in any way. Process ids would
+not do: they are reused, and each container has its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ScratchFolder:
         self.path, self._lock = _make()
 
     def remove(self) -> None:
-        """May be called again."""
+        """Remove the folder. May be called more than once."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock >= 0:
             os.close(self._lock)
@@ -37,7 +37,7 @@ class ScratchFolder:
 
 
 def _make() -> tuple[Path, int]:
-    """Another process may look at a folder that is not locked yet, take it for abandoned, and remove it."""
+    """Try until a folder is locked: before that, another process may take it for abandoned and remove it."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         with contextlib.suppress(FileNotFoundError):
@@ -49,7 +49,7 @@ def _make() -> tuple[Path, int]:
 
 def _remove_abandoned(where: Path) -> None:
     for folder in where.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # somebody else's, or just removed by another
+        with contextlib.suppress(OSError):  # it belongs to another user, or another process has just removed it
             if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
                 continue
             lock = os.open(folder / _OWNED, os.O_RDWR | os.O_NOFOLLOW)

@@ -1,7 +1,7 @@
-"""Reference data that several tasks of a process read: made once, cached by Spark, and seen in each task's session.
+"""Reference data that several tasks of a process read: made once, cached by Spark, and visible in each task's session.
 
-Sessions of one application share what is cached and the global temporary views, and little else. So what one task has
-made becomes such a view, by which the others find it.
+The sessions of an application share cached data and global temporary views, and little else. So the data that one task
+has made becomes such a view, in which the others find it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 KEEP_S: Final = 600.0
-"""So long what nobody uses is kept for the next task."""
+"""How long an unused table is kept for the next task."""
 _LOOK_S: Final = 0.2
 _DATABASE: Final = "spark.sql.globalTempDatabase"
 
@@ -36,7 +36,7 @@ class _Table:
 
 
 class SharedTables:
-    """Those of one Spark application. Any thread may call it."""
+    """The shared tables of one Spark application. Any thread may call it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,10 +45,11 @@ class SharedTables:
     def get(
         self, user: object, spark: SparkSession, name: str, make: Callable[[], DataFrame], waits: Callable[[], None]
     ) -> DataFrame:
-        """The table in the session ``spark``. Who asks first makes it; the others wait for that.
+        """The table, in the session ``spark``. The first task that asks makes it; the others wait.
 
         :param user: who needs it, until :meth:`release`
-        :param waits: called again and again while it waits; what it raises ends that
+        :param waits: called repeatedly while this waits; if it raises, the wait ends
+        :raises Exception: what ``make`` or ``waits`` raises
         """
         while True:
             table, mine = self._table(user, name)
@@ -60,7 +61,7 @@ class SharedTables:
                 return spark.table(f"{spark.conf.get(_DATABASE)}.{table.view}")
 
     def release(self, user: object) -> None:
-        """It needs none any more. What nobody has needed for a while is dropped."""
+        """``user`` needs no table any more. Tables that nobody has needed for :data:`KEEP_S` are dropped."""
         with self._lock:
             now = time.monotonic()
             for table in self._tables.values():
@@ -77,7 +78,7 @@ class SharedTables:
             _drop(table)
 
     def _table(self, user: object, name: str) -> tuple[_Table, bool]:
-        """The table, and whether who asks has to make it."""
+        """The table, and whether the caller has to make it."""
         with self._lock:
             table = self._tables.get(name)
             mine = table is None

@@ -1,4 +1,4 @@
-"""Sends the modules of jobs to the executors of a cluster, each once in the life of a Spark application."""
+"""Sends the modules of jobs to the executors of a cluster, each once for a Spark application."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ON_EXECUTOR: Final = ("from the Python worker", "api.python.PythonException")
-"""What Spark says of errors in a Python of an executor; the functions of ``foreachBatch`` run in this process."""
+"""These mark errors from the Python of an executor. The functions of ``foreachBatch`` run in this process instead."""
 _MISSING: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
@@ -30,9 +30,9 @@ class ExecutorImportError(Exception):
 
 
 class Shipment:
-    """What has been sent to the executors of one application, and what could not be. Any thread may call it.
+    """Sends modules to the executors of one application. Any thread may call it.
 
-    :param folder: for the archives; it has to last as long as the application, as executors may come late
+    :param folder: for the archives. It must exist as long as the application, because executors may start late
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,7 +42,7 @@ class Shipment:
         self._sources: set[str] = set()
 
     def ship(self, context: SparkContext, module: str) -> None:
-        """Have the executors import what the job in ``module`` consists of, from the next function on."""
+        """Make the modules of the job in ``module`` importable on the executors, from the next function on."""
         with self._lock:
             if module in self._jobs:
                 return
@@ -62,11 +62,11 @@ class Shipment:
 
 
 def packed(source: Source, folder: Path) -> Path | None:
-    """An archive of it in ``folder``; None, with a warning, if there can't be one."""
+    """Make an archive of it in ``folder``; None, with a warning, if this is not possible."""
     try:
         obstacle = source.obstacle
         archive = None if obstacle else _archive(source, folder)
-    except OSError as error:  # a job may have no use for it there
+    except OSError as error:  # the job may not need it there
         obstacle, archive = str(error), None
     if archive is None:
         log.warning("%s is not sent to the executors: %s. %s", source.name, obstacle, _advice(source.name))
@@ -74,7 +74,7 @@ def packed(source: Source, folder: Path) -> Path | None:
 
 
 def explain_missing(error: BaseException, master: str) -> BaseException:
-    """``error``, or, if it comes of a module that executors lack, one that says what to do about it."""
+    """``error``; if the reason is a module that executors do not have, an error that says what to do about it."""
     text = _text(error)
     missing = _MISSING.search(text)
     if missing is None or not any(mark in text for mark in _ON_EXECUTOR):
@@ -101,7 +101,7 @@ def _advice(name: str) -> str:
 
 
 def _archive(source: Source, folder: Path) -> Path:
-    """Named by its content: Spark takes a name once."""
+    """The archive is named by its content, because Spark accepts each name only once."""
     packed = folder / f"{source.name}.packing"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, file in source.files:

@@ -1,4 +1,4 @@
-"""What there is to be seen of the Spark that tasks run on, and how often somebody looks."""
+"""The state of the Spark that tasks run on, as seen from its worker, and how often the worker looks."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from enum import Enum
 from typing import Final
 
 LOOK_S: Final = 2.0
-"""How long from one look to the next."""
+"""How often the worker looks, in seconds."""
 
 
 class Sight(str, Enum):
-    """What there is to be seen of a Spark application."""
+    """The state of a Spark application, as seen from its worker. The values are shown to people as conditions."""
 
     FINE = "fine"
     STARTING = "starting Spark"
-    """It is not there yet."""
+    """It has not started yet."""
     WAITING = "waiting for executors"
-    """Spark jobs wait, and there is not one executor."""
+    """Spark jobs wait because there is no executor."""
     MASTERLESS = "waiting for executors, which only its master can give, and that does not answer"
-    """The same, on a standalone cluster whose master is away."""
+    """The same, on a standalone cluster whose master does not answer."""
     SILENT = "waiting for its server"
-    """It does not answer, and may again."""
+    """The Spark Connect server does not answer, but may be back later."""
     ENDED = "ended"

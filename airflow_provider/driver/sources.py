@@ -1,8 +1,8 @@
-"""Which of the modules that a job uses can be sent to executors on other machines, and what keeps the others from it.
+"""Finds the modules that a job uses, and tells which of them can be sent to executors on other machines.
 
-A function is pickled by the name of its module, so what the job's code is made of must be importable there: the job's
-own top-level module or package, and what that imports, as far as it is not installed (the folder of the DAGs, for
-example). What is installed, installers know how to install there, too; it may have compiled parts.
+A function is pickled by the name of its module. So the job's code must be importable there: its own top-level module or
+package, and the modules that this imports, unless they are installed (for example, those in the DAGs folder). Installed
+packages have to be installed there, too; they may have compiled parts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 OURS: Final = __name__.partition(".")[0]
-"""The package that a job imports its base class from; it needs no other there."""
+"""This package, from which a job imports its base class. It needs no other package on an executor."""
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
@@ -27,7 +27,7 @@ _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 class Source:
     """A top-level module or package.
 
-    :param files: what it consists of, by the path under which it is imported
+    :param files: its files, each with the path under which it is imported
     """
 
     name: str
@@ -44,9 +44,9 @@ class Source:
 
 
 def sources_of(module: str) -> Iterator[Source]:
-    """The job's own top-level module first; then ours; then what is imported by those found, and is not installed.
+    """The job's own top-level module, this package, and then the modules that these import, unless they are installed.
 
-    :param module: of a job that has been imported
+    :param module: the module of a job, already imported
     """
     own = module.partition(".")[0]
     wanted, seen = [own, OURS], {own, OURS}
@@ -84,7 +84,7 @@ def _spec(name: str) -> ModuleSpec | None:
 
 
 def _roots(spec: ModuleSpec) -> list[Path]:
-    """The folders of a package, or the file of a module; none of what is built in."""
+    """The folders of a package, or the file of a module; empty for a built-in module."""
     if spec.submodule_search_locations is not None:
         return [Path(folder) for folder in spec.submodule_search_locations]
     return [Path(spec.origin)] if spec.has_location and spec.origin else []
@@ -103,7 +103,7 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _is_text(names: Iterable[str]) -> bool:
-    """Others can't stand in an archive, nor be imported."""
+    """Whether all names are text: others can be neither put into an archive nor imported."""
     return not any("\ud800" <= letter <= "\udfff" for name in names for letter in name)
 
 
@@ -112,10 +112,10 @@ def _imported_by(source: Source) -> set[str]:
 
 
 def _imports(file: Path) -> Iterator[str]:
-    """The top-level names that a file imports, wherever in it; those of what is no Python of this version are none."""
+    """The top-level names that a file imports anywhere in it; none if it is not valid for this version of Python."""
     try:
         tree = ast.parse(file.read_bytes())
-    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):  # it runs out of its own stack
+    except (SyntaxError, ValueError, OSError, RecursionError, MemoryError):  # too deeply nested for the parser
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

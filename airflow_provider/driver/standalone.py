@@ -1,7 +1,7 @@
-"""What can be asked of the master of a standalone cluster (``spark://host:port[,host:port]``).
+"""Asks the master of a standalone cluster (``spark://host:port[,host:port]``).
 
-A master that is started again without recovery knows nothing of the applications it had. Its workers end their
-executors, and nobody tells the driver: its context lives, and waits for executors for ever.
+A master that is restarted without recovery does not know its earlier applications. Its workers end their executors, but
+nobody tells the driver: its context stays alive, and waits for executors for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SCHEME: Final = "spark://"
 
 
 def addresses(master: str) -> list[tuple[str, int]]:
-    """The hosts and ports in a master URL; none if it is no standalone cluster's."""
+    """The hosts and ports in a master URL; none if it is not that of a standalone cluster."""
     if not master.startswith(_SCHEME):
         return []
     found = []
@@ -32,7 +32,9 @@ def addresses(master: str) -> list[tuple[str, int]]:
 
 
 def unreachable(master: str) -> str:
-    """Why no master can be reached there, before Spark tries it for a minute; empty if one can, or can't be asked."""
+    """Why no master can be reached there; empty if one can, or if this can't be checked. Spark itself would try for a
+    minute.
+    """
     refusals = []
     for host, port in addresses(master):
         try:
@@ -45,17 +47,18 @@ def unreachable(master: str) -> str:
 
 
 class MasterSays(Enum):
-    """What becomes of an application by the word of its master."""
+    """What the masters of an application say about it."""
 
     KNOWN = "known"
-    """Or there is no master that can be asked."""
+    """A master knows it, or there is no master that can be asked."""
     FORGOTTEN = "forgotten"
-    """A master answers, and none that answers knows it."""
+    """Masters answer, but none of them knows it."""
     NOTHING = "nothing"
-    """No master answers: what has executors goes on, and nobody gets new ones."""
+    """No master answers. Applications keep their executors, but get no new ones."""
 
 
 def ask_master(context: SparkContext) -> MasterSays:
+    """Ask all masters of this application. This blocks until they have answered, or can't be reached."""
     asked = addresses(context.master or "")
     answers = [_applications(context, host, port) for host, port in asked]
     known = [ids for ids in answers if ids is not None]
@@ -66,13 +69,13 @@ def ask_master(context: SparkContext) -> MasterSays:
 
 
 def _applications(context: SparkContext, host: str, port: int) -> Sequence[str] | None:
-    """The ids of a master's applications, by its own RPC; None if it does not answer, or is not the active one."""
+    """The ids of the master's applications, asked by Spark's own RPC; None if it does not answer, or is a standby."""
     from py4j.protocol import Py4JError
 
     jvm: Any = context._jvm  # noqa: SLF001
     with contextlib.suppress(Py4JError):
         request = _class(jvm, "deploy.DeployMessages$RequestMasterState$").getField("MODULE$").get(None)
-        # Its field, for its methods can't be looked at: some mention classes that PySpark does not bring along.
+        # By its field: reflection on its methods fails, because some use classes that PySpark does not contain.
         of_environment = _class(jvm, "SparkEnv").getDeclaredField("rpcEnv")
         of_environment.setAccessible(True)
         environment = of_environment.get(context._jsc.sc().env())  # noqa: SLF001

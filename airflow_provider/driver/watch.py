@@ -1,6 +1,6 @@
-"""Looks at the Spark that tasks run on: whether it is still there, and whether it has anything to run them on.
+"""Checks the Spark that tasks run on: whether it is alive, and whether it has executors.
 
-A task hears of neither: it waits in a call for an answer that never comes, or computes in Python and asks nothing.
+A task notices neither: it waits in a call that is never answered, or computes in Python and makes no call.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 
 def look_at(spark: RunningSpark) -> Sight:
-    """Look once. It asks the JVM, and takes as long as that does.
+    """Check it once. This asks the JVM, and blocks until it answers.
 
-    An application that its master has forgotten is stopped: it would wait for executors for ever.
+    If the master has forgotten the application, stop it: it would wait for executors for ever.
     """
     from py4j.protocol import Py4JError
 
@@ -50,5 +50,5 @@ def _look_at(spark: RunningSpark) -> Sight:
 
 
 def _executors(context: SparkContext) -> int:
-    """How many there are; Spark counts the driver as one."""
+    """The number of executors. Spark counts the driver as one, too."""
     return len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1  # noqa: SLF001

@@ -44,7 +44,7 @@ def end_all_unless_others_stay(x: Execution) -> None:
 
 
 def end_all(x: Execution) -> None:
-    """End all queries that live on, without this worker's own."""
+    """End all detached queries, except this worker's own."""
     for last in x.status.living():
         if last.task not in x.runs:
             x.do(EndOrphan(status=last))

@@ -444,23 +444,23 @@ class Execution:
         started = [run for run in runs if run.state is RunState.STARTED]
         learners = self.learners.tasks.values()
         broken = {
-            "no more tasks have begun here than there were slots": sum(
+            "tasks started here take no more slots than there are": sum(
                 run.taken_slots for run in runs if run.began_here
             )
             <= self.settings.slots,
             "nothing is started in a triggerer": self.settings.place is Place.PROCESS
             or all(run.detached for run in started),
-            "what is detached has a handle": all(run.handle is not None for run in runs if run.detached),
-            "only what is detached is left": all(run.detached for run in runs if run.state is RunState.LEAVING),
+            "a detached task has a handle": all(run.handle is not None for run in runs if run.detached),
+            "only a detached task is leaving": all(run.detached for run in runs if run.state is RunState.LEAVING),
             "a planner takes no slot": not any(run.taken_slots for run in runs if run.task.is_planner),
-            "what runs has a slot": all(run.taken_slots for run in runs if run.state.runs and not run.task.is_planner),
-            "what waits for a checkpoint does not run": not any(run.task in self.blocked for run in started),
-            "what waits has not begun": not any(
+            "a running task has slots": all(run.taken_slots or run.task.is_planner for run in runs if run.state.runs),
+            "a task that waits for a checkpoint does not run": not any(run.task in self.blocked for run in started),
+            "a waiting task has not begun": not any(
                 run.began_ms or run.started_at_ms or run.handle for run in runs if run.state is RunState.WAITING
             ),
-            "what waits is not waited for": not any(run.revoked for run in runs if run.state is RunState.WAITING),
-            "what restarts is not waited for": not any(run.revoked for run in runs if run.state is RunState.RESTARTING),
-            "a time limit that is over has been counted as a failure": all(
+            "no waiting task is revoked": not any(run.revoked for run in runs if run.state is RunState.WAITING),
+            "no restarting task is revoked": not any(run.revoked for run in runs if run.state is RunState.RESTARTING),
+            "an exceeded time limit counts as a failure": all(
                 run.failures and run.error for run in runs if run.state is RunState.TIMED_OUT
             ),
             "only a planner publishes a plan": all(
@@ -468,30 +468,30 @@ class Execution:
                 and (run.plan is None or run.task.is_planner)
                 for run in runs
             ),
-            "what is closing has an end, and nothing else has": all(
+            "exactly the closing tasks have an end": all(
                 (run.end is not None) is (run.state is RunState.CLOSING) for run in runs
             ),
-            "the record of what is revoked is not waited for without end": all(
+            "the wait for the last record of a revoked task has a limit": all(
                 run.give_up_ms is not None
                 for run in runs
                 if run.revoked and run.state in (RunState.CLOSING, RunState.PUBLISHING)
             ),
-            "what has failed keeps its place only as long as it may": self.keeps_failed or not self.runs.failed,
-            "what was released is not here": not any(task in self.runs for task in self._stopped | self._finished),
-            "what is made ready is configured": all(
+            "failed tasks stay here only while they may": self.keeps_failed or not self.runs.failed,
+            "released tasks are not here": not any(task in self.runs for task in self._stopped | self._finished),
+            "tasks with a warm-up are configured": all(
                 learner.work is not None for learner in learners if learner.state.with_runner
             ),
-            "what is ready is so whole, and nothing else": all(
+            "exactly the ready warm-ups have a progress of 1": all(
                 (learner.progress == 1.0) is (learner.state is LearnerState.READY) for learner in learners
             ),
-            "what has moved here and has something made ready waits for its turn": all(
+            "a learner task that has moved here waits for its turn": all(
                 learner.state.with_runner and self.state_of(learner.task) in WAITS_ITS_TURN
                 for learner in learners
                 if learner.taken
             ),
             "no planner is learned": not any(learner.task.is_planner for learner in learners),
-            "who ends learns nothing": not (self.closed and learners),
-            "the timer is armed for what is due": (due := self.next_due_ms()) is None
+            "a closed worker learns nothing": not (self.closed and learners),
+            "the timer is armed for the next due time": (due := self.next_due_ms()) is None
             or (self.armed_at is not None and self.armed_at <= due),
         }
         for rule, holds in broken.items():

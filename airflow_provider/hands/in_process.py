@@ -10,7 +10,7 @@ from airflow_provider.driver.application import APPLICATION, LocalSparkSettings
 from airflow_provider.driver.errors import SparkStartError
 from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.hands.log_levels import LogLevels
-from airflow_provider.hands.orphans import end_what_lives_on
+from airflow_provider.hands.orphans import end_detached_queries
 from airflow_provider.hands.servers import Servers, TokenOf, no_token
 from airflow_provider.runners.connect import ConnectRunner, close_connection
 from airflow_provider.runners.local import LocalRunner, release_spark
@@ -160,8 +160,8 @@ class _Starter(ABC):
             return self._mask(str(wrong))
         return ""
 
-    async def end_what_lives_on(self, topics: GroupTopics) -> None:
-        await end_what_lives_on(topics, self._token_of)
+    async def end_detached_queries(self, topics: GroupTopics) -> None:
+        await end_detached_queries(topics, self._token_of)
 
     @abstractmethod
     async def _start(self) -> None:

@@ -1,4 +1,4 @@
-"""The levels of the jobs' loggers in this process, as people set them while it runs."""
+"""Sets the levels of the jobs' loggers in this process, as people ask for them while it runs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ log: Final = logging.getLogger(__name__)
 
 
 class _OpenHandler(logging.Filter):
-    """Has a handler write all that some loggers let through, and of others what it wrote before.
+    """Makes a handler write everything that some loggers let through. For other loggers nothing changes.
 
-    Airflow gives the handler of a task's process a level, too: below it, a logger's own level alone shows nothing.
+    This is needed because Airflow also gives the handler of a task's process a level.
     """
 
     def __init__(self, handler: logging.Handler, names: Iterable[str], least: int) -> None:
@@ -35,10 +35,10 @@ class _OpenHandler(logging.Filter):
 
 
 class LogLevels:
-    """Sets them, and puts back what was there.
+    """Sets levels of loggers, and restores the previous ones.
 
-    Only of job code, which is what the worker may import: other loggers of this process are not the group's, and some
-    write secrets at lower levels.
+    Only loggers of code that the worker may import as jobs are changed. The other loggers of this process do not belong
+    to the group, and some write secrets at lower levels.
 
     :param allowed: import prefixes of the jobs' code
     """
@@ -52,11 +52,11 @@ class LogLevels:
 
     @property
     def has_some(self) -> bool:
-        """Whether any is set here, or was asked for."""
+        """Whether a level is set here, or was asked for."""
         return bool(self._set or self._left_alone)
 
     def follow(self, asked: Mapping[str, LogLevel]) -> None:
-        """Have exactly these levels set."""
+        """Set exactly these levels."""
         wanted = {name: level for name, level in asked.items() if self._is_job_code(name)}
         self._tell_of_others(asked.keys() - wanted.keys())
         if wanted == self._set:
@@ -74,7 +74,7 @@ class LogLevels:
         self._open_handlers()
 
     def restore(self) -> None:
-        """The worker ends in this process, which may go on with something else."""
+        """Restore all levels: the worker ends, but the process may continue with something else."""
         self.follow({})
 
     def _is_job_code(self, name: str) -> bool:
@@ -89,5 +89,5 @@ class LogLevels:
 
     def _tell_of_others(self, names: Iterable[str]) -> None:
         for name in sorted(set(names) - self._left_alone):
-            log.info("logger %s is not changed: it is not of code that this worker may import as jobs", name)
+            log.info("logger %s is not changed: its code is not among the jobs that this worker may import", name)
         self._left_alone = set(names)

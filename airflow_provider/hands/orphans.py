@@ -25,11 +25,11 @@ _USER_AGENT: Final = "cospark/orphans"
 
 
 Ended = tuple[Orphan, str]
-"""An orphan, and why it has perhaps not ended; empty: it has ended."""
+"""An orphan, and why it may still be running; empty: it has ended."""
 
 
 async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, token_of: TokenOf) -> list[Ended]:
-    """Have their servers end them, and write this to the group's topics: all servers at once, a few queries of each.
+    """Tell their servers to end them, and write this to the group's topics: all servers at once, a few queries of each.
 
     :raises TopicError: if it can't be written
     """
@@ -40,8 +40,8 @@ async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, token_of: Toke
     return list(chain.from_iterable(ended))
 
 
-async def end_what_lives_on(topics: GroupTopics, token_of: TokenOf) -> None:
-    """End all queries that live on in a group that has no workers. Those that may still be running are logged.
+async def end_detached_queries(topics: GroupTopics, token_of: TokenOf) -> None:
+    """End all detached queries of a group that has no workers. Those that may still be running are logged.
 
     :raises TopicError: if it can't be written
     """

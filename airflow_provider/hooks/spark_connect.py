@@ -1,4 +1,4 @@
-"""Airflow's connection to a Spark Connect server, with the fields that Airflow's provider for Apache Spark defines."""
+"""Airflow's connection to a Spark Connect server, with the same fields as in the provider for Apache Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _USE_SSL: Final = "use_ssl"
 
 
 class SparkConnectionError(ValueError):
-    """A connection does not lead to a usable Spark Connect server. The message contains nothing secret."""
+    """A connection does not name a usable Spark Connect server. The message contains no secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +42,11 @@ class SparkAddress:
 
 
 class SparkConnectHook(BaseHook):
-    """Reads the address of a Spark Connect server. Its results contain a token.
+    """Tells where a Spark Connect server is, and its token.
 
-    :param spark_conn_id: a connection of type ``spark_connect``: host, port, login (the user to whom the sessions
-        belong), password (the token) and, in the extra, ``use_ssl`` and, for a Databricks workspace,
-        ``x-databricks-cluster-id``
+    :param spark_conn_id: a connection of type ``spark_connect``: host, port, login (the user that owns the sessions),
+        password (the token) and, in the extra, ``use_ssl`` and ``x-databricks-cluster-id`` (if the host is a Databricks
+        workspace)
     """
 
     conn_name_attr: ClassVar[str] = "spark_conn_id"
@@ -61,7 +61,7 @@ class SparkConnectHook(BaseHook):
     def get_address(self) -> SparkAddress:
         """The address of the connection's server.
 
-        :raises SparkConnectionError: if the connection is not usable
+        :raises SparkConnectionError: if it does not name a usable server
         """
         return address_of(self.get_connection(self.spark_conn_id), self.spark_conn_id)
 

@@ -85,8 +85,8 @@ class StatusSnapshot:
     :param group: the last completed rebalance, None before the first
     :param overwritten: by key, the records that win although a stale one was written after them
     :param tasks: the same object as in the previous snapshot, if no task's record has come since
-    :param unended: records of queries that live on although a record that does not know of them was written over them;
-        the first one of each task
+    :param unended: records of queries that may still be running, but were overwritten by a record that does not know of
+        them; the first one of each task
     :param unreadable: how many records could not be read
     :param owners: see :meth:`owner_of`; shared by all snapshots of a view
     :param point: the position of ``tasks`` in the history of the view
@@ -276,12 +276,13 @@ class StatusView(TopicView[StatusSnapshot]):
                 self._reject(key, known)
                 return
             self._tasks[task] = new
-            self._look_what_lives_on(known, new)
+            self._note_unended(known, new)
         self._tasks_seen = None
         self._changed.add(task)
         self._overwritten.pop(key, None)
 
-    def _look_what_lives_on(self, known: TaskStatus | None, new: TaskStatus) -> None:
+    def _note_unended(self, known: TaskStatus | None, new: TaskStatus) -> None:
+        """Keep the records of queries that the new record does not know of."""
         living = self._unended.pop(new.task, ())
         if known is not None and known.lives_on:
             living += (known,)

@@ -1,4 +1,4 @@
-"""The cost of a task: what its plan says, else what it took in earlier runs of its job, else 1."""
+"""The cost of a task: its weight in the plan, otherwise its time in earlier runs of its job, otherwise 1."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 
 UNKNOWN_COST: Final = 1.0
 RUNS_KEPT: Final = 5
-"""How many runs' times of a task are kept. Their median is not affected by up to two unusual ones."""
+"""How many times of a task are kept. The median of five ignores two unusual ones."""
 
 
 def cost_of(weight: float | None, times_ms: Sequence[int]) -> float:
-    """The cost of a task: in seconds, if earlier runs are known, else in the unit that its plan uses.
+    """The cost of a task, in seconds; if it has a weight, in the unit of its plan.
 
-    :param weight: what its plan says
-    :param times_ms: how long it took in earlier runs
+    :param weight: its weight in the plan; None: it has none
+    :param times_ms: how long it took in earlier runs, in milliseconds
     """
     if weight is not None:
         return weight

@@ -10,19 +10,19 @@ from airflow_provider.protocol.model import HIGHEST_INDEX
 from airflow_provider.records.checks import JobError
 
 SLOTS_KEY: Final = "slots"
-"""The key in a task's config."""
+"""The key of the number of slots in a task's configuration."""
 
 
 def wanted_slots(config: Mapping[str, Any]) -> int:
-    """The number of slots in a task's config. An invalid one counts as one: plans of older releases may mean something
-    else by it.
+    """How many slots a configuration asks for. 1 for an invalid value: in plans of earlier releases it meant something
+    else.
     """
     wanted = config.get(SLOTS_KEY, 1)
     return wanted if is_number_of_slots(wanted) else 1
 
 
 def check_slots(job: str, where: str, config: Mapping[str, Any]) -> None:
-    """:raises JobError: if it is not a number of slots"""
+    """:raises JobError: if the configuration's number of slots is invalid"""
     wanted = config.get(SLOTS_KEY, 1)
     if not is_number_of_slots(wanted):
         raise JobError(

@@ -11,12 +11,12 @@ from airflow_provider.records.envelope import COUNT, convert
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkWork:
-    """What the attempt's Spark jobs have done. Totals may grow, since Spark plans while it runs.
+    """What the attempt's Spark jobs have done. Spark plans while it runs, so the totals may grow.
 
-    :param stages: of the jobs that have begun, without those known to be skipped
+    :param stages: the stages of the jobs that have begun, without those that are known to be skipped
     :param tasks: Spark's own tasks of these stages
-    :param rows_read: from sources, not from shuffles
-    :param at_ms: when this was seen: wall clock, milliseconds since 1970
+    :param rows_read: rows read from sources, not from shuffles
+    :param at_ms: when this was reported (wall clock, milliseconds since 1970)
     """
 
     stages: Annotated[int, COUNT]

@@ -41,24 +41,24 @@ class TaskState(str, Enum):
     """The state of a task, written by the worker that owns it."""
 
     UNASSIGNED = "unassigned"
-    """Configured, but no worker has it or has reported it for this run. Written only for a task that had failed for
-    good and is to be tried again, by its worker, if that keeps it.
+    """Configured, but no worker has it or has reported it for this run. Only written for a task that has failed for
+    good and is to be tried again.
     """
     PENDING = "pending"
-    """Assigned; waits for a free slot, or for its next attempt (``error`` is then that of the last one). Mostly it is
-    not written: see :func:`~airflow_provider.ledger.task_places.effective_status`.
+    """Assigned; waits for a free slot, or for its next attempt (``error`` is then that of the last one). Usually not
+    written: see :func:`~airflow_provider.ledger.task_places.effective_status`.
     """
     RUNNING = "running"
     """Started on the worker, or on the Spark side if it has a handle."""
     FINISHED = "finished"
     """Ended by itself. Not assigned again in this run."""
     FAILED = "failed"
-    """Failed for good: its retries are used up. Not run again in this run unless people ask for it; its worker may keep
-    it for that case.
+    """Failed for good: its retries are used up. It runs again in this run only if somebody asks for that. Its worker
+    may keep it until then.
     """
     STOPPED = "stopped"
-    """Stopped by its worker, because it moves, the worker leaves or the lease ended; then it will be assigned again. Or
-    stopped by a user; then it is assigned again when somebody resumes it.
+    """Stopped by its worker: because it moves, the worker leaves or the lease has ended, and then it will be assigned
+    again; or because somebody has stopped it, and then it is assigned again when somebody resumes it.
     """
     PAUSED = "paused"
     """Not running because its job is paused. Nobody writes this: people see it instead of the states above
@@ -75,8 +75,8 @@ class TaskState(str, Enum):
 class TaskFailure:
     """Why a task failed.
 
-    :param message: short; for a failure on an executor it has a line for the cause, and one for what passed it on
-    :param traceback: its end, which has the cause
+    :param message: short; if it failed on an executor, one line for the cause and one for the error that followed
+    :param traceback: the end of the traceback, where the cause is
     """
 
     message: Annotated[str, TEXT]
@@ -84,9 +84,8 @@ class TaskFailure:
 
     @classmethod
     def of(cls, message: str, traceback: str = "") -> TaskFailure:
-        """Shorten to what a status record may carry: 500 characters of the message and the last 4,000 of the traceback.
-
-        What can't be written as UTF-8, such as a file name in an error, is escaped.
+        """Cut it to what a status record may have: 500 characters, and the last 4,000 of the traceback. Characters that
+        can't be written as UTF-8, as in some file names, are shown by their numbers.
         """
         message, traceback = (text.encode(errors="backslashreplace").decode() for text in (message, traceback))
         short = message if len(message) <= _MESSAGE_LENGTH else message[: _MESSAGE_LENGTH - 1] + "…"
@@ -111,11 +110,11 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointClaim:
-    """A task has a checkpoint whose name is not the task's own, or waits for it.
+    """A task's claim of a checkpoint whose name is not the task's own.
 
     :param key: the checkpoint's name in its job
-    :param process: the worker's process, as in its own record
-    :param number: distinguishes the claims of a process
+    :param process: the identity of the worker's process, as in the worker's own record
+    :param number: tells the claims of a process apart
     :param lease_ms: how long that process may continue after another one has taken its worker's name
     """
 
@@ -140,29 +139,31 @@ class CheckpointClaim:
 class TaskStatus:
     """The last statement about a task or planner.
 
-    :param epoch: of the assignment under which its worker wrote this; an older epoch never wins
-    :param run_key: of the job's run that this is about
-    :param fingerprint: of what ran (:class:`~.jobs.TaskWork`); empty: unknown, the run key alone decides
-    :param attempt: 1 for the first start; one more with every other start, also after a move or a lost worker. Within
-        an epoch, nothing replaces the record of an attempt's end
-    :param failures: how many of the attempts failed; the job's retries are counted by this
-    :param spark_deaths: how often Spark has ended during an attempt; this does not count as a retry
-    :param started_at_ms: wall clock, milliseconds since 1970, of this attempt
-    :param finished_at_ms: the same for the attempt's end, however it ended
-    :param retry_at_ms: wall clock before which the next attempt must not start, on any worker
-    :param error: of the last attempt that failed
+    :param epoch: the epoch of the assignment under which its worker wrote this; an older epoch never wins
+    :param run_key: the run of the job that this is about
+    :param fingerprint: the fingerprint of what ran (:class:`~.jobs.TaskWork`); empty: unknown, the run key alone
+        decides
+    :param attempt: 1 for the first start; one more with each other start, also after a move or a lost worker. Within an
+        epoch, no record of an attempt replaces the record of its end
+    :param failures: how many of the attempts have failed; these use up the job's retries
+    :param spark_deaths: how often Spark has ended under an attempt; these use up no retries
+    :param started_at_ms: when this attempt started (wall clock, milliseconds since 1970)
+    :param finished_at_ms: when the attempt ended, in whatever way (wall clock, milliseconds since 1970)
+    :param retry_at_ms: start the next attempt no sooner, on any worker (wall clock, milliseconds since 1970)
+    :param error: the error of the last attempt that failed
     :param result: what a finished task returned, any JSON value
-    :param handle: how to find the task on the Spark side again, if it outlives its worker; any JSON value. For a
-        pending task: what ran before, and is not known to have ended
-    :param after: the handle of what lived on before this attempt, and has ended
-    :param read_to: with a handle: how far the jobs topic had been read before the attempt began. Requests beyond that
-        are still to be carried out, by the worker that continues with it
-    :param claim: of the checkpoint that this attempt has; None if the checkpoint has the task's index as its name
-    :param progress: of a stream: the last batch of this attempt that it has reported
+    :param handle: the handle of its query, if this may outlive the worker's process; any JSON value. For a waiting
+        task: the handle of the query before, which is not known to have ended
+    :param after: the handle of the query before this attempt, which has ended
+    :param read_to: for a task with a handle: how far the jobs topic had been read when the attempt was to begin.
+        Whoever adopts the query still has to do what was requested after this offset
+    :param claim: the claim of this attempt's checkpoint; None: the checkpoint is named by the task's index
+    :param progress: for a stream: the last batch that this attempt has reported
     :param wrote: the assets that a finished task says it has written
-    :param work: the last reported progress of any other running task
-    :param took_before_ms: how long the task took in the last runs of its job before this one, oldest first
-    :param kept: of a task that failed for good: its worker keeps it, and tries it again when asked to
+    :param work: for any other running task: its last reported progress
+    :param took_before_ms: how long the task took in the last runs of its job before this one, the newest last
+    :param kept: for a task that has failed for good: its worker keeps it, and tries it again when somebody asks for
+        that
     """
 
     task: TaskId
@@ -198,44 +199,48 @@ class TaskStatus:
 
     @property
     def lives_on(self) -> bool:
-        """Whether something of it may run on the Spark side even without its worker, and can be found by its handle."""
+        """Whether it has a detached query that may be running, whether or not a worker is there. The query is found by
+        the handle.
+        """
         return self.handle is not None and self.state in (TaskState.PENDING, TaskState.RUNNING)
 
     @property
     def server(self) -> str:
-        """The Spark Connect server on which it runs even without its worker, for people; empty: none."""
+        """The Spark Connect server on which its detached query runs, for people; empty: it has none."""
         detached = self.state is TaskState.RUNNING and isinstance(self.handle, dict)
         server = self.handle.get("server") if detached else None
         return server.partition("/;")[0] if isinstance(server, str) else ""
 
     def knows_of(self, before: TaskStatus) -> bool:
-        """Whether the writer of this knew what lived on by ``before``: it is about the same, or comes after it."""
+        """Whether the writer of this record knew of the query in ``before``: both are about the same query, or this one
+        says that it comes after it.
+        """
         return _place(before.handle) in (_place(self.handle), _place(self.after))
 
     def says_gone(self, attempt: int, handle: Any) -> bool:
-        """Whether this says that what lived on by this handle has stopped."""
+        """Whether it says that the query of this attempt, with this handle, no longer runs."""
         return self.state is TaskState.STOPPED and self.attempt == attempt and _place(self.handle) == _place(handle)
 
     @property
     def standing_claim(self) -> CheckpointClaim | None:
-        """The claim to a checkpoint that is in use, or may be at any moment."""
+        """Its claim of a checkpoint that is in use, or may be at any moment."""
         return self.claim if self.state in (TaskState.PENDING, TaskState.RUNNING) else None
 
     @property
     def took_ms(self) -> int | None:
-        """How long the attempt took; None if it has not ended, or that is unknown."""
+        """How long the attempt took; None if it has not ended, or this is unknown."""
         if self.started_at_ms is None or self.finished_at_ms is None or self.state is TaskState.RUNNING:
             return None
         return max(0, self.finished_at_ms - self.started_at_ms)
 
     @property
     def times_ms(self) -> tuple[int, ...]:
-        """How long it took in the last finished runs, oldest first, to be passed on to the next run."""
+        """How long it took in the last runs that have finished, the newest last, for the next run."""
         took = self.took_ms if self.state is TaskState.FINISHED else None
         return (*self.took_before_ms, *(() if took is None else (took,)))[-RUNS_KEPT:]
 
     def running_ms(self, wall_ms: int) -> int | None:
-        """How long it has been running; None if it is not, or that is unknown.
+        """For how long it has been running; None if it is not running, or this is unknown.
 
         :param wall_ms: now, milliseconds since 1970
         """
@@ -248,8 +253,9 @@ class TaskStatus:
         return self.run_key == run_key and self.fingerprint in ("", fingerprint)
 
     def is_stale(self, known: TaskStatus) -> bool:
-        """Whether this, read after ``known``, must not replace it: it is of an older assignment, of an older attempt in
-        that, or of an attempt that has ended. A leader that mends a record may write it after a newer one.
+        """Whether this record, read after ``known``, must not replace it: it is of an older epoch, of an older attempt
+        in the same epoch, or of an attempt that has ended. A leader that mends a record may write it after the end of
+        its attempt.
         """
         if self.epoch != known.epoch:
             return self.epoch < known.epoch
@@ -261,8 +267,8 @@ class TaskStatus:
 
     @property
     def _over(self) -> int:
-        """How far the attempt has ended: 1 if it was stopped, 2 if no other is needed. An attempt that is stopped
-        before it has begun has not ended: it is still to come.
+        """Whether the attempt is over: 0 if not, 1 if it was stopped, 2 if no other attempt is needed. An attempt that
+        was stopped before it began is still to come.
         """
         if self.state.final:
             return 2
@@ -319,7 +325,7 @@ class TaskStatus:
 
 
 def _place(handle: Any) -> Any:
-    """What identifies a handle's place: without what has become known since it has begun."""
+    """The part of a handle that is known before the query starts."""
     if isinstance(handle, dict) and "session_id" in handle:
         return handle.get("server"), handle["session_id"]
     return handle

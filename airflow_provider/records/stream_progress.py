@@ -11,20 +11,20 @@ import msgspec
 from airflow_provider.records.envelope import COUNT, convert
 
 _FASTEST: Final = 1e15
-"""In rows per second; a larger number is not a rate."""
+"""The highest rate that is accepted, in rows per second."""
 _RATE: Final = msgspec.Meta(ge=0, le=_FASTEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamProgress:
-    """The last batch of a stream. None: Spark or the source does not report it.
+    """The last batch of a stream. A field is None if Spark or the source does not report it.
 
-    :param batch: its number
-    :param rows_per_second: at which it was processed
-    :param at_ms: when this was seen: wall clock, milliseconds since 1970
-    :param rows: how many it had
-    :param rows_per_second_in: at which rows came in since the batch before
-    :param batch_ms: how long it took, in milliseconds
+    :param batch: the number of the batch
+    :param rows_per_second: how many rows of the batch were processed per second
+    :param at_ms: when this was reported (wall clock, milliseconds since 1970)
+    :param rows: how many rows the batch had
+    :param rows_per_second_in: how many rows per second came in since the batch before
+    :param batch_ms: how long the batch took, in milliseconds
     :param behind: how many offsets its slowest partition was behind when the batch began
     """
 
@@ -65,5 +65,5 @@ class StreamProgress:
 
 
 def _rate(rows_per_second: float) -> str:
-    """Rounded to what people want to know."""
+    """The rate for people, rounded."""
     return f"{rows_per_second:,.0f} rows/s" if rows_per_second >= 100 else f"{rows_per_second:.3g} rows/s"

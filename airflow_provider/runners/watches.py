@@ -101,9 +101,9 @@ class Watches:
                 return
             log.info("The connection of Spark Connect server %s has changed: using its new settings", handle.server)
             other = self._make(handle.server, settings)
+            self._hears_again(handle.server)  # first: the new watch may already know that the server is silent
             for each in known.watch.watched:
                 other.watch.watch(each)
-            self._hears_again(handle.server)
             await known.watch.close()  # last: if this is cancelled, the new watch already has all queries
 
     def let_go(self, handle: QueryHandle) -> None:

@@ -1,1 +1,1 @@
-"""Pure: what a worker knows of its tasks, those that it runs and those that it learns."""
+"""Pure: what a worker knows about its tasks, both those that it runs and those that it learns."""

@@ -59,12 +59,12 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
     @property
     def active(self) -> Tasks:
-        """Those that neither wait nor rest."""
+        """The tasks that neither wait nor rest."""
         return frozenset(self._active)
 
     @property
     def attached(self) -> Tasks:
-        """Those of them that need this process."""
+        """The active tasks that need this process."""
         return frozenset(task for task in self._active if self._runs[task].needs_process)
 
     def need_no_process(self, slots: int) -> bool:
@@ -93,22 +93,22 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
     @property
     def failed(self) -> Tasks:
-        """Those that have failed for good, and stay here."""
+        """The tasks that have failed for good, and stay here."""
         return frozenset(self._failed)
 
     @property
     def looking(self) -> Tasks:
-        """Those that wait for records about their detached queries."""
+        """The tasks that wait for records about their detached queries."""
         return frozenset(self._looking)
 
     @property
     def detached(self) -> Tasks:
-        """Those that run without this process, or may do so."""
+        """The tasks that run without this process, or may do so."""
         return frozenset(self._detached)
 
     @property
     def claiming(self) -> list[TaskRun]:
-        """Those that wait, and whose configuration names a checkpoint."""
+        """The tasks that wait, and whose configuration names a checkpoint."""
         return [self._runs[task] for task in self._claiming]
 
     @property
@@ -118,23 +118,27 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
 
     @property
     def ends_some(self) -> bool:
-        """Whether any is being ended that runs without this process."""
+        """Whether a detached task is being ended."""
         return self._ending > 0
 
     def share_of(self, run: TaskRun, *, slots: int) -> int:
-        """How many slots a task is given, of so many that there are: those that it wants, as far as what never ends
-        leaves them. For others it would wait for ever, and with it all that come after.
+        """How many slots a task gets: as many as it wants, but at most those that streams leave, because it would wait
+        for the others for ever, and all tasks behind it, too.
+
+        :param slots: how many slots the worker has
         """
         return min(run.work.slots, max(1, slots - self._endless))
 
     def startable(self, *, slots: int, now_ms: int, blocked: Tasks = NO_TASKS) -> Iterator[TaskId]:
-        """What may start: planners, tasks as slots are free, those of the job submitted first first, and of these the
-        longest: what begins last ends last. Who asks starts each, or takes it out, before it asks for the next one.
+        """The tasks that may start: planners, and other tasks while slots are free. Jobs that were submitted first come
+        first, and of a job the longest task, so that it does not end last. The caller starts each task, or removes it,
+        before it asks for the next one.
 
-        What wants several slots is not passed by others, which would take each slot that becomes free.
+        A task that wants several slots is not overtaken: the others would take each slot that becomes free.
 
-        :param now_ms: the monotonic clock
-        :param blocked: which may not start yet
+        :param slots: how many slots the worker has
+        :param now_ms: the monotonic clock, in milliseconds
+        :param blocked: the tasks that may not start yet
         """
         self._wake(now_ms)
         self.held_back = None
@@ -156,13 +160,13 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             heappush(self._startable, turn)
 
     def overdue(self, *, now_ms: int) -> list[TaskId]:
-        """Of what does not wait: the tasks whose time has come (:attr:`TaskRun.due_ms`)."""
+        """The tasks that do not wait, and whose time has come (:attr:`TaskRun.due_ms`)."""
         self._wake(now_ms)
         overdue, self._overdue = self._overdue, []
         return [task for task in overdue if self._is_overdue(task, now_ms)]
 
     def next_due_ms(self, *, now_ms: int) -> int | None:
-        """When the time of the next one comes, which may be now (monotonic milliseconds)."""
+        """When the time of the next task comes, which may be now (monotonic milliseconds); None: never."""
         self._wake(now_ms)
         if self._overdue and any(self._is_overdue(task, now_ms) for task in self._overdue):
             return now_ms
@@ -249,32 +253,38 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             self._waiting += sign
 
     def validate(self) -> None:
-        """Check what must hold after every change.
+        """Check the rules that must hold after each change.
 
-        :raises AssertionError: naming what does not
+        :raises AssertionError: naming the broken rule
         """
         turns, times = {turn[-1] for turn in self._startable}, set(self._later)
         for task, run in self._runs.items():
             assert run.task == task, f"{task} has the run of {run.task}"
             idle = _waits(run) or run.state.rests
-            assert (task in self._active) is not idle, f"{task} is active, waits, or rests"
-            assert (task in self._failed) is (run.state is RunState.FAILED), f"{task} has failed as it is known"
-            assert (task in self._detached) is run.detached, f"{task} runs without this process as it is known"
-            assert (task in self._claiming) is (_waits(run) and run.claim is not None), f"{task} claims as it waits"
+            assert (task in self._active) is not idle, f"{task} is either active, or waits or rests"
+            assert (task in self._failed) is (run.state is RunState.FAILED), (
+                f"the index of failed tasks is wrong about {task}"
+            )
+            assert (task in self._detached) is run.detached, f"the index of detached tasks is wrong about {task}"
+            assert (task in self._claiming) is (_waits(run) and run.claim is not None), (
+                f"the index of claiming tasks is wrong about {task}"
+            )
             due_ms = run.due_ms
             known = due_ms is not None and ((due_ms, task) in times or task in self._overdue)
-            assert due_ms is None or known or task in turns, f"{task} is not forgotten at {due_ms}"
-            assert due_ms is not None or not _waits(run) or task in turns, f"{task} has its turn"
+            assert due_ms is None or known or task in turns, f"{task} has no entry for {due_ms}"
+            assert due_ms is not None or not _waits(run) or task in turns, f"{task} waits and has no turn"
         there = self._active | self._claiming | self._failed | self._detached
-        assert there <= self._runs.keys(), "what is gone is not active, does not claim, and has not failed"
+        assert there <= self._runs.keys(), "an index has a task that is gone"
         alone = sum(not run.needs_process for run in self._runs.values())
-        assert self._alone == alone, "each that goes on without a process is counted"
+        assert self._alone == alone, "the number of tasks that need no process is wrong"
         ending = sum(run.is_being_ended for run in self._runs.values())
-        assert self._ending == ending, "each that is being ended is counted"
-        assert self._waiting == sum(map(_waits_for_slot, self._runs.values())), "each that waits for a slot is counted"
-        assert self._busy == sum(run.taken_slots for run in self._runs.values()), "each slot is counted"
+        assert self._ending == ending, "the number of tasks that are being ended is wrong"
+        assert self._waiting == sum(map(_waits_for_slot, self._runs.values())), (
+            "the number of tasks that wait for a slot is wrong"
+        )
+        assert self._busy == sum(run.taken_slots for run in self._runs.values()), "the number of taken slots is wrong"
         endless = sum(run.taken_slots for run in self._runs.values() if run.is_endless)
-        assert self._endless == endless, "each slot that is never given back is counted"
+        assert self._endless == endless, "the number of slots taken by streams is wrong"
 
     def __iter__(self) -> Iterator[TaskId]:
         return iter(self._runs)
@@ -298,5 +308,5 @@ def _turn(run: TaskRun) -> _Turn:
 
 
 def _has_its_place(before: TaskRun, run: TaskRun) -> bool:
-    """Whether what has changed of a task changes neither its turn nor its time."""
+    """Whether a task's change affects neither its turn nor its time."""
     return before.due_ms == run.due_ms and (before.work is run.work or not _waits(run))

@@ -1,4 +1,4 @@
-"""The assets that an attempt of a task says it has written. Needs only the standard library, as a job does."""
+"""The assets that an attempt of a task says it has written. Like a job, this needs only the standard library."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final, NamedTuple, SupportsIndex
 
 MOST_ASSETS: Final = 100
 LONGEST_NAME: Final = 1_500
-"""Characters of a name or a URI: what Airflow has room for."""
+"""The most characters of a name or a URI: Airflow's limit."""
 _MOST_ROWS: Final = 2**53 - 1
 
 
 class AssetWrite(NamedTuple):
-    """What was written of an asset.
+    """An asset that was written.
 
-    :param rows: None: not known
+    :param rows: how many rows were written; None: unknown
     """
 
     name: str
@@ -24,7 +24,7 @@ class AssetWrite(NamedTuple):
 
 
 def both(some: int | None, more: int | None) -> int | None:
-    """The sum; None if either is not known."""
+    """The sum; None if one of them is unknown."""
     return None if some is None or more is None else some + more
 
 
@@ -36,8 +36,10 @@ class AssetWrites:
         self._lock = threading.Lock()
 
     def add(self, name: str, uri: str, rows: SupportsIndex | None) -> None:
-        """:raises ValueError: for what is no name, no URI, or no number of rows, and for more assets than there is
-        room for in a task's record
+        """Add one write.
+
+        :raises ValueError: for an invalid name, URI or number of rows, and for more assets than a task's record may
+            have
         """
         _check("name", name)
         _check("uri", uri)
@@ -50,7 +52,7 @@ class AssetWrites:
 
     @property
     def told(self) -> tuple[AssetWrite, ...]:
-        """One for each asset, in the order in which they were first named."""
+        """The sum for each asset, in the order in which they were first named."""
         with self._lock:
             return tuple(self._writes.values())
 

@@ -1,4 +1,4 @@
-"""One run of one order, from its entry point to its last event. Knows no threads and no PySpark."""
+"""Runs one order, from its entry point to its last event. Uses neither threads nor PySpark."""
 
 from __future__ import annotations
 
@@ -55,62 +55,70 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_RESULT_BYTES: Final = 64 * 1024
-"""A result is for people and sensors to look at; data belongs into a table."""
+"""A result is for people and sensors; data belongs in a table."""
 
 
 class TaskSession(Protocol):
-    """The Spark that one attempt sees. Used in the attempt's thread, but for :meth:`cancel`."""
+    """The Spark session of one attempt. Used only in the attempt's thread, except :meth:`cancel`."""
 
     def open(self) -> SparkSession:
-        """The attempt's own session, made at the first call.
+        """The attempt's own session, opened with the first call.
 
-        :raises Exception: if Spark cannot be started
+        :raises Exception: if Spark can't be started or reached
         """
 
     def query_id(self, value: object) -> str | None:
-        """The id of the streaming query that ``value`` is; None if it is something else."""
+        """The id of ``value`` if it is a streaming query; None if it is something else."""
 
     def left_running(self, value: object) -> str | None:
-        """Which queries would outlast the attempt if it waited for none, in words: ``value``, which ``run`` has
-        returned, if it does not end by itself, and whatever else runs in the session; None if there are none.
+        """A message about the queries that would outlive the attempt if it did not wait for them: ``value``, unless it
+        ends by itself, and all others in the session; None: there are none.
+
+        :param value: what ``run`` has returned
         """
 
     def await_query(self, query: Any, tell: Callable[[QueryProgress], None]) -> Any:
-        """Wait until the query ends; what to report of it.
+        """Wait until the query ends, and return the result of its task.
 
-        :param tell: called from time to time with how far it is
-
+        :param tell: called with the query's progress from time to time
         :raises Exception: if the query failed
         """
 
     def explain(self, error: BaseException) -> BaseException:
-        """``error``, or the plainer one behind it if Spark itself is gone."""
+        """``error``, or a plainer one if Spark itself is the reason."""
 
     def share(self, name: str, make: Callable[[], DataFrame], guard: TaskGuard) -> DataFrame:
-        """What ``make`` gives, made once for all who ask for this name, and cached.
+        """The data that ``make`` returns, made once for all tasks that ask for this name, and cached.
 
-        :raises FencedError: if the task is told to stop while it waits for that
+        :raises FencedError: if the task is told to stop while it waits for the data
         """
 
     def rehearse(self, stream: DataStreamWriter, location: str, guard: TaskGuard) -> Iterator[float]:
-        """Run the query on a copy of the checkpoint at ``location``, until it starts no faster."""
+        """Run the query on a copy of the checkpoint at ``location``, again and again until it starts no faster. Yields
+        the progress, from 0 to 1.
+        """
 
     def cancel(self) -> None:
-        """Cancel the attempt's Spark jobs and stop its queries; from any thread, as often as one likes."""
+        """Cancel the attempt's Spark jobs and stop its queries. Callable from any thread, and repeatedly."""
 
     @property
     def handle(self) -> Any:
-        """By which is found what may go on without this process, as it is now, any JSON value; None: nothing does."""
+        """The handle of the query that may outlive this process, as far as it is known now; any JSON value. None: no
+        query may.
+        """
 
     def let_go_on(self, query: Any) -> bool:
-        """Whether this query goes on without this process: then :meth:`close` leaves it alone."""
+        """Detach this query, if it may outlive this process: :meth:`close` then leaves it alone.
+
+        :return: whether it is detached
+        """
 
     @property
     def left_open(self) -> bool:
-        """After :meth:`close`: whether something may go on without this process."""
+        """After :meth:`close`: whether a query may still be running without this process."""
 
     def close(self) -> None:
-        """Stop what the attempt left running, and give back what it held."""
+        """Stop what the attempt has left running, and free its resources."""
 
 
 def run_attempt(
@@ -122,12 +130,12 @@ def run_attempt(
     mask: Mask = nothing_secret,
     job: SparkJob | None = None,
 ) -> LastEvent:
-    """Run ``order`` to its end; never raises. What is said of an error goes through ``mask``.
+    """Run ``order`` to its end; never raises.
 
-    :param job: that was warmed up for it in this session; None: it is made anew
+    If an attempt was told to stop before its end, it counts as stopped, however it ended: its result may be incomplete.
 
-    An attempt that was told to stop before its end has stopped, however it ended: what it returns may be half of the
-    work.
+    :param mask: removes secrets from error messages
+    :param job: the job object that was warmed up in this session; None: make a new one
     """
     last = _run_and_close(order, guard, session, allowed, emit, mask, job)
     return QueryDetached(order=order, handle=session.handle) if session.left_open else last
@@ -172,19 +180,21 @@ def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask:
             traceback=traceback_tail(plain, mask),
             retryable=is_retryable(plain),
         )
-    except Exception as wrong:  # noqa: BLE001  whatever cannot be said of it, the attempt has ended
+    except Exception as wrong:  # noqa: BLE001  the attempt has ended, even if its error can't be described
         short = f"{type(error).__name__}; its message can't be shown, because that failed with {type(wrong).__name__}"
         return TaskFailed(order=order, error=short, traceback="", retryable=is_retryable(error))
 
 
 def spark_lost(order: TaskOrder, gone: SparkGoneError, mask: Mask) -> SparkLost:
-    """That an attempt has ended because its Spark has. What its code met with then is no cause of that."""
+    """The event of an attempt that has ended because its Spark has. The errors of its code are consequences of that."""
     error = mask(f"{type(gone).__name__}: {gone}")
     return SparkLost(order=order, spark=gone.spark, error=error, traceback=traceback_tail(gone, mask))
 
 
 def _lease_over(guard: AttemptGuard) -> str | None:
-    """Why the attempt may not write any more. Then its error is no failure of the task: another worker may own it."""
+    """Why the attempt may not write any more; None: it may. If not, its error is not a failure of the task, which
+    another worker may own.
+    """
     try:
         guard.check_lease()
     except FencedError as fenced:
@@ -234,7 +244,7 @@ def _result_of(order: TaskOrder, guard: AttemptGuard, session: TaskSession, valu
 
 
 def _named_by(job: SparkJob, task: TaskContext, order: TaskOrder, mask: Mask) -> Lineage:
-    """A job that can't say what it reads and writes is run all the same."""
+    """What the task reads and writes, as its job declares it. If this fails, the task runs nevertheless."""
     try:
         named = job.lineage(task)
     except Exception as wrong:  # noqa: BLE001  whatever the job's code raises
@@ -260,7 +270,7 @@ def _job_context(order: TaskOrder, spark_provider: Callable[[], SparkSession]) -
 def task_context(
     order: TaskOrder, guard: TaskGuard, session: TaskSession, rehearsing: Rehearse = rehearse_nothing
 ) -> TaskContext:
-    """What the job's code knows of its task."""
+    """What the job's code is told about its task."""
     return TaskContext(
         job=order.task.job,
         index=order.task.index,

@@ -1,16 +1,16 @@
-"""Where a task keeps its streaming checkpoint.
+"""The folder of a task's streaming checkpoint.
 
-``<root>/<group>/<job>/<index>``, or ``<root>/<group>/<job>/key=<checkpoint_key>`` where the task's configuration has a
-``checkpoint_key``. The root must be reachable from every worker: a shared folder or an object store. A worker that was
-without one runs bounded tasks only: a stream would begin again wherever it moves to.
+This is ``<root>/<group>/<job>/<index>``, or ``<root>/<group>/<job>/key=<checkpoint_key>`` if the task's configuration
+has a ``checkpoint_key``. All workers must be able to reach the root: a shared folder or an object store. A worker
+without a root runs only bounded tasks, because a stream would begin again wherever it moves to.
 
-The folder depends neither on who runs the task nor on the run key. A query that moves to another worker goes on where
-it stopped, and so does the next run of a job that reads what is new (``availableNow``): that is what such jobs are
-for. A job that shall begin again gets a new name, or its folder is deleted while it is not submitted.
+The folder depends neither on the worker nor on the run key. So a query that moves to another worker continues where it
+stopped, and so does the next run of a job that reads what is new (``availableNow``). To make a job begin again, give it
+a new name, or remove the job and delete its folder.
 
-The index is a good name as long as a task index always means the same work. A planner whose list grows in the middle
-(tables found in a catalog, say) moves work from one index to another, and a query must not go on from the checkpoint
-of other work: such a planner names the work with ``checkpoint_key``.
+The index is a good name as long as it always means the same work. If a planner's list grows in the middle (for example,
+tables found in a catalog), work moves from one index to another, and a query must not continue from the checkpoint of
+other work. Such a planner has to name the work with ``checkpoint_key``.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from airflow_provider.records import CHECKPOINT_KEY
 from airflow_provider.spark.job import Config
 
 TEMPORARY: Final = "temporary"
-"""A root for trials: a folder among the temporary files of each worker's machine."""
+"""A root for trials: a temporary folder on each worker's machine."""
 
 _FROM_EVERYWHERE: Final = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 """The prefix of names that mean the same folder in every process: absolute paths, and URIs with one."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
-"""What is written as ``~`` and hex digits: percent signs are read differently by the file systems below Spark."""
+"""Characters that are written as ``~`` and hex digits. Not with percent signs: file systems differ in how they read
+them.
+"""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that has no folder: a name that cannot be one, or no root."""
+    """A checkpoint has no folder: there is no root, or a name can't be that of a folder."""
 
 
 def usable_root(given: str | None) -> str | None:
@@ -50,11 +52,11 @@ def usable_root(given: str | None) -> str | None:
 
 
 def checkpoint_root(given: str | None, task: TaskId, *, bounded: bool) -> str:
-    """Where the checkpoints of ``task`` are. Of a bounded one, which may start a query that ends by itself, among the
-    machine's temporary files if need be.
+    """The root of the checkpoints of ``task``. For a bounded task, which may start a query that ends by itself, this is
+    a temporary folder if the worker has no root.
 
-    :param given: what the worker was told: a folder, a URI, :data:`TEMPORARY`; None: nothing
-    :raises CheckpointError: if the task runs without end, and the worker was given none
+    :param given: the worker's root: a folder, a URI or :data:`TEMPORARY`; None: it has none
+    :raises CheckpointError: if the task is unbounded, and the worker has no root
     """
     if given is None and not bounded:
         raise CheckpointError(

@@ -1,8 +1,8 @@
-"""What a job declares of its config: whether one is as declared, and the JSON schema of it.
+"""Checks the config of a job against what the job declares, and makes a JSON schema of the declaration.
 
-A job says it by ``config_schema``: a JSON schema, a dataclass, or a pydantic model. It is checked where a job is
-submitted, if the job's module is there, and by the worker that plans it. What is wrong is said by field. Values are not
-repeated: there may be secrets among them.
+A job declares its config by ``config_schema``: a JSON schema, a dataclass or a pydantic model. The config is checked
+when the job is submitted, if the job's module is there, and by the worker that plans it. Errors name the field, but do
+not repeat values, which may be secret.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from airflow_provider.spark.job import SparkJob
 
 _WHOLE: Final = "config"
 _SAYS_NO_VALUE: Final = frozenset({"required", "additionalProperties", "dependentRequired"})
-"""What ``jsonschema`` says of these names keys only."""
+"""The errors of ``jsonschema`` about these contain only keys."""
 _HAS_THE_VALUE: Final = "Invalid enum value "
-"""Before the value, as ``msgspec`` says it."""
+"""How an error of ``msgspec`` begins that contains the value."""
 
 
 class FieldProblem(NamedTuple):
-    """What is wrong with a field of a config; nested ones are written ``table.name``."""
+    """What is wrong with a field of a config. A nested field is written ``table.name``."""
 
     field: str
     reason: str
@@ -34,7 +34,7 @@ class FieldProblem(NamedTuple):
 
 
 class ConfigError(ValueError):
-    """A config that is not as its job declares it."""
+    """A config is not as its job declares it."""
 
     def __init__(self, job: str, problems: tuple[FieldProblem, ...]) -> None:
         super().__init__(f"the config of job {job!r} is not as the job declares it: {'; '.join(map(str, problems))}")
@@ -46,15 +46,15 @@ class ConfigError(ValueError):
 
 
 class SchemaError(TypeError):
-    """A declaration that nobody could check a config by: a fault of the job's code."""
+    """No config can be checked against this declaration: a fault of the job's code."""
 
 
 def check_config(name: str, job: SparkJob, config: Mapping[str, Any]) -> None:
-    """See that the config is as the job declares it; one that declares nothing takes any.
+    """Check that the config is as the job declares it. A job that declares nothing accepts any config.
 
-    :param name: the job's
-    :raises ConfigError: if it is not, naming each field that can be told
-    :raises SchemaError: if what is declared is none of the three
+    :param name: the job's name
+    :raises ConfigError: if it is not, naming the fields
+    :raises SchemaError: if the declaration is invalid
     """
     problems = tuple(problems_of(job, config))
     if problems:
@@ -64,11 +64,12 @@ def check_config(name: str, job: SparkJob, config: Mapping[str, Any]) -> None:
 def check_config_here(
     name: str, entry_point: str, config: Mapping[str, Any], *, allowed: Iterable[str] | None = None
 ) -> str | None:
-    """The same for a job by its entry point, for who submits it: the worker that plans it checks it in any case.
+    """The same when a job is submitted, by its entry point. The worker that plans the job checks the config in any
+    case.
 
-    :param allowed: import prefixes; None: who calls this has named the job, and wants it imported. An entry point that
-        stands in a topic was named by somebody else
-    :returns: why it could not be checked here, because the job can't be imported; None: it was
+    :param allowed: import prefixes; None: import the job in any case. Only for an entry point that the caller has
+        named, because one from a topic was chosen by somebody else
+    :returns: why it could not be checked, if the job can't be imported here; None: it was checked
     :raises ConfigError: as :func:`check_config`
     :raises SchemaError: as :func:`check_config`
     """
@@ -95,7 +96,7 @@ def problems_of(job: SparkJob, config: Mapping[str, Any]) -> Iterator[FieldProbl
 
 
 def json_schema_of(job: SparkJob) -> dict[str, Any] | None:
-    """What the job declares, as JSON schema, for a form; None: it declares nothing.
+    """The job's declaration as a JSON schema, for a form; None: it declares nothing.
 
     :raises SchemaError: as :func:`check_config`
     """
@@ -113,7 +114,7 @@ def json_schema_of(job: SparkJob) -> dict[str, Any] | None:
 
 
 def _is_model(declared: object) -> bool:
-    """Told by what it can do: pydantic need not be there."""
+    """Whether it is a pydantic model, judged by its methods: pydantic need not be installed."""
     return isinstance(declared, type) and hasattr(declared, "model_validate") and hasattr(declared, "model_json_schema")
 
 
@@ -148,7 +149,7 @@ def _by_dataclass(declared: type, config: Mapping[str, Any]) -> Iterator[FieldPr
         FieldProblem(key, f"is none of its fields, which are {', '.join(known)}")
         for key in sorted(config.keys() - known.keys())
     ]
-    # One by one, because of a whole only the first fault is told.
+    # Field by field, because msgspec reports only the first error of an object.
     for name, field in known.items():
         if name in config:
             wrong += _by_type(types[name], config[name], within=name)

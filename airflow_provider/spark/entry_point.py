@@ -1,7 +1,7 @@
-"""From ``module:Class`` in the jobs topic to a job: the trust boundary.
+"""Loads the job that an entry point ``module:Class`` in the jobs topic names. This is the trust boundary.
 
-Anyone who may write to the jobs topic chooses what a worker imports, so a worker only imports from the prefixes that it
-was set to allow, and only what is a :class:`~airflow_provider.spark.job.SparkJob`.
+Anyone who may write to the jobs topic chooses what a worker imports. So a worker imports only from the prefixes in its
+settings, and accepts only a :class:`~airflow_provider.spark.job.SparkJob`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ENTRY_POINT: Final = re.compile(rf"(?P<module>{_NAME}(?:\.{_NAME})*):(?P<attrib
 
 
 class EntryPointError(Exception):
-    """An entry point that this worker cannot or may not run; the message says what to do."""
+    """This worker can't or may not run this entry point; the message says what to do."""
 
     def __init__(self, entry_point: str, problem: str) -> None:
         shown = entry_point if len(entry_point) <= _MOST_SHOWN else f"{entry_point[:_MOST_SHOWN]}..."
@@ -32,12 +32,12 @@ class EntryPointNotAllowedError(EntryPointError):
 
 
 def load_job(entry_point: str, allowed: Iterable[str]) -> SparkJob:
-    """The job that ``entry_point`` names, made anew.
+    """Make a new object of the job that ``entry_point`` names.
 
     :param entry_point: ``module:Class`` or ``module:function`` (a function decorated with ``@spark_job``)
     :param allowed: import prefixes; ``jobs`` admits ``jobs`` and ``jobs.x``, but not ``jobsevil``
     :raises EntryPointNotAllowedError: if no prefix admits the module
-    :raises EntryPointError: if it cannot be imported, or is no job
+    :raises EntryPointError: if it can't be imported, or is not a job
     """
     module_name, attribute = _parse(entry_point)
     check_allowed(entry_point, allowed)
@@ -101,10 +101,10 @@ def _import(entry_point: str, module_name: str) -> object:
 
 
 def _attribute_of(entry_point: str, module: object, attribute: str) -> object:
-    """What the module, or a class in it, has under this name; not what can be reached from there by further steps.
+    """The attribute of the module, or of a class in it. Nothing else is followed.
 
-    A module holds what it has imported, too: through ``jobs:library.Job`` any module could be reached that some allowed
-    one has use for.
+    A module also contains what it has imported: with ``jobs:library.Job`` one could reach any module that an allowed
+    one imports.
     """
     target = module
     for name in attribute.split("."):

@@ -1,7 +1,7 @@
-"""What is said of an exception: short enough for a record, with what one needs to find the fault, and no secrets.
+"""Describes exceptions for records: short, without secrets, and with what one needs to find the fault.
 
-What is secret, only the host of a worker knows: it gives a mask. Texts are masked before they are cut, or a part of a
-secret could be left over, which nobody recognizes any more.
+Only the host of a worker knows what is secret: it provides a mask. Texts are masked before they are cut, because the
+mask would not recognize a part of a secret.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from airflow_provider.spark.session_conf import SessionConfError
 from airflow_provider.spark.spark_errors import cause_in, has_python, without_java_frames, without_traces
 
 Mask: TypeAlias = Callable[[str], str]
-"""Gives a text without the secrets in it; called from any thread."""
+"""Removes the secrets from a text. Called from any thread."""
 
 MAX_ERROR_CHARS: Final = 2_000
 MAX_TRACEBACK_CHARS: Final = 8_000
@@ -28,16 +28,16 @@ _NOT_RETRYABLE: Final = (EntryPointError, PlanError, SessionConfError)
 
 
 def nothing_secret(text: str) -> str:
-    """The mask of a host that knows of no secrets."""
+    """The mask of a host that knows no secrets."""
     return text
 
 
 class ResultError(Exception):
-    """A task's result is nothing that a status record can carry: a fault of the job's code."""
+    """A status record can't have this result: a fault of the job's code."""
 
 
 class UnboundedError(Exception):
-    """A task that is to end by itself has started a query that does not: the job is wrong, or how it was submitted."""
+    """A task that has to end by itself has started a query that does not: a fault of the job, or of its submission."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -47,7 +47,7 @@ class UnboundedError(Exception):
 
 
 class ForgottenQueryError(Exception):
-    """A task of a streaming job has not returned the query that it started. Once stopped, it would look finished."""
+    """A task of a streaming job has not returned its query. Once stopped, it would count as finished."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}, and has returned no query: let run() return the query that it starts")
@@ -57,28 +57,28 @@ _OURS: Final = (*_NOT_RETRYABLE, ResultError, UnboundedError, ForgottenQueryErro
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether another try might help. Faults of code and configuration are still there the next time."""
+    """Whether another try might help. Faults of code and configuration would occur again."""
     return not isinstance(error, (*_OURS, NotImplementedError))
 
 
 def describe(error: BaseException, mask: Mask = nothing_secret) -> str:
-    """The error and the chain of its causes, a line or a few each. What of a path is no text is shown by its number."""
+    """The error and the chain of its causes, in one or a few lines each. What is not text in a path is escaped."""
     return _begin_of(mask("\ncaused by ".join(_headline(link) for link in _chain(error))))
 
 
 def describe_query(message: str, mask: Mask = nothing_secret) -> str:
-    """The same of a query that has failed on its server: nothing but this text has come from there."""
+    """The same for a query that has failed on its server, which sends only this text."""
     return _begin_of(mask(_cause_first(without_traces(message), message)))
 
 
 def traceback_of_query(message: str, mask: Mask = nothing_secret) -> str:
-    """What Python has said on the server, or on an executor; empty if none of it had a part."""
+    """The traceback of Python on the server or on an executor; empty if Python was not involved."""
     return _end_of(mask(without_java_frames(message))) if has_python(message) else ""
 
 
 def traceback_tail(error: BaseException, mask: Mask = nothing_secret) -> str:
-    """The end of the traceback, causes first as Python prints them, from the job's own code on. Empty for an error of
-    ours in which no code of the job had a part: its message says what is wrong.
+    """The end of the traceback, from the job's own code on, with causes first as Python prints them. Empty for an error
+    of this package in which no code of the job was involved: its message says enough.
     """
     shown = [link for link in _chain(error) if not isinstance(error, _OURS) or _in_job(link.__traceback__)]
     blocks = ["".join(traceback.format_tb(_from_job_on(link.__traceback__))) + _in_full(link) for link in shown]
@@ -110,13 +110,13 @@ def _headline(error: BaseException) -> str:
 
 
 def _cause_first(head: str, message: str) -> str:
-    """Before it what Spark's exceptions name as the cause far below, in a trace that is left out."""
+    """Put the cause first that Spark's exceptions name deep in their traces, which are left out."""
     cause = cause_in(message)
     return head if not cause or cause in head.partition("\n")[0] else f"{cause}\nby way of {head}"
 
 
 def _in_full(error: BaseException) -> str:
-    """Type and message, with the traceback of an executor's Python."""
+    """The type and the message of an error, with the traceback of an executor's Python."""
     text = without_java_frames(_message(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -124,7 +124,7 @@ def _in_full(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as wrong:  # noqa: BLE001  code of a job: whatever it does, its error is to be reported
+    except Exception as wrong:  # noqa: BLE001  the error may be of a job's own class: report it in any case
         return f"its message can't be shown, because that failed with {type(wrong).__name__}"
 
 
@@ -133,7 +133,7 @@ def _from_job_on(frames: TracebackType | None) -> TracebackType | None:
 
 
 def _in_job(frames: TracebackType | None) -> TracebackType | None:
-    """From the first frame on that is none of ours; None if all are."""
+    """The frames from the first one that is not of this package; None: all are."""
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_HERE):
         frames = frames.tb_next
     return frames

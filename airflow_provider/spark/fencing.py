@@ -11,22 +11,22 @@ _LOOK_S: Final = 0.05
 
 
 class Lease(Protocol):
-    """The time up to which a worker may believe that it owns its tasks; read from the tasks' threads.
+    """The time until which a worker may believe that it owns its tasks. Tasks check it from their threads.
 
-    A lease that ends and is granted again is another lease: in between somebody else may have run the tasks. So each
-    grant has a number, and an attempt is bound to the grant under which it was started.
+    If a lease has ended and is granted again, it is another lease: another worker may have run the tasks in between. So
+    each grant has a number, and an attempt may write only under the grant that it was started with.
     """
 
     @property
     def grant(self) -> int:
-        """The number of the grant in force; grows whenever a lease is granted after one has ended."""
+        """The number of the present grant; it grows whenever a lease is granted after another one has ended."""
 
     def check(self, grant: int) -> None:
-        """:raises FencedError: if ``grant`` has ended, by the clock or because a newer one is in force"""
+        """:raises FencedError: if ``grant`` has ended, by the clock or because there is a newer one"""
 
 
 class EndlessLease:
-    """The lease of a runner that shares its tasks with nobody."""
+    """The lease of a runner without a group: nobody else can own its tasks."""
 
     grant = 0
 
@@ -50,7 +50,7 @@ class AttemptGuard:
     def begin(self) -> None:
         """The job's code is about to be called.
 
-        :raises FencedError: if that must not be: the attempt was told to stop, or the lease is over
+        :raises FencedError: if it must not be called: the attempt was told to stop, or the lease is over
         """
         with self._lock:
             if self.stopping:
@@ -59,33 +59,33 @@ class AttemptGuard:
             self._begun, self._thread = True, threading.get_ident()
 
     def proceed(self) -> None:
-        """Others know by now what is about to begin."""
+        """The handle of what is about to begin is stored, so that others know of it."""
         self._told.set()
 
     def wait_until_told(self) -> None:
         """Wait for :meth:`proceed`.
 
-        :raises FencedError: if the attempt is told to stop, or the lease is over, meanwhile or then
+        :raises FencedError: if the attempt is told to stop before, or the lease ends
         """
         while not self._told.wait(_LOOK_S):
             self.check()
         self.check()
 
     def stop(self, reason: str) -> bool:
-        """Tell the attempt to stop, and let it write nothing more; the first reason stays.
+        """Tell the attempt to stop, and let it write nothing more. The first reason is kept.
 
         :returns: whether the job's code has been called; if not, it never will be
         """
         with self._lock:
             if not self._stop.is_set():
                 self._reason = reason
-            self._refuses.set()  # before code that waits for the stop goes on, and writes
+            self._refuses.set()  # first: code that waits for the stop could otherwise still write
             self._stop.set()
             return self._begun
 
     def stop_soon(self, reason: str) -> bool:
-        """As :meth:`stop`, but a query may write the batch that it is in: the task is this worker's until it has ended
-        here. The job's own code, in the thread in which it began, is in no batch, and writes nothing more.
+        """As :meth:`stop`, but a query may complete its current batch: this worker owns the task until it has ended
+        here. The job's own code, in the thread that it began in, is not in a batch and may write nothing more.
         """
         with self._lock:
             if not self._stop.is_set():

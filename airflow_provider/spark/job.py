@@ -1,4 +1,4 @@
-"""What a job author writes against.
+"""What job authors use.
 
 A job is a class that a worker can import by ``module:Class``::
 
@@ -18,26 +18,27 @@ or, in the common case, a decorated function, ``module:function``::
     def clean(spark: SparkSession, task: TaskContext) -> dict:
         ...
 
-What to count on:
+What you can rely on:
 
-- ``run`` is called in a thread of its own, with a :class:`~pyspark.sql.SparkSession` of its own: temporary views, SQL
-  settings and streaming queries are the task's, the Spark application and its executors are shared with the other tasks
-  of the worker; ``spark.stop()`` does nothing. When ``run`` ends, whatever it left running in its session is stopped.
-- A bounded task returns something JSON-able (it is shown in the status topic, so keep it small). An unbounded task
-  returns its started ``StreamingQuery``; the worker waits for its end. A query that ends by itself (``availableNow``)
-  finishes the task.
-- At least once: a task that was stopped, or whose worker was lost, runs again from its beginning, perhaps elsewhere,
-  with the same ``config`` and the same ``checkpoint_location``. A task that is told to stop before ``run`` returns
-  counts as stopped whatever it returns. Write so that a second run replaces what the first one wrote.
-- Being told to stop: Spark jobs of the task are cancelled and its queries are stopped. Python code that runs long by
-  itself looks at ``task.stopping``.
-- ``warm_up(spark, task)``, where a job has one, may be called before ``run``, on the same object, in the same session
-  and thread, while the task runs on another worker still. It writes nothing, and may be ended at any time. ``run`` does
-  without it where the task was not warmed up.
-- Two workers that both think they own a task: only if one of them was paused or cut off for longer than its session.
-  Call ``task.fence()`` right before each external side effect, or use ``task.foreach_batch``.
+- ``run`` is called in a thread of its own, with a :class:`~pyspark.sql.SparkSession` of its own. Temporary views, SQL
+  settings and streaming queries belong to the task. The Spark application and its executors are shared with the other
+  tasks of the worker, so ``spark.stop()`` does nothing. When the task ends, everything that it has left running in its
+  session is stopped.
+- A bounded task returns a JSON value (it is shown in the status topic, so keep it small). An unbounded task returns its
+  started ``StreamingQuery``, and lasts as long as this runs; on a Spark Connect server even without the worker's
+  process (see ``docs/detached.md``). If a query ends by itself (``availableNow``), its task is finished.
+- At least once: if a task was stopped or its worker was lost, it runs again from its beginning, perhaps elsewhere, with
+  the same ``config`` and the same ``checkpoint_location``. If it is told to stop before ``run`` returns, it counts as
+  stopped, whatever it returns. So write in a way that a second run replaces what the first one has written.
+- When a task is told to stop, its Spark jobs are cancelled and its queries are stopped. Python code that runs for long
+  has to check ``task.stopping``.
+- If a job has ``warm_up(spark, task)``, this may be called before ``run``, on the same object, in the same session and
+  thread, while the task still runs on another worker. It must write nothing, and may be ended at any time. ``run`` must
+  also work without it.
+- Two workers can both believe that they own a task only if one of them was paused or cut off for longer than its
+  session. Call ``task.fence()`` right before each external side effect, or use ``task.foreach_batch``.
 
-The module needs the standard library only, so a DAG file or a unit test can import a job without PySpark.
+This module needs only the standard library, so a DAG file or a unit test can import a job without PySpark.
 """
 
 from __future__ import annotations
@@ -63,12 +64,12 @@ Config: TypeAlias = Mapping[str, Any]
 class FencedError(Exception):
     """The attempt may not write any more: its worker's lease is over, or the task was revoked.
 
-    Let it pass: the task then ends, and the worker that has it now does the work.
+    Don't catch it: the task then ends, and the worker that has it now does the work.
     """
 
 
 class TaskGuard(Protocol):
-    """What a runner puts behind a :class:`TaskContext`; a test of a job can put there what it likes."""
+    """What a :class:`TaskContext` uses to notice a stop or the end of the lease. A test of a job can pass its own."""
 
     @property
     def stopping(self) -> bool:
@@ -78,14 +79,14 @@ class TaskGuard(Protocol):
         """Sleep until the task is told to stop, at most ``timeout_s`` seconds; True if it was told."""
 
     def check(self) -> None:
-        """:raises FencedError: if the lease is over, or the task was told to stop; a batch of a query may end first"""
+        """:raises FencedError: if the lease is over, or the task was told to stop; a batch may be completed first"""
 
     def check_lease(self) -> None:
         """:raises FencedError: if the lease is over"""
 
 
 class _Unguarded:
-    """The guard of a context that no runner made: nothing ever stops the task."""
+    """The guard of a context without a runner: nothing ever stops the task."""
 
     stopping = False
 
@@ -98,7 +99,7 @@ class _Unguarded:
 
 
 Share: TypeAlias = "Callable[[str, Callable[[], DataFrame], TaskGuard], DataFrame]"
-"""What a runner puts behind :meth:`TaskContext.cached`; by default everybody makes the data for himself."""
+"""What :meth:`TaskContext.cached` calls; by default each task makes its own data."""
 
 
 def _make_for_oneself(_name: str, make: Callable[[], DataFrame], _guard: TaskGuard) -> DataFrame:
@@ -106,7 +107,7 @@ def _make_for_oneself(_name: str, make: Callable[[], DataFrame], _guard: TaskGua
 
 
 Rehearse: TypeAlias = "Callable[[DataStreamWriter, str, TaskGuard], Iterator[float]]"
-"""What a runner puts behind :meth:`TaskContext.rehearse` in a warm-up; else nothing is done."""
+"""What :meth:`TaskContext.rehearse` calls; outside of a warm-up it does nothing."""
 
 
 def rehearse_nothing(_stream: DataStreamWriter, _location: str, _guard: TaskGuard) -> Iterator[float]:
@@ -115,13 +116,13 @@ def rehearse_nothing(_stream: DataStreamWriter, _location: str, _guard: TaskGuar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
-    """What a planner knows.
+    """What a planner knows about its job.
 
     :param name: the job's name
     :param config: the job's configuration
-    :param max_tasks: the plan may have at most so many tasks
-    :param run_key: names the run of a bounded job (an Airflow run id by default); None for a job without runs
-    :param spark_provider: where ``spark`` comes from
+    :param max_tasks: the most tasks that the plan may have
+    :param run_key: the name of the run of a bounded job (by default an Airflow run id); None for a job without runs
+    :param spark_provider: makes :attr:`spark`
     """
 
     name: str
@@ -132,9 +133,8 @@ class JobContext:
 
     @property
     def spark(self) -> SparkSession:
-        """A session for plans that have to look at data (list partitions, read a catalog).
-
-        Only made when asked for: a plan that does not need Spark does not pay for its start.
+        """A session for plans that have to look at data (list partitions, read a catalog). It is made with the first
+        use: plans that do not need Spark do not wait for its start.
 
         :raises RuntimeError: if the runner has no Spark
         """
@@ -157,7 +157,7 @@ class _FencedWrite:
         self._guard.check_lease()
 
     def __reduce__(self) -> Any:
-        """Elsewhere nothing is known of the lease."""
+        """Pickled, it is only ``write``: another process does not know the lease."""
         return _bare, (self._write,)
 
 
@@ -171,12 +171,12 @@ class TaskContext:
 
     :param job: the job's name
     :param index: which of the job's tasks this is, from 0
-    :param config: the task's configuration, as the plan made it
-    :param epoch: the assignment under which the task was started
-    :param attempt: which try this is, from 1
-    :param run_key: names the run of a bounded job; None for a job without runs
-    :param checkpoint_location: the folder for this task's streaming checkpoint: the same for the same task on any
-        worker, in every run, so that a query goes on where it stopped (see :mod:`airflow_provider.spark.checkpoints`)
+    :param config: the task's configuration from the plan
+    :param epoch: the epoch of the assignment under which the task was started
+    :param attempt: which start this is, from 1
+    :param run_key: the name of the run of a bounded job; None for a job without runs
+    :param checkpoint_location: the folder for this task's streaming checkpoint. It is the same on each worker and in
+        each run, so a query continues where it stopped (see :mod:`airflow_provider.spark.checkpoints`)
     """
 
     job: str
@@ -203,27 +203,26 @@ class TaskContext:
     def cached(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         """Reference data that the job's tasks on this worker share: read and cached once, with ``DataFrame.persist``.
 
-        It is kept as long as a task that has asked for it runs here or is made ready, and ten minutes longer.
+        It is kept as long as a task that uses it runs or is warmed up here, and ten minutes longer.
 
-        :param name: what it is. Whatever ``make`` depends on belongs into it: a date, a path
-        :param make: reads it, for the task that asks first; the others wait
+        :param name: identifies the data. It must contain everything that ``make`` depends on, such as a date or a path
+        :param make: reads the data, for the first task that asks; the others wait
         """
         return self.share(f"{self.job}/{name}", make, self.guard)
 
     def rehearse(self, stream: DataStreamWriter) -> Iterator[float]:
         """In a warm-up: run a query like the task's on a copy of its checkpoint, again and again until it starts no
-        faster; gives how far that is, from 0 to 1. It goes on as it is iterated over; a warning names the line where
-        nobody does. If it fails, that is logged. In ``run`` it does nothing: the task would stand still for it, and
-        could write.
+        faster. Yields the progress, from 0 to 1. It only runs while it is iterated over; if nobody does, a warning
+        names the line. Its failures are logged. In ``run`` it does nothing, because the task would have to wait for it.
 
-        :param stream: with a sink that keeps nothing, for it gets real batches; reading from what the task's query
-            reads from. ``run`` may start it, with its own sink; it then has the task's own checkpoint
+        :param stream: reads from the sources of the task's query, into a sink that keeps nothing, because it gets real
+            batches. ``run`` may start it later with another sink; then it has the task's own checkpoint
         """
         steps = self.rehearsing(stream, self.checkpoint_location, self.guard)
         return Rehearsal(steps, self.guard, traceback.extract_stack(limit=2)[0])
 
     def fence(self) -> None:
-        """To be called right before an external side effect.
+        """Check that the task may still write. Call this right before each external side effect.
 
         :raises FencedError: if this attempt may not write any more
         """
@@ -232,24 +231,24 @@ class TaskContext:
     def foreach_batch(self, write: Callable[[DataFrame, int], object]) -> Callable[[DataFrame, int], None]:
         """``write`` behind a fence, for ``writeStream.foreachBatch(...)``.
 
-        Nothing is written if the attempt may not write. If the lease ended during the writing, the batch is not
-        committed to the checkpoint, and the new owner writes it again: use the batch id to replace what is there.
+        Nothing is written if the attempt may not write. If the lease ends while it writes, the batch is not committed
+        to the checkpoint, and the new owner writes it again: use the batch id to replace what is there.
 
-        On Spark Connect ``write`` runs beside the server, which knows of no lease: there the server is the fence. The
-        task's next attempt has it end the session of this one, with its query, before it begins.
+        On Spark Connect, ``write`` runs beside the server, which does not know the lease. There the server is the
+        fence: before the task's next attempt begins, the server ends the session of this one, with its query.
         """
         return _FencedWrite(write, self.guard)
 
     def wrote(self, asset: str, rows: SupportsIndex | None = None, *, uri: str | None = None) -> None:
-        """Say that the task has written an Airflow asset. What earlier attempts have said no longer counts.
+        """Report that the task has written an Airflow asset. Reports of earlier attempts no longer count.
 
-        When the job has finished, an operator that waits for it stores an asset event with the rows of all tasks. Rows
-        of several calls for one asset are added up.
+        When the job has finished, an operator that waits for it stores an asset event with the rows of all tasks. The
+        rows of several calls for one asset are added up.
 
         :param asset: its name, or its URI if that is its name, as in ``Asset("s3://lake/orders")``
-        :param rows: how many; None: not known, and neither is the sum
-        :param uri: of an asset that has both
-        :raises ValueError: for a name or a number that can't be accepted, and for more than a hundred assets
+        :param rows: how many rows were written; None: unknown, and then the sum is unknown, too
+        :param uri: its URI, if it also has a name
+        :raises ValueError: for an invalid name or number, and for more than a hundred assets
         """
         self.writes.add(asset, asset if uri is None else uri, rows)
 
@@ -261,51 +260,55 @@ class TaskContext:
 
 
 WarmUp: TypeAlias = "Callable[[SparkSession, TaskContext], Iterator[float] | object]"
-"""Makes a task ready to run. A generator yields how far it is, from 0 to 1; what a function returns does not count."""
+"""Makes a task ready to run. A generator yields its progress, from 0 to 1; the result of a function is ignored."""
 
 
 class SparkJob:
-    """A job: how to divide the work, and how to do a part of it. Made anew for each planning and each task."""
+    """A job: how to divide the work, and how to do one part of it. Each plan and each task has an object of its own."""
 
     warm_up: WarmUp | None
-    """``warm_up(self, spark, task)``: make ``task`` ready to run here, while another worker runs it. A job that has
-    none is *stateless*: its tasks move without, but for streams, of which the newest checkpoint files are read. None:
-    those are not, either.
+    """``warm_up(self, spark, task)``: make ``task`` ready to run here, while another worker runs it. Tasks of a job
+    without it move without a warm-up, except streams: for these the newest checkpoint files are read. None: not even
+    for streams.
     """
 
     config_schema: type | Mapping[str, Any] | None = None
-    """What the job's configuration must look like: a JSON schema, a dataclass or a pydantic model. One that is not
-    so is refused as the job is submitted, where the job's module is there, and before it is planned. None: any will do.
+    """What the job's configuration must look like: a JSON schema, a dataclass or a pydantic model. Any other
+    configuration is refused before the job is planned, and already when it is submitted if the job's module is there.
+    None: anything is accepted.
     """
 
     slots: int = 1
-    """How many of its worker's slots each task takes while it runs, where its own configuration names no ``slots``: for
-    tasks that need more memory or cores than others. It has them before what was submitted later begins. A worker that
-    has fewer gives it all that streams leave.
+    """How many slots of its worker each task takes while it runs, unless its own configuration has ``slots``: for tasks
+    that need more memory or cores than others. Tasks of jobs that were submitted later don't overtake it while it
+    waits. If the worker has fewer slots, the task gets all that streams leave.
     """
 
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
-        """The configurations of the tasks: at most ``job.max_tasks`` JSON objects; ``[]`` means nothing to do.
+        """The configurations of the tasks: at most ``job.max_tasks`` JSON objects; ``[]``: there is nothing to do. By
+        default, one task with the job's configuration.
 
-        The same task index should mean the same work from one plan to the next. Where it does not, and the tasks
-        stream, give each configuration a ``checkpoint_key`` (see :mod:`airflow_provider.spark.checkpoints`). By
-        default one task with the job's configuration.
+        The same task index should mean the same work from one plan to the next. If it does not, and the tasks are
+        streams, give each configuration a ``checkpoint_key`` (see :mod:`airflow_provider.spark.checkpoints`).
         """
         return [dict(job.config)]
 
     def lineage(self, task: TaskContext) -> Lineage:  # noqa: ARG002
         """What the task reads and writes, for OpenLineage; by default nothing. Called right before :meth:`run`. If it
-        fails, that is logged, and the task runs.
+        fails, this is logged, and the task runs nevertheless.
         """
         return NOTHING_NAMED
 
     def run(self, spark: SparkSession, task: TaskContext) -> Any:
-        """Do the work of one task: return a JSON-able result, or the started ``StreamingQuery``."""
+        """Do the work of one task.
+
+        :return: a JSON value, or the started ``StreamingQuery``
+        """
         raise NotImplementedError(f"{type(self).__qualname__} must define run(self, spark, task)")
 
 
 def is_stateful(job: SparkJob) -> bool | None:
-    """Whether its tasks have something to warm up; None: it says nothing of it, and streams have."""
+    """Whether the job's tasks have something to warm up; None: only if they are streams, as the job does not say."""
     if not hasattr(job, "warm_up"):
         return None
     return job.warm_up is not None
@@ -324,11 +327,11 @@ class UnsaidType:
 
 
 UNSAID: Final = UnsaidType()
-"""In place of None, where that has a meaning of its own."""
+"""The default of ``warm_up``, for which None has a meaning of its own."""
 
 
 class FunctionJob(SparkJob):
-    """A job made of a function by :func:`spark_job`; calling it calls the function, so that tests can."""
+    """A job made from a function by :func:`spark_job`. Calling it calls the function, for tests."""
 
     __name__: str
 
@@ -391,10 +394,10 @@ def spark_job(
     lineage: LineageFunction | None = None,
     slots: int = 1,
 ) -> FunctionJob | Callable[[RunFunction], FunctionJob]:
-    """Make a job of a function ``run(spark, task)``; used bare, or with arguments.
+    """Decorator that makes a job from a function ``run(spark, task)``; with or without arguments.
 
-    :param plan: a function of the :class:`JobContext`, or the list of the tasks' configurations itself; without it the
-        job has one task with the job's configuration
+    :param plan: a function of the :class:`JobContext`, or the list of the tasks' configurations. By default, the job
+        has one task with the job's configuration
     :param warm_up: a function of the session and the :class:`TaskContext`, as :attr:`SparkJob.warm_up`
     :param config_schema: as :attr:`SparkJob.config_schema`
     :param lineage: a function of the :class:`TaskContext`, as :meth:`SparkJob.lineage`

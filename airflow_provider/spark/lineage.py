@@ -1,4 +1,4 @@
-"""The datasets that a job says a task reads and writes, for OpenLineage. Needs nothing of OpenLineage."""
+"""The datasets that a task reads and writes, as its job declares them for OpenLineage. Does not need OpenLineage."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Final
 class Dataset:
     """A table, a folder or a topic, by OpenLineage's rules for names (https://openlineage.io/docs/spec/naming).
 
-    :param namespace: where it lies: ``s3://bucket``, ``kafka://host:9092``, ``file``
-    :param name: what it is called there: ``raw/orders``, ``orders``, ``/data/orders``
-    :raises ValueError: if one of them is not a text, or empty
+    :param namespace: where it is: ``s3://bucket``, ``kafka://host:9092``, ``file``
+    :param name: its name there: ``raw/orders``, ``orders``, ``/data/orders``
+    :raises ValueError: if one of them is empty, or not a string
     """
 
     namespace: str

@@ -13,11 +13,11 @@ from airflow_provider.spark.config_schema import ConfigError, SchemaError, check
 from airflow_provider.spark.job import JobContext, SparkJob
 
 MAX_PLAN_BYTES: Final = 900_000
-"""A plan is one record, and a broker takes records of up to 1 MiB (``message.max.bytes``) by default."""
+"""A plan is one record, and by default a broker accepts records of up to 1 MiB (``message.max.bytes``)."""
 
 
 class PlanError(Exception):
-    """A plan that cannot be carried out: a fault of the job's code, which a second try does not repair."""
+    """A plan can't be carried out: a fault of the job's code, so another try does not help."""
 
     def __init__(self, job: str, problem: str) -> None:
         super().__init__(f"the plan of job {job!r} {problem}")
@@ -25,11 +25,11 @@ class PlanError(Exception):
 
 
 def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
-    """Ask ``job`` for its plan and check it. What ``plan()`` itself raises passes through.
+    """Ask ``job`` for its plan, and check it.
 
-    :raises PlanError: if the config is not as the job declares it; if the plan is no list of JSON objects, too long, or
-        gives two tasks the same checkpoint; if its ``slots`` are no number of them; or if none of its tasks could ever
-        be warmed up
+    :raises PlanError: if the config is not as the job declares it; if the plan is not a list of JSON objects, is too
+        long, or gives two tasks the same checkpoint; or if the job's ``slots`` or ``warm_up`` are invalid
+    :raises Exception: what ``plan()`` raises
     """
     warm_up: object = getattr(job, "warm_up", None)
     if warm_up is not None and not callable(warm_up):
@@ -57,7 +57,7 @@ def make_plan(job: SparkJob, context: JobContext) -> list[dict[str, Any]]:
 
 
 def _slots_of(name: str, job: SparkJob) -> dict[str, int]:
-    """What the tasks have to say that say nothing of it themselves."""
+    """The part of a configuration with the job's number of slots, for tasks that have no number of their own."""
     slots: object = job.slots
     if not is_number_of_slots(slots):
         raise PlanError(name, f"can't be carried out: slots must be a whole number, at least 1, not {slots!r}")
@@ -65,7 +65,7 @@ def _slots_of(name: str, job: SparkJob) -> dict[str, int]:
 
 
 def check_plan_size(job: str, size: int) -> None:
-    """:raises PlanError: if no record has room for a plan of ``size`` bytes as JSON"""
+    """:raises PlanError: if a plan of ``size`` bytes as JSON does not fit into a record"""
     if size > MAX_PLAN_BYTES:
         raise PlanError(
             job,

@@ -1,4 +1,4 @@
-"""What a warm-up has in its hands of a rehearsal."""
+"""The object that a warm-up gets from ``task.rehearse``."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ log = logging.getLogger(__name__)
 
 
 class Rehearsal(Iterator[float]):
-    """One that goes on as it is iterated over, so that its warm-up can say how far it is. If nobody has when it is let
-    go of, it has done nothing: a warning names the line.
+    """A rehearsal that runs while it is iterated over, so that its warm-up can report the progress. If nobody iterates
+    over it, it does nothing, and a warning names the line.
 
-    :param steps: each gives how far it is, from 0 to 1
-    :param guard: of its warm-up, which may be stopped before it has come to it
-    :param line: where it was asked for
+    :param steps: yields the progress, from 0 to 1
+    :param guard: the guard of its warm-up: there is no warning if this was stopped
+    :param line: the line that has called ``task.rehearse``
     """
 
     def __init__(self, steps: Iterator[float], guard: TaskGuard, line: traceback.FrameSummary) -> None:
@@ -33,7 +33,7 @@ class Rehearsal(Iterator[float]):
         return next(self._steps)
 
     def close(self) -> None:
-        """End it, as a generator."""
+        """End it, like a generator."""
         self._begun = True
         close = getattr(self._steps, "close", None)
         if close is not None:

@@ -1,4 +1,4 @@
-"""The settings that a job has for the sessions of its tasks."""
+"""Applies the settings that a job has for the sessions of its tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class SessionConfError(Exception):
-    """Spark refuses a setting: a fault of the job's definition, which a second try does not repair."""
+    """Spark refuses a setting: a fault of the job's definition, so another try does not help."""
 
 
 def set_conf(session: Any, conf: Mapping[str, str]) -> None:

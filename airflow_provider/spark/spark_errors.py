@@ -1,6 +1,5 @@
-"""Reads the messages of Spark's exceptions: pages of Java and Python traces, in which one line says what is wrong.
-
-Nothing but the text is left of what failed on an executor, or in the JVM.
+"""Finds the cause in the messages of Spark's exceptions: pages of Java and Python traces, of which one line says what
+is wrong. Of an error on an executor or in the JVM, this process only has the text.
 """
 
 from __future__ import annotations
@@ -10,14 +9,16 @@ from typing import Final
 
 _PYTHON: Final = "Traceback (most recent call last):"
 _JAVA: Final = ("\n\tat ", "\nJVM stacktrace:", "\n\nDriver stacktrace:", "\n=== Streaming Query ===")
-"""Also what Spark appends of a streaming query: its offsets, and its whole plan."""
+"""The ends of a plain message. The last one begins what Spark appends about a streaming query: its offsets and its
+plan.
+"""
 _LOST_TASK: Final = re.compile(r"most recent failure: Lost task \S+ in stage \S+ \(TID \d+\) \([^)]*\): (.+)")
 _CAUSED_BY: Final = re.compile(r"^Caused by: (.+)", re.MULTILINE)
 
 
 def cause_in(message: str) -> str:
-    """The exception at the bottom: the last line of the last Python traceback, else of Java what failed the Spark task,
-    else Java's last cause. Empty if the message has no trace.
+    """The cause of all: the error of the last Python traceback; otherwise Java's last cause, or the error of the lost
+    Spark task. Empty if the message has no trace.
     """
     if has_python(message):
         return _python_error(message.rpartition(_PYTHON)[2])
@@ -27,24 +28,24 @@ def cause_in(message: str) -> str:
 
 
 def has_python(message: str) -> bool:
-    """Whether Python has raised what it is about."""
+    """Whether it has a Python traceback."""
     return _PYTHON in message
 
 
 def without_traces(message: str) -> str:
-    """What stands before the first Java frame and the first Python traceback."""
+    """The part before the first Java frame and the first Python traceback."""
     return without_java_frames(message).partition(_PYTHON)[0].strip()
 
 
 def without_java_frames(message: str) -> str:
-    """What stands before the first Java frame: also the traceback of an executor's Python."""
+    """The part before the first Java frame. It may have the traceback of an executor's Python."""
     for mark in _JAVA:
         message = message.partition(mark)[0]
     return message.strip()
 
 
 def _python_error(rest: str) -> str:
-    """The type and message below the frames, which are indented; a message may have several lines."""
+    """The type and the message, which follow the indented frames. A message may have several lines."""
     lines = rest.lstrip("\n").splitlines()
     first = next((number for number, line in enumerate(lines) if line.strip() and not line.startswith(" ")), len(lines))
     kept: list[str] = []

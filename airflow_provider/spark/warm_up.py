@@ -1,4 +1,4 @@
-"""Making a task ready to run: what its job says, and what every stream has. Knows no threads and no PySpark."""
+"""Makes a task ready to run, as its job says or as for every stream. Uses neither threads nor PySpark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Outcome = WarmUpReady | WarmUpFailed | WarmUpLost | NoSparkToWarmUp
-"""What is to be heard of a warm-up last."""
+"""The last event of a warm-up."""
 
 
 class WarmUpWritesError(Exception):
@@ -29,15 +29,15 @@ class WarmUpWritesError(Exception):
 
 
 class WarmUpGuard:
-    """Stop signal of one warm-up (a :class:`~airflow_provider.spark.job.TaskGuard`), for any thread. It lets nothing
-    be written.
+    """The stop signal of one warm-up (a :class:`~airflow_provider.spark.job.TaskGuard`). Any thread may use it. It
+    refuses all writes.
     """
 
     def __init__(self) -> None:
         self._stop = threading.Event()
 
     def stop(self) -> None:
-        """Have the warm-up end soon."""
+        """Tell the warm-up to end."""
         self._stop.set()
 
     @property
@@ -58,11 +58,11 @@ class WarmUpGuard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarmedUp:
-    """What has come of a warm-up.
+    """The result of a warm-up.
 
-    :param outcome: to be heard; None if it was stopped
-    :param job: with what it has kept of the warm-up; None if that was broken off in the middle of a step, or has
-        failed: the task then begins with a new one, in the same session
+    :param outcome: its last event; None if it was stopped
+    :param job: the job object that was warmed up; None if the warm-up has failed or was stopped in the middle of a
+        step: the task then begins with a new object, in the same session
     """
 
     outcome: Outcome | None
@@ -79,8 +79,8 @@ def warm_up(
 ) -> WarmedUp:
     """Make the task of ``order`` ready to run in ``session``; never raises. A generator is stopped where it yields.
 
-    :param load: makes the job
-    :param tell: called with how far it is, from 0 to 1
+    :param load: makes the job object
+    :param tell: called with the progress, from 0 to 1
     """
     try:
         job = load()
@@ -105,7 +105,7 @@ def _follow(steps: Iterator[float], guard: WarmUpGuard, tell: Callable[[float], 
 
 
 def _part(progress: Any) -> float:
-    """:raises TypeError: if it is no number; a bare ``yield`` gives None"""
+    """:raises TypeError: if it is not a number; a bare ``yield`` gives None"""
     try:
         return min(max(float(progress), 0.0), 1.0)
     except (TypeError, ValueError):
@@ -126,7 +126,7 @@ def _steps(job: SparkJob, session: TaskSession, order: TaskOrder, guard: WarmUpG
 
 
 def _nothing_more(_spark: SparkSession, _task: TaskContext) -> None:
-    """The warm-up of a job that has none of its own."""
+    """The warm-up of a job without one of its own."""
 
 
 def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask: Mask) -> Outcome:

@@ -28,15 +28,15 @@ _CLOSED: Final = "INVALID_HANDLE.SESSION_CLOSED"
 _CURSOR: Final = "INVALID_CURSOR"
 _FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 _ENDING: Final = "this.session.is.being.ended"
-"""With a class that there is not as its file manager, no query starts in a session; those that run there go on. It also
-marks the session: what runs there is being stopped, so it has not ended by itself."""
+"""A class that does not exist. With it as the file manager, no query starts in a session; running ones are not
+affected. It is also a mark: the queries of this session are being stopped, so they do not end by themselves."""
 _GONE: Final = frozenset({Trouble.CLOSED, Trouble.ENDED})
 
 T = TypeVar("T")
 
 
 class Channel(Protocol):
-    """What carries the calls to the server: :class:`~airflow_provider.spark_connect.channel.ServerChannel`."""
+    """Carries the calls to the server (:class:`~airflow_provider.spark_connect.channel.ServerChannel`)."""
 
     async def execute(self, request: bytes, timeout_s: float) -> list[bytes]: ...
 
@@ -67,7 +67,11 @@ class SessionClosedError(NotThereError):
 
 
 class ServerCalls:
-    """Calls a server as one caller."""
+    """Calls a server as one caller.
+
+    Each call raises :class:`NotThereError` if the server does not have the query or the session, and
+    :class:`UnansweredError` if there is no usable answer. ``timeout_s`` is how long the call may take, in seconds.
+    """
 
     def __init__(self, channel: Channel, caller: Caller) -> None:
         self._channel = channel
@@ -99,14 +103,11 @@ class ServerCalls:
             await self.release(session_id, ANSWER_S)
 
     async def is_active(self, session_id: str, query: RunningQuery) -> bool:
-        """Whether the query is running.
-
-        :raises NotThereError: if the server does not have it
-        :raises UnansweredError: if there is no usable answer
-        """
+        """Whether the query is running."""
         return await self._execute(self._caller.is_active(session_id, query), ANSWER_S, read_is_active)
 
     async def last_progress(self, session_id: str, query: RunningQuery) -> QueryProgress | None:
+        """The last batch of the query; None: there has been none."""
         return await self._execute(self._caller.last_progress(session_id, query), ANSWER_S, read_last_progress)
 
     async def error(self, session_id: str, query: RunningQuery) -> str | None:
@@ -119,12 +120,12 @@ class ServerCalls:
 
     async def refuse_starts(self, session_id: str, timeout_s: float) -> None:
         """Let no query start in the session any more, and mark it: whoever finds its query stopped then knows that it
-        did not end by itself.
+        did not end by itself. The session is created if it does not exist.
         """
         await self._ask("Config", self._caller.set_conf(session_id, _FILE_MANAGER, _ENDING), timeout_s)
 
     async def is_being_ended(self, session_id: str) -> bool:
-        """Whether the session is marked so. A server that lets nobody change the setting does not keep the mark."""
+        """Whether the session has this mark. A server that lets nobody change the setting does not keep it."""
         try:
             manager = read_conf(await self._ask("Config", self._caller.conf(session_id, _FILE_MANAGER), ANSWER_S))
         except UnansweredError as refused:
@@ -147,8 +148,9 @@ class ServerCalls:
     async def is_executing(self, session_id: str, operations: Iterable[str], timeout_s: float) -> bool:
         """Whether anything is executed in the session.
 
-        :param operations: what a server is asked for that does not say of all, as before Spark 4.2. One that has ended
-            is there for five more minutes if its client has died (``spark.connect.execute.manager.detachedTimeout``).
+        :param operations: the ids of the operations to ask about if the server can't tell about all of them (before
+            Spark 4.2). If its client has died, an operation counts for five minutes more after its end
+            (``spark.connect.execute.manager.detachedTimeout``)
         """
         try:
             return read_is_executing(await self._ask("GetStatus", self._caller.operations(session_id), timeout_s))
@@ -167,7 +169,7 @@ class ServerCalls:
             raise
 
     async def release(self, session_id: str, timeout_s: float) -> None:
-        """Have the server refuse all later calls in the session. This has no effect if the server does not know it."""
+        """Let the server refuse all later calls in the session. This has no effect if the server does not know it."""
         await self._ask("ReleaseSession", self._caller.release_session(session_id), timeout_s)
 
     async def _execute(self, request: bytes, timeout_s: float, read: Callable[[list[bytes]], T]) -> T:

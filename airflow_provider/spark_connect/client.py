@@ -81,8 +81,8 @@ def ask_version(session: SparkSession, timeout_s: float) -> str:
 
 
 def release(session: SparkSession, timeout_s: float) -> None:
-    """Have the server end the session with all that runs in it, including streaming queries, and refuse all later calls
-    in it. This has no effect if the server does not know the session.
+    """Let the server end the session with everything that runs in it, including streaming queries, and refuse all later
+    calls in it. This has no effect if the server does not know the session.
 
     :raises grpc.RpcError: if the call is not answered in time
     """

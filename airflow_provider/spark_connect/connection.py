@@ -36,7 +36,7 @@ RELEASE_S: Final = 30.0
 
 _UNTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
 _AUTHORITIES_ENV: Final = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
-"""Where gRPC, under all its users in a process, reads whom it trusts."""
+"""Names the file with the authorities that gRPC trusts, for all its users in a process."""
 
 
 class ConnectedServer:
@@ -189,8 +189,8 @@ def _refusal(settings: ConnectSettings, error: Exception) -> str:
     server, text, trouble = settings.server, text_of(error), trouble_of(error)
     if _UNTRUSTED in text:
         return (
-            f"the certificate of the Spark Connect server {server} is not trusted here ({text}): name a file with the"
-            f" authority that has signed it in {_AUTHORITIES_ENV}, in this process's environment"
+            f"the certificate of the Spark Connect server {server} is not trusted here ({text}): set"
+            f" {_AUTHORITIES_ENV}, in this process's environment, to a file with the authority that has signed it"
         )
     if trouble in (Trouble.AWAY, Trouble.SLOW):
         return f"no Spark Connect server answers at {server} ({text}); is it started, and does it speak TLS or not?"

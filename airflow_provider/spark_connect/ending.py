@@ -1,8 +1,9 @@
 """Ends a session for good, with the query in it.
 
-A server that closes a session first stops its queries. One that is just being started is registered after that: it runs
-on in a session that nobody can reach, and keeps its checkpoint from everybody else. Nor does an interrupt end a start.
-So first no new query may start in the session; then what is being started there is waited for, and stopped.
+A server that closes a session first stops its queries. A query that is just being started is registered only after
+that: it would keep running in a session that nobody can reach, and nobody else could use its checkpoint. An interrupt
+does not end a start either. So the session is first made to refuse new starts. Then we wait until the server executes
+nothing there any more, and stop the queries that we find.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from airflow_provider.spark_connect.trouble import Trouble
 
 _PASSING: Final = frozenset({Trouble.AWAY, Trouble.SLOW, Trouble.FULL})
 _interrupted: Final[dict[tuple[ConnectServer, str], set[str]]] = {}
-"""By session, what this process has interrupted there, until the session is closed. A server before Spark 4.2 names an
-operation only to who interrupts it first, and is asked whether these have ended."""
+"""The operations that this process has interrupted, by session, until the session is closed. A server before Spark 4.2
+can only be asked about single operations, and tells their ids only to the caller that interrupts them first."""
 _AGAIN_S: Final = 1.0
 _LOOK_S: Final = 0.2
 

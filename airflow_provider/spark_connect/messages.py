@@ -44,8 +44,8 @@ _STATUS_CLIENT: Final = 3
 _OPERATIONS: Final = 3
 _STATE: Final = 2
 _RUNNING: Final = 2
-"""Also of an interrupted operation, until it has ended. One that only has not been closed is terminating: a listener of
-queries is that all the time."""
+"""Also the state of an interrupted operation, until it has ended. An operation that has ended and was not closed is in
+another state, *terminating*, and so is a listener of queries all the time."""
 
 _COMMAND: Final = 2
 _QUERY_COMMAND: Final = 7
@@ -118,7 +118,9 @@ class Caller:
         return self._of(session_id, _FORGET_CLIENT) + operation + message(_FORGET_ALL)
 
     def forget_nothing_of(self, session_id: str, operation_id: str) -> bytes:
-        """Has a server forget responses of an operation that there are not: it says whether it has the operation."""
+        """Releases responses that do not exist. This changes nothing; the answer says whether the server has the
+        operation.
+        """
         response = message(_FORGET_UNTIL, text(_RESPONSE_ID, str(uuid.uuid4())))
         return self._of(session_id, _FORGET_CLIENT) + text(_FORGET_OPERATION, operation_id) + response
 
@@ -139,9 +141,9 @@ class Caller:
         return self._of(session_id, _CONFIG_CLIENT) + message(_CONFIG_OPERATION, message(_SET, pair))
 
     def conf(self, session_id: str, key: str) -> bytes:
-        return self._of(session_id, _CONFIG_CLIENT) + message(
-            _CONFIG_OPERATION, message(_GET_OPTION, text(_GET_KEYS, key))
-        )
+        """Asks for a setting of the session. The session is created if it does not exist."""
+        asked = message(_GET_OPTION, text(_GET_KEYS, key))
+        return self._of(session_id, _CONFIG_CLIENT) + message(_CONFIG_OPERATION, asked)
 
     def _of_query(self, session_id: str, query: RunningQuery, command: int) -> bytes:
         ids = message(_QUERY_ID, text(_ID, query.query_id), text(_RUN_ID, query.run_id))

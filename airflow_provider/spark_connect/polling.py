@@ -93,7 +93,10 @@ class _Due:
 
 
 class QueryPolling:
-    """The queries of one server. Belongs to one event loop."""
+    """The queries of one server. Belongs to one event loop.
+
+    :param name: the server, for the log
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -108,6 +111,9 @@ class QueryPolling:
         self._answered_at = float("-inf")
 
     def add(self, handle: QueryHandle, query: RunningQuery, listener: Listener) -> Watched:
+        """Poll this query until it has ended or is lost, or until :meth:`remove`. If the server is already known to be
+        silent, the listener hears of it immediately.
+        """
         now = _now()
         watched = Watched(handle, query, listener, tell_at=now + random.uniform(0, listener.tell_every_s))
         self._listeners[listener] = self._listeners.get(listener, 0) + 1
@@ -117,6 +123,7 @@ class QueryPolling:
         return watched
 
     def remove(self, watched: Watched) -> None:
+        """Stop polling this query. Its listener hears no more of it."""
         if not watched.gone:
             watched.gone = True
             self._listeners[watched.listener] -= 1

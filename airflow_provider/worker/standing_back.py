@@ -54,8 +54,8 @@ class SparkStarter(Protocol):
     async def release(self) -> None:
         """Release it, if it was started."""
 
-    async def end_what_lives_on(self, topics: GroupTopics) -> None:
-        """No worker is there to adopt detached queries: have their servers end them. This may take long."""
+    async def end_detached_queries(self, topics: GroupTopics) -> None:
+        """End all detached queries of the group, because no worker is there to adopt them. This may take long."""
 
 
 class SteadyWorker:
@@ -179,7 +179,7 @@ class SteadyWorker:
         if self._comes_back or others or not any(self._topics.status.living()):
             return
         with contextlib.suppress(TopicError), anyio.move_on_after(_END_WITHIN_S):
-            await self._starter.end_what_lives_on(self._topics)
+            await self._starter.end_detached_queries(self._topics)
 
     def _end(self, reasons: ReasonsToEnd, epoch: Epoch) -> Outcome | None:
         if self._told_to_leave or reasons.wish is not None:

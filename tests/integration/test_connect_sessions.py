@@ -1,4 +1,4 @@
-"""Which sessions attempts have on a real Spark Connect server, when some were lost and others are late."""
+"""The sessions of attempts on a real Spark Connect server, when some attempts were lost and others are late."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def server() -> Iterator[LocalConnectServer]:
 
 @pytest.fixture
 async def workers(server: LocalConnectServer, request: pytest.FixtureRequest) -> AsyncIterator[MakeSparks]:
-    """What workers have of the server; the sessions of one test are not known to the next."""
+    """Makes the sessions of workers. The tests do not know each other's sessions."""
     made: list[ConnectSparks] = []
 
     def make(worker: str, *, lease: Lease | None = None, detach_by: str | None = None) -> ConnectSparks:
@@ -64,7 +64,7 @@ async def opened(session: ConnectSession) -> Any:
 
 
 async def takes_calls(session: ConnectSession) -> bool:
-    """Whether the server does anything there."""
+    """Whether the server accepts calls in this session."""
     spark = await opened(session)
     try:
         await asyncio.to_thread(lambda: spark.range(1).count())
@@ -80,8 +80,8 @@ async def close(*sessions: ConnectSession) -> None:
         await asyncio.to_thread(session.close)
 
 
-async def test_the_next_attempt_ends_each_session_that_was_begun_for_the_one_before(workers: MakeSparks) -> None:
-    """A worker was lost before anybody heard that it had begun; so another one began the same attempt, and was lost."""
+async def test_the_next_attempt_ends_all_sessions_of_the_one_before(workers: MakeSparks) -> None:
+    """A worker was lost before it could write its record. So another one began the same attempt, and was lost, too."""
     unheard, lost = workers("w1").session(FIRST), workers("w2").session(FIRST)
     assert await takes_calls(unheard)
     assert await takes_calls(lost)
@@ -92,7 +92,7 @@ async def test_the_next_attempt_ends_each_session_that_was_begun_for_the_one_bef
     await close(unheard, lost, after)
 
 
-async def test_the_handle_of_what_goes_on_alone_names_the_session_in_which_it_has_begun(workers: MakeSparks) -> None:
+async def test_a_handle_names_the_session_that_is_really_used(workers: MakeSparks) -> None:
     unheard, begun = (workers(worker, detach_by="").session(FIRST) for worker in ("w1", "w2"))
     planned = begun.handle["session_id"]
     for session in (unheard, begun):
@@ -104,7 +104,7 @@ async def test_the_handle_of_what_goes_on_alone_names_the_session_in_which_it_ha
 
 
 class LeaseOver:
-    """That of a worker which slept for longer than its session."""
+    """The lease of a worker that was suspended for longer than its session."""
 
     grant = 1
 
@@ -112,7 +112,7 @@ class LeaseOver:
         raise FencedError(f"grant {grant} is over")
 
 
-async def test_who_comes_late_ends_nothing_of_the_worker_that_has_the_task_now(workers: MakeSparks) -> None:
+async def test_a_late_worker_does_not_end_the_session_of_the_task_s_present_worker(workers: MakeSparks) -> None:
     owner, late = workers("w1").session(FIRST), workers("w2", lease=LeaseOver()).session(FIRST)
     assert await takes_calls(owner)
     with pytest.raises(FencedError):
@@ -122,7 +122,7 @@ async def test_who_comes_late_ends_nothing_of_the_worker_that_has_the_task_now(w
 
 
 class Finders(dict[str, FileFinder | None]):
-    """What Python knows of its finders; two threads that look through it at once both see what it is to forget."""
+    """Python's cache of finders, in which two threads both see the entry that each of them will remove."""
 
     def __init__(self) -> None:
         super().__init__({"nowhere": None})
@@ -135,10 +135,10 @@ class Finders(dict[str, FileFinder | None]):
         return seen
 
 
-async def test_two_streams_of_a_process_that_begin_at_once_both_send_what_their_jobs_consist_of(
+async def test_two_streams_that_start_at_the_same_time_both_send_their_modules(
     workers: MakeSparks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PySpark has Python forget its finders, by each session that is sent modules."""
+    """PySpark clears Python's cache of finders whenever modules are sent to a session."""
     sparks = workers("w1", detach_by="")
     sessions = [sparks.session(order_of("jobs_for_tests", "Append", index)) for index in (0, 1)]
     monkeypatch.setattr(sys, "path_importer_cache", Finders())
@@ -149,10 +149,10 @@ async def test_two_streams_of_a_process_that_begin_at_once_both_send_what_their_
     await close(*sessions)
 
 
-async def test_who_fails_while_its_query_is_being_started_leaves_none_behind(
+async def test_an_attempt_that_fails_during_a_start_leaves_no_query_behind(
     workers: MakeSparks, server: LocalConnectServer, tmp_path: Path
 ) -> None:
-    """Its code has stopped waiting for the start, say: that goes on, and the session is open until its end."""
+    """For example, its code no longer waits for the start. That goes on, and the session stays open until its end."""
     session = workers("w1", detach_by="").session(FIRST)
     spark = await opened(session)
     stream = spark.readStream.format("rate").load().writeStream.format("noop")

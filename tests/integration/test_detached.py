@@ -1,4 +1,4 @@
-"""Streams that go on without the process that began them, on a real Spark Connect server: one for all tests here."""
+"""Detached streams on a real Spark Connect server, which all tests here share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def connection(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_BROKER", json.dumps({"conn_type": "kafka", "extra": extra}))
 
 
-async def test_a_query_goes_on_in_the_triggerer_and_with_the_next_worker(
+async def test_a_query_keeps_running_in_the_triggerer_and_under_the_next_worker(
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     async with fleet(*options_of(server, tmp_path)) as group:
@@ -91,7 +91,7 @@ async def test_a_query_goes_on_in_the_triggerer_and_with_the_next_worker(
         await nothing_runs(server.url, began.handle)
 
 
-async def test_of_two_that_leave_the_last_one_ends_what_the_first_has_let_go_of(
+async def test_the_last_of_two_leaving_workers_ends_the_queries_of_both(
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     async with fleet(*options_of(server, tmp_path)) as group:
@@ -109,11 +109,11 @@ async def test_of_two_that_leave_the_last_one_ends_what_the_first_has_let_go_of(
 
 
 async def asked_to_stop(group: Fleet, worker: WorkerId) -> None:
-    """As ``cospark workers stop`` does it, in less time."""
+    """The same as ``cospark workers stop``, but quicker."""
     await group.topics.publish_control(ControlRecord(worker=worker, action=ControlAction.STOP, at_ms=wall_ms()))
 
 
-async def test_a_killed_worker_s_query_is_gone_on_with_and_ended_as_people_ask(
+async def test_the_query_of_a_killed_worker_is_adopted_and_ended_on_request(
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     async with fleet(*options_of(server, tmp_path), *SHORT_SESSION, "--max-delay-ms", "0") as group:
@@ -151,7 +151,7 @@ async def test_a_killed_worker_s_query_is_gone_on_with_and_ended_as_people_ask(
 
 
 async def eventually_orphans(group: Fleet) -> str:
-    """The coordinator has to miss the worker."""
+    """What ``cospark jobs orphans`` lists as soon as the coordinator misses the worker."""
     for _ in range(60):
         said = await cospark(group, "jobs", "orphans", group.group_id)
         if said.status == 1:
@@ -160,7 +160,7 @@ async def eventually_orphans(group: Fleet) -> str:
     raise AssertionError("nothing is left of a killed worker")
 
 
-async def test_a_job_that_is_removed_while_its_worker_is_away_is_ended_by_the_next_one(
+async def test_the_next_worker_ends_the_query_of_a_job_that_was_removed_meanwhile(
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     async with fleet(*options_of(server, tmp_path), *SHORT_SESSION, "--max-delay-ms", "0") as group:
@@ -177,7 +177,7 @@ async def test_a_job_that_is_removed_while_its_worker_is_away_is_ended_by_the_ne
 
 
 @pytest.mark.thorough  # with servers of their own
-async def test_what_ran_on_another_server_is_ended_there_before_it_begins_here(
+async def test_a_query_on_another_server_is_ended_before_a_new_one_starts_here(
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     async with fleet(*options_of(server, tmp_path), *SHORT_SESSION, "--max-delay-ms", "0") as group:
@@ -207,7 +207,7 @@ async def test_what_ran_on_another_server_is_ended_there_before_it_begins_here(
 
 
 @pytest.mark.thorough  # with a server of its own
-async def test_nobody_waits_for_a_server_that_stands_still(fleet: MakeFleet, tmp_path: Path) -> None:
+async def test_the_group_does_not_wait_for_a_paused_server(fleet: MakeFleet, tmp_path: Path) -> None:
     with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
         async with fleet(*options_of(server, tmp_path), *SHORT_SESSION, "--max-delay-ms", "0") as group:
             copying, life = Copying(group, tmp_path), Life(group, W1, server.url, tmp_path / "checkpoints")
@@ -233,7 +233,7 @@ async def test_nobody_waits_for_a_server_that_stands_still(fleet: MakeFleet, tmp
             await copying.goes_on()
 
 
-async def test_a_stream_that_has_an_end_ends_in_the_triggerer(
+async def test_a_stream_that_ends_by_itself_finishes_in_the_triggerer(
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     async with fleet(*options_of(server, tmp_path)) as group:
@@ -253,7 +253,7 @@ async def test_a_stream_that_has_an_end_ends_in_the_triggerer(
 
 
 @pytest.mark.thorough  # with servers of their own
-async def test_a_server_that_begins_anew_has_its_queries_started_again_by_a_process(
+async def test_the_queries_of_a_restarted_server_are_started_again_by_a_process(
     fleet: MakeFleet, tmp_path: Path
 ) -> None:
     with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:

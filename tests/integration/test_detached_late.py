@@ -1,6 +1,4 @@
-"""Streams that go on without the process that began them: late starts, late looks, and functions that write batches, on
-a real Spark Connect server.
-"""
+"""Detached streams on a real Spark Connect server: late starts, ends that nobody sees, and ``foreachBatch``."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ def server() -> Iterator[LocalConnectServer]:
         yield server
 
 
-async def test_a_function_that_writes_batches_goes_on_without_a_worker_and_under_the_next_one(
+async def test_a_foreach_batch_function_runs_without_a_worker_and_under_the_next_one(
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
@@ -69,11 +67,11 @@ async def test_a_function_that_writes_batches_goes_on_without_a_worker_and_under
 
 
 @pytest.mark.parametrize("sleeps_in", ["lineage", "run"], ids=["no handle is written", "its handle is written"])
-async def test_who_sleeps_before_its_query_begins_begins_none_when_it_wakes(
+async def test_a_worker_suspended_before_its_query_starts_starts_none_when_it_wakes(
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path, sleeps_in: str
 ) -> None:
-    """The other worker ends its session: if it reads of it, because it can't see whether a query will begin there; else
-    because its own would have the same id.
+    """The other worker ends its session. If it has read the handle, this is because a query may still start there;
+    otherwise because its own session would have the same id.
     """
     async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
         copying = Copying(group, tmp_path, job="SleepsOnce", notes=str(tmp_path), sleeps_in=sleeps_in)
@@ -109,10 +107,10 @@ async def test_who_sleeps_before_its_query_begins_begins_none_when_it_wakes(
         copying.assert_each_once()
 
 
-async def test_what_has_ended_unseen_and_is_forgotten_begins_again_and_finds_nothing_to_do(
+async def test_a_query_that_has_ended_unseen_starts_again_and_finds_nothing_to_do(
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
-    """Of a session that it has closed, because nobody asked for anything there, a server does not say how it ended."""
+    """A server does not say how a query has ended in a session that it closed because nobody used it."""
     async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
         copying = Copying(group, tmp_path, bounded=True)
         life = Life(group, W1, server.url, tmp_path / "checkpoints")
@@ -129,13 +127,13 @@ async def test_what_has_ended_unseen_and_is_forgotten_begins_again_and_finds_not
         group.start("w2")
         ended = await life.said(lambda last: last.state is TaskState.FINISHED, "it has ended")
         assert (ended.worker, ended.attempt, ended.spark_deaths) == (W2, 2, 1)
-        assert ended.result["query_id"] == began.handle["query_id"], "it is the same one, by its checkpoint"
+        assert ended.result["query_id"] == began.handle["query_id"], "it is the same query, by its checkpoint"
         assert commits(tmp_path) == 40, "it had nothing to do"
         copying.assert_each_once()
 
 
 def forget(server: LocalConnectServer, session: str) -> None:
-    """As the server does by itself after an hour."""
+    """Close the session, as the server does by itself after an hour."""
     client = open_session(ConnectSettings(server=ConnectServer.parse(server.url)), "cospark/test", session)
     release(client, DEADLINE_S)
     hang_up(client)

@@ -1,4 +1,4 @@
-"""Streams go on as they move between workers that learn tasks, and between those of a declarative group."""
+"""Detached streams keep running when they move between workers that learn tasks, or in a declarative group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ W1 = WorkerId("w1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """:param leave: the command that has a worker leave a group in which others stay"""
+    """:param leave: the command by which a worker leaves a group in which others stay"""
 
     name: str
     connect_protocol: ConnectProtocol
@@ -76,7 +76,7 @@ def connection(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Streams:
-    """Streams of a group, which are to be the same queries for ever."""
+    """The streams of a group, whose queries must stay the same."""
 
     def __init__(self, group: Fleet, server: LocalConnectServer, *, tasks: int) -> None:
         self._group = group
@@ -85,7 +85,7 @@ class Streams:
         self._began: Mapping[TaskId, Any] = {}
 
     async def begin(self, worker: str) -> None:
-        """All at one worker."""
+        """Start all of them on one worker."""
         entry_point = f"{MODULE}:Ticks"
         await self._group.submit(JOB, tasks=len(self._tasks), kind=TaskKind.STREAMING, entry_point=entry_point)
         self._group.start(worker)
@@ -96,11 +96,11 @@ class Streams:
             last = [status.tasks.get(task) for task in self._tasks]
             return all(each and each.state is TaskState.RUNNING and each.handle["run_id"] for each in last)
 
-        await self._group.wait_for(have_run_ids, "all streams run, and it is said as which queries")
+        await self._group.wait_for(have_run_ids, "all streams run, with the ids of their queries")
         self._began = {task: last.handle for task, last in self._last().items()}
 
     async def at(self, *workers: str) -> None:
-        """Exactly these are in the group, share the streams evenly, and have told how far the very same queries are."""
+        """Wait until exactly these workers share the streams evenly, and report progress of the same queries."""
         most = -(-len(self._tasks) // len(workers))
         before = {task: last.progress.batch if last.progress else -1 for task, last in self._last().items()}
 

@@ -1,4 +1,4 @@
-"""A stream whose worker goes while the server starts it, on a real Spark Connect server: it is nobody's at no time."""
+"""Workers that leave or are killed while a real Spark Connect server starts their stream."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def server() -> Iterator[LocalConnectServer]:
 
 
 class Pipe:
-    """What a start on the server waits for."""
+    """A pipe in place of a checkpoint's file: the start on the server waits for it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._end = -1
 
     def is_read(self) -> bool:
-        """Whether the server waits for it; from then on until this lets it go on."""
+        """Whether the server waits for it. It then waits until :meth:`let_go_on`."""
         for path in self._folder.rglob("metadata"):
             try:
                 self._end = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
@@ -50,7 +50,7 @@ class Pipe:
         return self._end >= 0
 
     def let_go_on(self) -> None:
-        """Who starts later finds a file."""
+        """Let the start continue. Later starts find an ordinary file."""
         metadata = json.dumps({"id": str(uuid.uuid4())})
         for path in self._folder.rglob("metadata"):
             hidden = path.with_suffix(".new")
@@ -61,7 +61,7 @@ class Pipe:
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-async def test_a_worker_that_goes_while_its_stream_is_being_started_leaves_none_behind(
+async def test_a_worker_that_goes_during_a_start_leaves_no_query_behind(
     how: str, fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:

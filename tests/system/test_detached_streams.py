@@ -41,7 +41,7 @@ def streams(airflow: LocalAirflow, group: Group, server: LocalConnectServer, tmp
 
 
 @pytest.mark.timeout(700)
-def test_streams_notice_nothing_of_what_users_do_to_workers_but_when_the_last_one_goes(
+def test_what_users_do_to_workers_does_not_disturb_streams_until_the_last_worker_leaves(
     group: Group, streams: Streams, tmp_path: Path
 ) -> None:
     api = group.api

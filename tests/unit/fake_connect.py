@@ -1,4 +1,4 @@
-"""A Spark Connect server without a Spark: real messages over a real connection, as far as watching queries needs."""
+"""A Spark Connect server without Spark: real messages over a real connection, for the calls about queries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Context: TypeAlias = Any  # grpc.aio.ServicerContext, which has no types here
 
 @dataclass
 class FakeQuery:
-    """One query, from its start on."""
+    """A query that was started."""
 
     query_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -55,13 +55,13 @@ class FakeQuery:
 
 
 class FakeConnect(SparkConnectServiceServicer):
-    """What it has of sessions and queries; a test may change all of it at any time.
+    """A server whose sessions and queries a test may change at any time.
 
-    :ivar refusal: with which every call is refused
-    :ivar speaks: whether it answers; cleared, all calls wait
-    :ivar token: which it wants; empty: none
-    :ivar begins_none: with which it refuses to begin a session, while it answers in those that there are
-    :ivar forgets_to_close: whether it says that it has released a session and has not
+    :ivar refusal: how it refuses each call; None: it does not
+    :ivar speaks: set while it answers; otherwise all calls wait
+    :ivar token: the token that it wants; empty: none
+    :ivar begins_none: how it refuses to create a session, while it answers in existing ones; None: it does not
+    :ivar forgets_to_close: whether it only says that it has released a session
     :ivar executing: by session, the ids of the operations that it executes, also when they are interrupted
     :ivar keeps_secret: with which it refuses to say what it executes
     :ivar interrupted: the operations that it has named to who interrupted them; it names none again
@@ -107,13 +107,13 @@ class FakeConnect(SparkConnectServiceServicer):
         await self._server.start()
 
     async def stop(self) -> None:
-        """Nobody listens there any more."""
+        """Stop listening."""
         self.speaks.set()
         if self._server is not None:
             await self._server.stop(None)
 
     def forget(self) -> None:
-        """What a restart does."""
+        """Forget all sessions, as after a restart."""
         self.sessions.clear()
         self.closed.clear()
 
@@ -121,7 +121,7 @@ class FakeConnect(SparkConnectServiceServicer):
         return ConnectSettings(server=ConnectServer(host=host, port=self.port), token=token)
 
     def handle(self, query: FakeQuery | None = None, session_id: str = "") -> QueryHandle:
-        """Of a query that runs now in that session, if there is one; the session is there already."""
+        """The handle of this query, which then runs in the session; without a query, the handle of the session."""
         session_id = session_id or str(uuid.uuid4())
         server = self.settings().server
         if query is None:
@@ -186,7 +186,7 @@ class FakeConnect(SparkConnectServiceServicer):
         return ReleaseExecuteResponse(session_id=request.session_id)
 
     async def ReleaseSession(self, request: ReleaseSessionRequest, context: Context) -> ReleaseSessionResponse:  # noqa: N802
-        """Of a session that it does not have nothing is remembered, as in Spark."""
+        """Release a session. As in Spark, this has no effect if the session does not exist."""
         self.asked["release"] += 1
         if request.session_id in self.sessions and not self.forgets_to_close:
             assert not any(query.active for query in self.sessions[request.session_id]), "stopped before"
@@ -196,7 +196,7 @@ class FakeConnect(SparkConnectServiceServicer):
         return ReleaseSessionResponse(session_id=request.session_id)
 
     async def _enter(self, what: str, request: Any, context: Context) -> list[FakeQuery]:
-        """What each call goes through. Most make a session that is not there."""
+        """Common to all calls. Most of them create the session if it does not exist."""
         self.asked[what] += 1
         self.peers.add(context.peer())
         self.metadata = {str(name): str(value) for name, value in context.invocation_metadata() or ()}

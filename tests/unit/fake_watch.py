@@ -1,15 +1,20 @@
-"""A server on which queries run that go on by themselves, as those see it who watch them."""
+"""A server with detached queries, as its watchers see it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.watch_events import WatchEvent
+from airflow_provider.spark_connect.watch_events import ServerSilent, WatchEvent
 
 
 class FakeWatch:
-    """A server's, by hand (:class:`~airflow_provider.runners.detached.Watch`)."""
+    """The watch of a server whose answers a test chooses (a :class:`~airflow_provider.runners.watches.Watch`).
+
+    :ivar runs: the query that :meth:`find` finds
+    :ivar away: whether calls fail
+    :ivar silence: why the server is known to be silent when something is watched; empty: it is not
+    """
 
     def __init__(self, hear: Callable[[WatchEvent], None]) -> None:
         self.hear = hear
@@ -17,9 +22,12 @@ class FakeWatch:
         self.stopped: list[QueryHandle] = []
         self.runs: QueryHandle | None = None
         self.away = False
+        self.silence = ""
         self.closed = False
 
     def watch(self, handle: QueryHandle) -> None:
+        if self.silence:
+            self.hear(ServerSilent(self.silence))
         self.watched.add(handle)
 
     def let_go(self, handle: QueryHandle) -> None:

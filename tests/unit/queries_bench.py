@@ -22,13 +22,16 @@ UNKNOWN = QueryHandle(server=MINE, session_id="s")
 
 
 class Bench:
-    """:ivar token: which servers want by now"""
+    """:ivar token: the one that servers accept now
+    :ivar silence: why new watches find their server silent; empty: they do not
+    """
 
     def __init__(self, own: ConnectServer | None = MINE) -> None:
         self.token = ""
         self.heard: list[RunnerEvent] = []
         self.watches: dict[ConnectServer, FakeWatch] = {}
         self.away = False
+        self.silence = ""
         self.runs: QueryHandle | None = None
 
         async def settings_of(handle: QueryHandle) -> ConnectSettings:
@@ -37,6 +40,7 @@ class Bench:
         def make_watch(settings: ConnectSettings, hear: Callable[[WatchEvent], None]) -> FakeWatch:
             watch = self.watches[settings.server] = FakeWatch(hear)
             watch.away, watch.runs = self.away or settings.token != self.token, self.runs
+            watch.silence = self.silence
             return watch
 
         self.queries = DetachedQueries(self.heard.append, own=own, settings_of=settings_of, make_watch=make_watch)

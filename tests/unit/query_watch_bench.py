@@ -1,4 +1,4 @@
-"""What tests of watched queries share: a server, those who watch, and what they heard. They look much more often."""
+"""What tests of watched queries share: a server, watches, and the events that they have reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ N = TypeVar("N")
 
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeConnect]:
-    """With short times: nothing of a test depends on how short."""
+    """A server that is polled much more often than usual. No test depends on how often."""
     monkeypatch.setattr(polling, "POLL_EVERY_S", POLL_EVERY_S)
     monkeypatch.setattr(silence, "SILENT_S", 0.2)
     monkeypatch.setattr(silence, "_FIRST_WAIT_S", 0.05)
@@ -33,7 +33,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeConnect]:
 
 
 class Hearing:
-    """A watch, and what it was told."""
+    """A watch, and the events that it has reported."""
 
     def __init__(self, server: FakeConnect, *, tell_every_s: float = POLL_EVERY_S, token: str = "") -> None:
         self.news: list[WatchEvent] = []
@@ -50,13 +50,13 @@ class Hearing:
         return [each for each in self.news if isinstance(each, kind)]
 
     async def hears(self, kind: type[N], count: int = 1) -> list[N]:
-        """Wait until it has been told so many of that kind."""
+        """Wait for this many events of a kind."""
         await eventually(lambda: len(self.of(kind)) >= count, f"{count} of {kind.__name__} in {self.news}")
         return self.of(kind)
 
 
 async def looked(server: FakeConnect, times: int = 3) -> None:
-    """Wait until the queries have been looked at so often from now on."""
+    """Wait until the queries were polled this often from now on."""
     before = server.asked["status"]
     await eventually(lambda: server.asked["status"] >= before + times)
 

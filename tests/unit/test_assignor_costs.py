@@ -1,4 +1,4 @@
-"""Tasks that differ in what they cost: shared out so that the last one ends early, moved only if that is worth it."""
+"""Tasks of different cost are shared out so that the last one ends early, and move only if it is worth it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def assign(known: Round, memory: Memory = NOTHING, policy: Policy = IMMEDIATE) -
 
 
 def rounds(known: Round) -> Iterator[tuple[Round, GroupAssignment]]:
-    """One round after the other, until one changes nothing."""
+    """Rounds, until one changes nothing."""
     memory = NOTHING
     while True:
         outcome = assign(known, memory)
@@ -77,7 +77,7 @@ def rounds(known: Round) -> Iterator[tuple[Round, GroupAssignment]]:
 
 
 def both_rounds(known: Round) -> Mapping[WorkerId, Tasks]:
-    """What is revoked in the first is given in the second."""
+    """Two rounds: tasks that the first one revokes are assigned in the second."""
     first, *others = (outcome for _, outcome in islice(rounds(known), 2))
     for second in others:
         assert not any(first.revoked.values()) or not any(second.revoked.values()), (
@@ -89,7 +89,7 @@ def both_rounds(known: Round) -> Mapping[WorkerId, Tasks]:
 
 
 def ends(tasks: Iterable[TaskId], of: Costs, worker: WorkerId) -> list[float]:
-    """When each slot is free, if what runs goes on and the longest that waits is always the next."""
+    """When each slot is free, if running tasks continue and the longest waiting one always comes next."""
     free_at = [0.0] * of.slots.get(worker, 1)
     running = sorted([(of.left[task], of.slots_of(task)) for task in tasks if task in of.left], reverse=True)
     waiting = sorted([task for task in tasks if task not in of.left], key=lambda task: (-of.of[task], task))
@@ -110,7 +110,7 @@ def test_the_longest_tasks_are_spread_and_the_short_ones_fill_up() -> None:
 
 
 def test_each_slot_counts_for_itself() -> None:
-    """One that is taken for long leaves the other one free."""
+    """If one slot is taken for long, the other one is free."""
     of = costing(20, 5, 5, 5, 5, slots=2)
     outcome = assign(round_of({W1: NO_TASKS, W2: NO_TASKS}, of))
     assert makespan(outcome.target, of) == 20
@@ -125,7 +125,7 @@ def test_each_slot_counts_for_itself() -> None:
     running=st.sets(st.integers(0, 12)),
     policy=st.sampled_from([IMMEDIATE, Deferred(), Incremental(max_moves=2)]),
 )
-def test_where_all_cost_the_same_it_is_as_by_number(
+def test_tasks_of_the_same_cost_are_shared_out_by_number(
     cost: float, owned: list[int], new: int, running: set[int], policy: Policy
 ) -> None:
     tasks = iter(range(100))
@@ -149,7 +149,7 @@ def test_where_all_cost_the_same_it_is_as_by_number(
 
 @patient
 @given(of=st.lists(costs, min_size=1, max_size=40), slots=st.integers(1, 3), workers=st.integers(1, 3))
-def test_what_is_dealt_out_ends_when_lpt_ends(of: list[float], slots: int, workers: int) -> None:
+def test_an_assignment_ends_when_lpt_ends(of: list[float], slots: int, workers: int) -> None:
     """The bound: at most 4/3 of the shortest time, which is no less than the average and the longest task."""
     known = costing(*of, slots=slots)
     members = dict.fromkeys((W1, W2, W3)[:workers], NO_TASKS)
@@ -202,8 +202,8 @@ half_done = of_one_slot | half_done_of(4, (1, 1, 2, 4, 9)).filter(by_cost)
 
 @patient
 @given(half_done)
-def test_nothing_that_runs_moves_and_all_comes_to_rest(known: Round) -> None:
-    """Each look that stops something makes machines less late, by a tenth of the level."""
+def test_no_running_task_moves_and_the_group_comes_to_rest(known: Round) -> None:
+    """Each round that revokes something makes machines less late by a tenth of the level."""
     level, most = level_of(known), math.inf
     for now, outcome in rounds(known):
         assert all(now.owned[worker] & now.costs.left.keys() <= tasks for worker, tasks in outcome.target.items())
@@ -216,7 +216,7 @@ def test_nothing_that_runs_moves_and_all_comes_to_rest(known: Round) -> None:
 
 
 def level_of(known: Round) -> float:
-    """When all would be done if each slot were always busy until then."""
+    """When everything would be done if each slot were busy until then."""
     of = known.costs
     running = of.left.keys() & NO_TASKS.union(*known.owned.values())
     free_at = sorted(at for worker, tasks in known.owned.items() for at in ends(tasks & running, of, worker))
@@ -226,14 +226,14 @@ def level_of(known: Round) -> float:
 
 
 def lateness(shares: Mapping[WorkerId, Tasks], of: Costs, level: float) -> float:
-    """For how long slots are busy beyond a tenth after the level, all together."""
+    """For how long slots are busy after 110 % of the level, summed up."""
     return sum(max(0, at - 1.1 * level) for worker, tasks in shares.items() for at in ends(tasks, of, worker))
 
 
 @patient
 @given(of_one_slot)
-def test_nobody_is_worse_off_than_if_nothing_moved_by_more_than_one_task(known: Round) -> None:
-    """What waits moves to where it ends sooner. By more than the longest that waits nothing can end later for it."""
+def test_no_worker_is_later_than_without_moves_by_more_than_one_task(known: Round) -> None:
+    """Waiting tasks move to where they end sooner. This delays others by at most the longest waiting task."""
     mine = NO_TASKS.union(*known.owned.values())
     kept = replace(known, configured=mine)
     waiting = [known.costs.of[task] for task in mine - known.costs.left.keys()]
@@ -241,7 +241,7 @@ def test_nobody_is_worse_off_than_if_nothing_moved_by_more_than_one_task(known: 
     assert makespan(both_rounds(kept), known.costs) <= before + max(waiting, default=0)
 
 
-def test_what_takes_all_slots_of_its_worker_counts_for_all_of_them() -> None:
+def test_a_task_that_takes_all_slots_counts_for_all_of_them() -> None:
     """By number, or by cost alone, one worker might have had both."""
     of = costing(*[10] * 10, large={0: 4, 1: 4}, slots=4)
     target = assign(round_of({W1: NO_TASKS, W2: NO_TASKS}, of)).target
@@ -251,13 +251,13 @@ def test_what_takes_all_slots_of_its_worker_counts_for_all_of_them() -> None:
     assert [(len(tasks), len(tasks & a(0, 1))) for tasks in target.values()] == [(5, 1), (5, 1)]
 
 
-def test_beside_what_runs_in_all_slots_none_is_free() -> None:
+def test_no_slot_is_free_if_tasks_run_in_all_of_them() -> None:
     of = costing(100, 30, 20, 20, 20, left={0: 100, 1: 30}, large={0: 4}, slots=4)
     target = both_rounds(round_of({W1: a(0, 2, 3, 4), W2: a(1)}, of))
     assert target == {W1: a(0), W2: a(1, 2, 3, 4)}
 
 
-def test_a_stream_that_takes_several_slots_leaves_none_to_others() -> None:
+def test_a_stream_with_all_slots_leaves_none_to_others() -> None:
     stream = TaskId("s", 0)
     of = replace(costing(5, 4, 3, 2, slots=2), large={stream: 2})
     known = round_of({W1: frozenset({stream}), W2: NO_TASKS}, of, configured=frozenset({stream, *of.of}))
@@ -266,13 +266,13 @@ def test_a_stream_that_takes_several_slots_leaves_none_to_others() -> None:
     assert eager.assign((W1, W2), known.configured, of) == both_rounds(known)
 
 
-def test_a_worker_that_comes_is_given_of_what_waits_and_nothing_that_runs() -> None:
+def test_a_worker_that_joins_gets_waiting_tasks_and_no_running_one() -> None:
     of = costing(50, 40, 3, 2, 1, left={0: 50, 1: 40})
     target = both_rounds(round_of({W1: a(0, 2, 3), W2: a(1, 4), W3: NO_TASKS}, of))
     assert target == {W1: a(0), W2: a(1), W3: a(2, 3, 4)}
 
 
-def test_for_little_nothing_moves() -> None:
+def test_nothing_moves_for_a_small_gain() -> None:
     of = costing(10, 9.5, 1, left={0: 10, 1: 9.5})
     assert not any(assign(round_of({W1: a(0, 2), W2: a(1)}, of)).revoked.values())
     late_by_little = costing(10, 9, 1.3, left={0: 10, 1: 9})
@@ -281,14 +281,14 @@ def test_for_little_nothing_moves() -> None:
     assert assign(round_of({W1: a(0, 2), W2: a(1)}, sooner)).revoked[W1] == a(2)
 
 
-def test_steps_bound_what_moves_and_the_longest_goes_first() -> None:
+def test_steps_limit_the_moves_and_the_longest_task_goes_first() -> None:
     of = costing(50, 4, 3, 2, left={0: 50})
     known = round_of({W1: a(0, 1, 2, 3), W2: NO_TASKS}, of)
     assert assign(known, policy=Incremental(max_moves=1)).revoked[W1] == a(1)
 
 
-def test_what_is_not_known_to_end_goes_by_number_beside_it() -> None:
-    """Planners and streams are no work that comes to an end."""
+def test_planners_and_streams_are_shared_out_by_number() -> None:
+    """They have no cost."""
     streams = frozenset(TaskId("s", index) for index in range(-1, 4))
     known = round_of({W1: NO_TASKS, W2: NO_TASKS}, costing(10, 1, 1), configured=streams | a(-1, 0, 1, 2))
     target = assign(known).target
@@ -297,13 +297,13 @@ def test_what_is_not_known_to_end_goes_by_number_beside_it() -> None:
     assert {a(0), a(1, 2)} == {tasks & a(0, 1, 2) for tasks in target.values()}
 
 
-def test_who_drains_gives_what_waits_to_those_where_it_ends_first() -> None:
+def test_the_waiting_tasks_of_a_draining_worker_go_where_they_begin_first() -> None:
     of = costing(9, 5, 4, 1, left={0: 9})
     known = replace(round_of({W1: a(0, 1), W2: a(2), W3: a(3)}, of), draining=frozenset({W1}))
     assert both_rounds(known) == {W1: a(0), W2: a(2), W3: a(1, 3)}
 
 
-def test_who_comes_back_has_its_own_unless_it_ends_sooner_elsewhere() -> None:
+def test_a_worker_that_returns_gets_its_tasks_unless_they_end_sooner_elsewhere() -> None:
     of = costing(9, 8, 3, 1, 1)
     pool = CostPool({W1: NO_TASKS, W2: a(0)}, {W1: a(1, 2)}, a(3, 4), of)
     assert pool.returned == {W1: a(1)} or pool.returned == {W1: a(1, 2)}
@@ -318,7 +318,7 @@ def test_each_part_of_a_bridge_is_a_worker_with_one_slot() -> None:
     assert {worker: len(tasks) for worker, tasks in outcome.target.items()} == {W1: 3, W2: 1}
 
 
-def test_who_has_its_slots_full_of_what_never_ends_is_given_nothing_that_waits_for_them() -> None:
+def test_a_worker_whose_slots_are_full_of_streams_gets_no_other_tasks() -> None:
     streams = frozenset(TaskId("s", index) for index in range(2))
     of = costing(5, 4, 3, 2, slots=2)
     configured = streams | frozenset(of.of)
@@ -332,7 +332,7 @@ def test_who_has_its_slots_full_of_what_never_ends_is_given_nothing_that_waits_f
 
 
 class Told(Tasks):
-    """Tasks in the order in which they were told: a table has another one in each process."""
+    """Tasks in a given order: sets have another order in each process."""
 
     order: list[TaskId]
 
@@ -348,8 +348,8 @@ class Told(Tasks):
 @pytest.mark.slow
 @patient
 @given(half_done, st.randoms(use_true_random=False))
-def test_it_comes_out_the_same_in_whatever_order_the_same_is_told(known: Round, drawn: random.Random) -> None:
-    """Costs that are alike leave most to the order."""
+def test_the_result_does_not_depend_on_the_order_of_the_input(known: Round, drawn: random.Random) -> None:
+    """With equal costs, most depends on the order."""
     of = {task: math.ceil(cost / 400) for task, cost in known.costs.of.items()}
     new = WorkerId("nobody")
     owned = {**known.owned, new: known.configured.difference(*known.owned.values())}
@@ -374,7 +374,7 @@ def test_nothing_moves_for_less_than_a_tenth_of_the_level(known: Round) -> None:
 
 @patient
 @given(half_done)
-def test_hardly_anything_is_stopped_that_its_worker_gets_back(known: Round) -> None:
+def test_hardly_any_revoked_task_comes_back_to_its_worker(known: Round) -> None:
     first, *others = (outcome for _, outcome in islice(rounds(of_what_is_had(known)), 2))
     stopped = sum(map(len, first.revoked.values()))
     for second in others:
@@ -383,5 +383,5 @@ def test_hardly_anything_is_stopped_that_its_worker_gets_back(known: Round) -> N
 
 
 def of_what_is_had(known: Round) -> Round:
-    """The same without what is new."""
+    """The same round without new tasks."""
     return replace(known, configured=NO_TASKS.union(*known.owned.values()))

@@ -1,4 +1,4 @@
-"""More tasks that never end than slots: said, because one of them waits for ever."""
+"""A group with more streams than slots says so, because one of them waits for ever."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_all_streams_and_all_slots_count() -> None:
     ],
     ids=["each has what it wants", "nobody has more", "one has less", "a worker has no more"],
 )
-def test_what_a_stream_wants_counts_as_far_as_a_worker_has_it(
+def test_a_stream_counts_for_at_most_the_slots_of_one_worker(
     tasks: int, slots: int, workers: tuple[int, int], short: SlotShortage | None
 ) -> None:
     status = status_of(worker(W1, workers[0]), worker(W2, workers[1]))
@@ -88,13 +88,13 @@ def test_what_a_stream_wants_counts_as_far_as_a_worker_has_it(
     )
 
 
-def test_what_ends_by_itself_gets_its_turn() -> None:
+def test_bounded_tasks_do_not_count() -> None:
     assert slot_shortage(jobs_of(replace(STREAM, kind=TaskKind.BATCH)), SHORT) is None
     failed = TaskStatus(task=TaskId("s", 0), state=TaskState.FAILED, epoch=Epoch(1), worker=W1)
     assert slot_shortage(jobs_of(STREAM), status_of(worker(W1), worker(W2), tasks={failed.task: failed})) is None
 
 
-def test_of_what_is_paused_nothing_waits_for_a_slot() -> None:
+def test_paused_jobs_do_not_count() -> None:
     paused = Placed(record=HaltRecord(job="s", halt=Halt.PAUSED, by="me", at_ms=0), offset=7)
     assert slot_shortage(replace(jobs_of(STREAM), halts={"s": paused}), SHORT) is None
     both = replace(jobs_of(STREAM, replace(STREAM, name="t")), halts={"s": paused})
@@ -102,7 +102,7 @@ def test_of_what_is_paused_nothing_waits_for_a_slot() -> None:
 
 
 @pytest.mark.parametrize(("adopted", "missing"), [(3, None), (2, 1), (1, 1)])
-def test_what_runs_on_a_server_beyond_the_slots_does_not_wait(adopted: int, missing: int | None) -> None:
+def test_adopted_streams_beyond_the_slots_do_not_wait(adopted: int, missing: int | None) -> None:
     handle = {"server": "sc://spark:15002", "session_id": "s"}
     running = [
         TaskStatus(task=TaskId("s", index), state=TaskState.RUNNING, epoch=Epoch(1), worker=W1, handle=handle)
@@ -117,7 +117,7 @@ def test_what_runs_on_a_server_beyond_the_slots_does_not_wait(adopted: int, miss
 
 
 @pytest.mark.parametrize(("ended", "short"), [(0, False), (PLANNER_INDEX, True)], ids=["a stream", "the planner"])
-def test_where_one_stream_of_a_job_has_ended_the_others_will(ended: int, *, short: bool) -> None:
+def test_a_job_of_which_a_stream_has_ended_does_not_count(ended: int, *, short: bool) -> None:
     finished = TaskStatus(task=TaskId("s", ended), state=TaskState.FINISHED, epoch=Epoch(1), worker=W1)
     status = status_of(worker(W1), worker(W2), tasks={finished.task: finished})
     assert (slot_shortage(jobs_of(STREAM, tasks=5), status) is not None) is short
@@ -128,11 +128,11 @@ def test_where_one_stream_of_a_job_has_ended_the_others_will(ended: int, *, shor
     [(worker(W1),), (), tuple(worker(name, state=WorkerPhase.LEFT) for name in (W1, W2))],
     ids=["one has not said", "nobody has said", "all have left"],
 )
-def test_of_slots_that_nobody_knows_nothing_is_said(workers: tuple[WorkerStatus, ...]) -> None:
+def test_nothing_is_reported_while_slots_are_unknown(workers: tuple[WorkerStatus, ...]) -> None:
     assert slot_shortage(jobs_of(STREAM), status_of(*workers)) is None
 
 
-def test_status_and_the_report_say_it() -> None:
+def test_the_status_and_the_report_show_the_shortage() -> None:
     console = Console(width=200)
     with console.capture() as shown:
         console.print(render("g", jobs_of(STREAM), SHORT, wall_ms=0))
@@ -143,7 +143,7 @@ def test_status_and_the_report_say_it() -> None:
 
 
 @pytest.mark.parametrize(("me", "says"), [(W1, 1), (W2, 0)], ids=["the leader", "another"])
-async def test_the_leaders_log_warns_when_the_tasks_are_given_out(
+async def test_the_leader_warns_when_it_assigns_the_tasks(
     caplog: pytest.LogCaptureFixture, me: WorkerId, says: int
 ) -> None:
     topics = MemoryTopics()

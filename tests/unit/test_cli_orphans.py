@@ -53,7 +53,7 @@ class Orphans:
         return status, told.out, told.err
 
     async def runs(self, index: int = 0, **more: Any) -> FakeQuery:
-        """A query, of which its worker has told."""
+        """A running query, and the record that its worker has written."""
         query = FakeQuery()
         handle = self.server.handle(query).to_json()
         said = {"state": TaskState.RUNNING, "epoch": Epoch(1), "worker": W1, "started_at_ms": 1, "handle": handle}
@@ -102,7 +102,7 @@ async def orphans(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     return made
 
 
-async def test_what_nobody_has_is_listed_and_ended(orphans: Orphans) -> None:
+async def test_orphans_are_listed_and_ended(orphans: Orphans) -> None:
     query = await orphans.runs()
     status, out, _ = await orphans()
     assert (status, out.strip()) == (1, f"a:0 on sc://127.0.0.1:{orphans.server.port}: the group has no workers")
@@ -117,7 +117,7 @@ async def test_what_nobody_has_is_listed_and_ended(orphans: Orphans) -> None:
     assert await orphans("--json") == (0, json.dumps({"orphans": []}) + "\n", "")
 
 
-async def test_what_was_written_over_by_somebody_who_did_not_know_of_it_is_ended_too(orphans: Orphans) -> None:
+async def test_a_query_whose_record_was_overwritten_is_ended_too(orphans: Orphans) -> None:
     first = await orphans.runs()
     second = await orphans.runs(epoch=Epoch(2))
     status, out, _ = await orphans("--end")
@@ -125,7 +125,7 @@ async def test_what_was_written_over_by_somebody_who_did_not_know_of_it_is_ended
     assert (await orphans())[0] == 0
 
 
-async def test_nor_is_it_forgotten_with_its_job(orphans: Orphans) -> None:
+async def test_such_a_query_is_ended_even_after_its_job_was_removed(orphans: Orphans) -> None:
     first = await orphans.runs()
     await orphans.runs(epoch=Epoch(2))
     last = orphans.topics.status.tasks[TaskId("a", 0)]
@@ -133,14 +133,14 @@ async def test_nor_is_it_forgotten_with_its_job(orphans: Orphans) -> None:
     await orphans.topics.remove("a", by="me")
     status, out, _ = await orphans("--end")
     assert (status, out.count(": ended"), first.active) == (0, 1, False)
-    assert not orphans.topics.status.tasks, "its job is gone, so nothing is left to be said of it"
+    assert not orphans.topics.status.tasks, "its job was removed, so no record is left"
 
 
 def _fields(status: TaskStatus) -> dict[str, Any]:
     return {name: getattr(status, name) for name in TaskStatus.__dataclass_fields__}
 
 
-async def test_what_its_worker_cannot_end_is_listed_and_ended(orphans: Orphans) -> None:
+async def test_a_query_that_its_worker_cannot_end_is_listed_and_ended(orphans: Orphans) -> None:
     await orphans.has_worker()
     query = await orphans.runs(state=TaskState.PENDING, error=TaskFailure.of("the connection leads elsewhere by now"))
     status, out, _ = await orphans()
@@ -149,7 +149,7 @@ async def test_what_its_worker_cannot_end_is_listed_and_ended(orphans: Orphans) 
     assert (query.active, orphans.state()) == (False, TaskState.STOPPED)
 
 
-async def test_a_server_that_is_away_is_not_asked_for_each_of_many(
+async def test_a_server_that_is_away_is_not_asked_about_each_of_many_queries(
     orphans: Orphans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ending, "_ANSWER_S", 0.5)
@@ -161,7 +161,7 @@ async def test_a_server_that_is_away_is_not_asked_for_each_of_many(
     assert out.count("not tried, because others on this server could not be ended") == 200 - ending._AT_ONCE
 
 
-async def test_many_are_ended_over_few_connections(orphans: Orphans) -> None:
+async def test_many_queries_are_ended_over_few_connections(orphans: Orphans) -> None:
     queries = [await orphans.runs(index) for index in range(100)]
     assert (await orphans("--end"))[0] == 0
     assert not any(query.active for query in queries)
@@ -171,8 +171,8 @@ async def test_many_are_ended_over_few_connections(orphans: Orphans) -> None:
 # ---- the token
 
 
-async def test_no_server_gets_the_token_that_was_not_named(orphans: Orphans, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handle stands in a topic: who writes there must not learn an administrator's token."""
+async def test_only_the_named_server_gets_the_token(orphans: Orphans, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handles come from a topic. Nobody who can write there may get an administrator's token."""
     monkeypatch.setenv(TOKEN_ENV, SECRET)
     await orphans.runs()
     orphans.server.refusal = None
@@ -181,7 +181,7 @@ async def test_no_server_gets_the_token_that_was_not_named(orphans: Orphans, mon
     assert orphans.server.metadata
 
 
-async def test_who_is_not_let_in_is_told_how_to_name_the_server(
+async def test_a_user_who_is_refused_learns_how_to_name_the_server(
     orphans: Orphans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import grpc
@@ -195,15 +195,15 @@ async def test_who_is_not_let_in_is_told_how_to_name_the_server(
 
 
 @pytest.mark.parametrize("url", ["spark:15002", "sc://host/;token=abc"])
-async def test_a_server_is_named_as_everywhere(orphans: Orphans, url: str) -> None:
+async def test_an_invalid_server_url_is_refused(orphans: Orphans, url: str) -> None:
     with pytest.raises(SystemExit):
         await orphans("--end", "--server", url)
 
 
-# ---- what somebody says to be gone
+# ---- queries that are declared gone
 
 
-async def test_what_its_worker_watches_is_not_gone(orphans: Orphans) -> None:
+async def test_a_watched_query_cannot_be_forgotten(orphans: Orphans) -> None:
     await orphans.has_worker(TaskId("a", 0))
     query = await orphans.runs()
     status, _, err = await orphans("--forget", "a:0")
@@ -211,19 +211,19 @@ async def test_what_its_worker_watches_is_not_gone(orphans: Orphans) -> None:
     assert "worker w1 watches a:0, and its server answers" in err
 
 
-async def test_what_its_worker_waits_for_may_be_gone(orphans: Orphans) -> None:
+async def test_a_query_whose_worker_waits_for_the_server_can_be_forgotten(orphans: Orphans) -> None:
     await orphans.has_worker(TaskId("a", 0), condition="waiting for its server")
     await orphans.runs()
     assert await orphans("--forget", "a:0") == (0, "a:0: recorded as ended\n", "")
     assert orphans.state() is TaskState.STOPPED
 
 
-async def test_of_what_nobody_knows_nothing_is_said(orphans: Orphans) -> None:
+async def test_an_unknown_query_cannot_be_forgotten(orphans: Orphans) -> None:
     status, _, err = await orphans("--forget", "b:7")
     assert (status, "task b:7 has no detached query" in err) == (1, True)
 
 
-async def test_a_handle_that_nobody_understands_can_be_forgotten(orphans: Orphans) -> None:
+async def test_a_query_whose_handle_cannot_be_read_can_be_forgotten(orphans: Orphans) -> None:
     await orphans.runs(handle={"of": "a later release"})
     status, out, _ = await orphans("--end")
     assert (status, "may still run" in out) == (1, True)

@@ -1,4 +1,4 @@
-"""How a token gets to a Spark Connect server, and how it does not."""
+"""Over which connections a token is sent to a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_provider.spark_connect.server import ConnectServer
 TOKEN = "the-token-of-nobody"
 
 
-async def test_a_token_goes_to_a_server_of_this_machine(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_token_is_sent_to_a_server_on_this_machine(caplog: pytest.LogCaptureFixture) -> None:
     fake = FakeConnect(credentials=grpc.local_server_credentials())
     await fake.start()
     try:
@@ -35,10 +35,10 @@ async def test_a_token_goes_to_a_server_of_this_machine(caplog: pytest.LogCaptur
         await fake.stop()
 
 
-async def test_a_token_goes_over_no_connection_that_others_can_read(
+async def test_a_token_is_not_sent_over_a_connection_that_others_can_read(
     server: FakeConnect, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A server of another machine, as its address is not ``localhost``, that speaks no TLS."""
+    """A server without TLS whose address is not ``localhost``, so it may be on another machine."""
     async with Hearing(server) as hearing:
         hearing.watch._settings = server.settings(token=TOKEN)
         with pytest.raises(UnansweredError) as refused:
@@ -49,7 +49,7 @@ async def test_a_token_goes_over_no_connection_that_others_can_read(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("server")  # which has all look often
-async def test_a_token_that_changes_is_used_for_what_is_watched_already(
+async def test_a_changed_token_is_used_for_queries_that_are_already_watched(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(watches, "LOOK_AGAIN_S", POLL_EVERY_S)

@@ -1,4 +1,4 @@
-"""What is asked of a Spark Connect server as bytes, and read of its answers, beside PySpark's own classes."""
+"""The requests to a Spark Connect server as bytes, and its responses, compared with PySpark's own classes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ QUERY = RunningQuery("the-query", "the-run")
 
 
 def theirs(kind: Any, **fields: Any) -> Any:
-    """What PySpark's classes make of it."""
+    """The request as PySpark's classes read it."""
     request = kind(session_id=SESSION, client_type=CALLER.user_agent, **fields)
     request.user_context.user_id = CALLER.user_id
     return request
@@ -59,7 +59,7 @@ def theirs(kind: Any, **fields: Any) -> Any:
         (CALLER.stop, "stop"),
     ],
 )
-def test_a_question_about_a_query_is_the_one_that_pyspark_asks(ask: Any, command: str) -> None:
+def test_a_request_about_a_query_is_that_of_pyspark(ask: Any, command: str) -> None:
     request = theirs(ExecutePlanRequest)
     asked = request.plan.command.streaming_query_command
     asked.query_id.id, asked.query_id.run_id = QUERY.query_id, QUERY.run_id
@@ -67,7 +67,7 @@ def test_a_question_about_a_query_is_the_one_that_pyspark_asks(ask: Any, command
     assert ExecutePlanRequest.FromString(ask(SESSION, QUERY)) == request
 
 
-def test_a_question_about_a_session_is_the_one_that_pyspark_asks() -> None:
+def test_a_request_about_a_session_is_that_of_pyspark() -> None:
     request = theirs(ExecutePlanRequest)
     request.plan.command.streaming_query_manager_command.active = True
     assert ExecutePlanRequest.FromString(CALLER.running(SESSION)) == request
@@ -85,27 +85,27 @@ def test_a_question_about_a_session_is_the_one_that_pyspark_asks() -> None:
 
 
 @pytest.mark.skipif(not hasattr(proto, "GetStatusRequest"), reason="Spark says what it executes since 4.2")
-def test_the_question_what_is_executed_is_the_one_that_pyspark_asks() -> None:
+def test_the_request_for_all_operations_is_that_of_pyspark() -> None:
     request = theirs(proto.GetStatusRequest)
     request.operation_status.SetInParent()
     assert proto.GetStatusRequest.FromString(CALLER.operations(SESSION)) == request
 
 
-def test_what_was_interrupted_is_read() -> None:
+def test_the_interrupted_operations_are_read() -> None:
     said = InterruptResponse(session_id=SESSION, interrupted_ids=["a", "b"])
     assert read_interrupted(said.SerializeToString()) == {"a", "b"}
     assert read_interrupted(InterruptResponse(session_id=SESSION).SerializeToString()) == frozenset()
 
 
 @pytest.mark.parametrize(("said", "there"), [("an operation", True), (None, False)])
-def test_whether_a_server_has_an_operation_is_read(said: str | None, there: bool) -> None:
+def test_it_is_read_whether_a_server_has_an_operation(said: str | None, there: bool) -> None:
     assert (
         read_has_operation(ReleaseExecuteResponse(session_id=SESSION, operation_id=said).SerializeToString()) is there
     )
 
 
 def answered(**result: Any) -> list[bytes]:
-    """By a server, which says beside it how far its work is."""
+    """A result, as a server sends it after responses about its progress."""
     beside = ExecutePlanResponse(session_id=SESSION, execution_progress=ExecutePlanResponse.ExecutionProgress())
     answer = ExecutePlanResponse(streaming_query_command_result=StreamingQueryCommandResult(**result))
     answer.streaming_query_command_result.query_id.id = QUERY.query_id
@@ -113,12 +113,12 @@ def answered(**result: Any) -> list[bytes]:
 
 
 @pytest.mark.parametrize("active", [True, False])
-def test_whether_it_runs_is_read(active: bool) -> None:
+def test_it_is_read_whether_a_query_runs(active: bool) -> None:
     said = StreamingQueryCommandResult.StatusResult(status_message="Waiting", is_active=active, is_data_available=True)
     assert read_is_active(answered(status=said)) is active
 
 
-def test_why_it_failed_is_read() -> None:
+def test_the_error_of_a_query_is_read() -> None:
     said = StreamingQueryCommandResult.ExceptionResult
     assert read_error(answered(exception=said(exception_message="zu viele Zeilen €", error_class="X"))) == (
         "zu viele Zeilen €"
@@ -128,7 +128,7 @@ def test_why_it_failed_is_read() -> None:
     assert read_error(answered()) is None
 
 
-def test_its_last_batch_is_read_and_what_each_source_had_is_added_up() -> None:
+def test_the_last_batch_is_read_and_its_sources_are_added_up() -> None:
     sources = [
         {"numInputRows": 2, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 4.0},
         {"numInputRows": 3, "processedRowsPerSecond": 0.5, "metrics": {"maxOffsetsBehindLatest": "7"}},
@@ -141,7 +141,7 @@ def test_its_last_batch_is_read_and_what_each_source_had_is_added_up() -> None:
     assert read_last_progress(answered()) is None
 
 
-def test_which_queries_run_is_read() -> None:
+def test_the_running_queries_are_read() -> None:
     answer = ExecutePlanResponse()
     active = answer.streaming_query_manager_command_result.active
     active.SetInParent()
@@ -156,14 +156,14 @@ def test_which_queries_run_is_read() -> None:
 
 
 @pytest.mark.parametrize("read", [read_is_active, read_last_progress, read_error, read_running])
-def test_an_answer_to_something_else_is_an_error(read: Any) -> None:
+def test_the_response_to_another_request_is_an_error(read: Any) -> None:
     with pytest.raises(NoAnswerInItError):
         read([ExecutePlanResponse(session_id=SESSION).SerializeToString()])
     with pytest.raises(NoAnswerInItError):
         read_is_active(answered())
 
 
-def test_all_kinds_of_fields_are_read_over() -> None:
+def test_unknown_fields_of_all_kinds_are_skipped() -> None:
     skipped = bytes([9 << 3 | 1, *range(8), 10 << 3 | 5, *range(4)])
     read = Message(skipped + number(300, 2**40) + text(2, "ä") + message(3, number(1, 1)) + text(2, "ö"))
     assert (read.number(300), read.text(2), read.texts(2)) == (2**40, "ö", ["ä", "ö"])
@@ -179,12 +179,12 @@ def test_any_bytes_are_a_message_or_a_named_error(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x0a\x05abc", b"\x80", b"\x0b", b"\xff" * 11, b"\x09abc"])
-def test_what_is_cut_off_is_no_message(data: bytes) -> None:
+def test_truncated_bytes_are_no_message(data: bytes) -> None:
     with pytest.raises(NotAMessageError):
         Message(data)
 
 
-def test_who_watches_needs_no_pyspark() -> None:
+def test_watching_needs_no_pyspark() -> None:
     """It takes seconds to import, and 100 MB: too much for a triggerer."""
     code = (
         "import sys, airflow_provider.spark_connect.watching as w; assert not {'pyspark', 'grpc'} & sys.modules.keys()"

@@ -1,4 +1,4 @@
-"""Spark Connect servers as values: URLs, connections, ids of sessions, and no secret in any of them."""
+"""Spark Connect servers as values: URLs, connections and session ids, none of which has secrets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SECRET = "s3cret-t0ken"
         ),
     ],
 )
-def test_a_url_names_a_server_and_the_server_its_url(url: str, server: ConnectServer) -> None:
+def test_a_url_is_parsed_and_made_again(url: str, server: ConnectServer) -> None:
     assert ConnectServer.parse(url) == server
     assert ConnectServer.parse(server.url) == server
     assert is_connect(server.url)
@@ -62,7 +62,7 @@ def test_a_url_names_a_server_and_the_server_its_url(url: str, server: ConnectSe
         (f"sc://me:{SECRET}@host", "no user and password"),
     ],
 )
-def test_what_names_none_is_refused_and_no_secret_is_repeated(url: str, said: str) -> None:
+def test_an_invalid_url_is_refused_without_repeating_secrets(url: str, said: str) -> None:
     with pytest.raises(ConnectUrlError, match=said) as refused:
         ConnectServer.parse(url)
     assert SECRET not in str(refused.value)
@@ -73,7 +73,7 @@ def test_settings_do_not_show_their_token() -> None:
     assert SECRET not in repr(settings)
 
 
-def test_a_sessions_id_is_known_to_whoever_knows_its_names_and_to_nobody_else() -> None:
+def test_a_session_id_is_made_of_its_names() -> None:
     assert session_id("cluster/group", "job", "0") == session_id("cluster/group", "job", "0")
     assert session_id("cluster/group", "job", "0") != session_id("cluster/group", "job", "1")
     assert session_id("a", "bc") != session_id("ab", "c")
@@ -89,7 +89,7 @@ def connection(**fields: Any) -> Connection:
     )
 
 
-def test_a_connection_has_the_fields_that_airflows_provider_gives_it() -> None:
+def test_a_connection_has_the_fields_of_the_provider_for_apache_spark() -> None:
     given = connection(port=15009, login="me", password=SECRET, extra={"use_ssl": True})
     address = address_of(given, "sc")
     assert ConnectServer.parse(address.master) == ConnectServer(host="spark", port=15009, user_id="me", use_ssl=True)
@@ -98,7 +98,7 @@ def test_a_connection_has_the_fields_that_airflows_provider_gives_it() -> None:
     assert address_of(connection(host="sc://spark"), "sc").master == ConnectServer(host="spark").url
 
 
-def test_each_call_says_which_cluster_of_a_databricks_workspace_is_meant() -> None:
+def test_each_call_names_the_cluster_of_a_databricks_workspace() -> None:
     given = connection(host="dbc", port=443, extra={"use_ssl": True, "x-databricks-cluster-id": "0123-abc"})
     server = ConnectServer.parse(address_of(given, "sc").master)
     assert server == ConnectServer(host="dbc", port=443, use_ssl=True, databricks_cluster="0123-abc")
@@ -113,7 +113,7 @@ def test_each_call_says_which_cluster_of_a_databricks_workspace_is_meant() -> No
         ({"extra": {"use_ssl": "perhaps"}}, "must be true or false"),
     ],
 )
-def test_of_a_connection_that_names_none_it_is_said_which(fields: dict[str, Any], said: str) -> None:
+def test_the_error_of_an_unusable_connection_names_it(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(SparkConnectionError, match=said) as refused:
         address_of(connection(password=SECRET, **fields), "sc")
     assert "connection 'sc'" in str(refused.value)

@@ -1,4 +1,4 @@
-"""What is made of a Spark Connect server's answers, and of none."""
+"""How answers of a Spark Connect server, and missing ones, are understood."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Code:
 
 
 class RefusedError(Exception):
-    """As gRPC raises it."""
+    """An error as gRPC raises it."""
 
     def __init__(self, code: str, details: str = "") -> None:
         super().__init__(f"<{code}: {details}>")
@@ -66,11 +66,11 @@ class RefusedError(Exception):
         (ValueError("a job's own"), Trouble.OTHER),
     ],
 )
-def test_what_an_error_says_of_the_server(error: Exception, trouble: Trouble) -> None:
+def test_an_error_is_classified_by_what_it_says_about_the_server(error: Exception, trouble: Trouble) -> None:
     assert trouble_of(error) is trouble
 
 
-def test_what_spark_connect_does_not_have_is_known_by_its_name() -> None:
+def test_an_unsupported_feature_is_recognized_by_the_error_condition() -> None:
     lacks = PySparkAttributeError(
         errorClass="JVM_ATTRIBUTE_NOT_SUPPORTED", messageParameters={"attr_name": "sparkContext"}
     )
@@ -79,7 +79,7 @@ def test_what_spark_connect_does_not_have_is_known_by_its_name() -> None:
 
 
 class Answers:
-    """A server that answers, or raises what it is given, while time passes."""
+    """A server that answers, or raises the given errors, while time passes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -115,7 +115,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     ],
     ids=["away", "slow"],
 )
-def test_a_server_that_is_silent_is_waited_for_and_given_up_in_the_end(
+def test_a_silent_server_is_waited_for_and_given_up_in_the_end(
     answers: Answers, error: Exception, patience_s: float
 ) -> None:
     server = ConnectedServer(3, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
@@ -135,7 +135,7 @@ def test_a_server_that_is_silent_is_waited_for_and_given_up_in_the_end(
     assert f"has not answered for {patience_s:.0f} s" in str(gone)
 
 
-def test_a_server_that_does_not_know_its_session_is_another_one(answers: Answers) -> None:
+def test_a_server_that_does_not_know_its_session_was_restarted(answers: Answers) -> None:
     link = ServerConnection(SETTINGS, "w")
     first = link.server()
     assert link.server() is first
@@ -162,7 +162,7 @@ def session_on(server: ConnectedServer) -> ConnectSession:
     return session
 
 
-def test_who_has_used_no_session_ends_while_another_thread_still_imports_pyspark(
+def test_a_session_that_was_not_used_can_be_closed_while_another_thread_imports_pyspark(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A planner beside the first task."""
@@ -195,7 +195,7 @@ def test_who_has_used_no_session_ends_while_another_thread_still_imports_pyspark
         (ValueError("a job's own"), ValueError, "a job's own", True),
     ],
 )
-def test_an_error_of_a_task_is_said_in_words_and_tried_again_where_that_helps(
+def test_the_error_of_a_task_is_explained_and_retried_if_that_may_help(
     answers: Answers, error: Exception, kind: type[Exception], said: str, again: bool
 ) -> None:
     server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
@@ -214,7 +214,7 @@ def test_an_error_of_a_task_is_said_in_words_and_tried_again_where_that_helps(
         (replace(SETTINGS, conn_id="sc"), "the password of the connection 'sc', which is the token"),
     ],
 )
-def test_whom_a_server_does_not_let_in_is_told_where_its_token_comes_from(
+def test_a_refused_worker_says_where_its_token_comes_from(
     answers: Answers, settings: ConnectSettings, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
@@ -224,7 +224,7 @@ def test_whom_a_server_does_not_let_in_is_told_where_its_token_comes_from(
     assert "s3cret" not in str(refused.value)
 
 
-def test_a_worker_whose_setting_the_server_refuses_says_so_and_runs_nothing(
+def test_a_worker_with_a_refused_setting_says_so_and_runs_nothing(
     answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Session:
@@ -248,7 +248,7 @@ def test_a_worker_whose_setting_the_server_refuses_says_so_and_runs_nothing(
     assert ServerConnection(replace(given, conf={"spark.sql.shuffle.partitions": "4"}), "w").server().alive
 
 
-def test_that_a_session_is_closed_is_the_servers_end_if_it_knows_none(answers: Answers) -> None:
+def test_a_closed_session_means_the_end_of_a_server_that_knows_no_session(answers: Answers) -> None:
     server = ConnectedServer(1, SETTINGS, None)  # type: ignore[arg-type]  # nothing is asked of the session
     answers.answer = RefusedError("INTERNAL", "[INVALID_HANDLE.SESSION_NOT_FOUND]")
     plain = session_on(server).explain(answers.answer)
@@ -275,7 +275,7 @@ def test_that_a_session_is_closed_is_the_servers_end_if_it_knows_none(answers: A
         ("3.5.1", r"runs Spark 3\.5\.1, and this worker has PySpark 4\.3\.0"),
     ],
 )
-def test_a_server_that_cannot_be_used_is_refused_with_words(
+def test_an_unusable_server_is_explained(
     answers: Answers, answer: Exception | str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
@@ -293,7 +293,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "before")
 
 
-def test_a_process_is_a_client_as_long_as_anybody_needs_it(environment: None) -> None:
+def test_a_process_stays_a_client_as_long_as_it_has_users(environment: None) -> None:
     mode = RemoteMode()
     mode.enter(SETTINGS.server)
     mode.enter(SETTINGS.server)
@@ -304,7 +304,7 @@ def test_a_process_is_a_client_as_long_as_anybody_needs_it(environment: None) ->
     assert os.environ["SPARK_CONNECT_MODE_ENABLED"] == "before"
 
 
-def test_a_process_with_a_spark_of_its_own_is_no_client(environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_with_its_own_spark_cannot_be_a_client(environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "has_own_spark", lambda: True)
     with pytest.raises(SparkStartError, match="has a Spark of its own"):
         RemoteMode().enter(SETTINGS.server)
@@ -312,7 +312,7 @@ def test_a_process_with_a_spark_of_its_own_is_no_client(environment: None, monke
 
 
 @pytest.mark.parametrize("missing", ["pyspark", "pyspark.sql.connect.session"])
-def test_what_is_not_installed_is_named_with_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_with_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(SparkStartError, match=rf"(?s){missing}.*cooperative-spark\[connect\]"):
         client.require_client()

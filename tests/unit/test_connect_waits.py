@@ -1,4 +1,4 @@
-"""An attempt waits for what a lost worker has begun for it, however long that takes: to fail would use a retry."""
+"""An attempt waits for the end of a lost worker's session, however long that takes: a failure would use a retry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Server:
 
 
 class Waiting:
-    """An attempt, and how often it has tried to end what was begun for it before."""
+    """An attempt, and how often it has tried to end the earlier session."""
 
     def __init__(self, patch: pytest.MonkeyPatch, *, ends_at: int) -> None:
         self.tries = 0
@@ -57,13 +57,13 @@ class Waiting:
             raise FencedError("the lease is over")
 
 
-def test_until_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_waits_until_the_earlier_session_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = Waiting(monkeypatch, ends_at=3)
     attempt.go_on()
     assert attempt.tries == 3
 
 
-def test_no_longer_than_the_task_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_waits_only_while_its_lease_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = Waiting(monkeypatch, ends_at=1_000)
     attempt.fences_at = 2
     with pytest.raises(FencedError):
@@ -71,7 +71,7 @@ def test_no_longer_than_the_task_is_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     assert attempt.tries == 2
 
 
-def test_no_longer_than_the_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_attempt_waits_only_while_its_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     attempt = Waiting(monkeypatch, ends_at=1_000)
     attempt.loses_server_at = 2
     with pytest.raises(SparkGoneError):

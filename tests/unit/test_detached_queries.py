@@ -1,4 +1,4 @@
-"""Who has tasks watches, adopts and ends their queries: whatever a server says, or doesn't."""
+"""A worker watches, adopts and ends the detached queries of its tasks, whatever their servers answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from airflow_provider.spark_connect.watch_events import (
 )
 
 
-async def test_what_has_begun_here_is_watched_without_a_word() -> None:
+async def test_a_query_that_was_started_here_is_watched_without_an_event() -> None:
     bench = Bench()
     watch = await bench.watching()
     assert watch.watched == {STARTED}
@@ -65,7 +65,7 @@ async def test_what_has_begun_here_is_watched_without_a_word() -> None:
         ),
     ],
 )
-async def test_what_has_ended_leaves_no_session(ended: QueryEnded, said: RunnerEvent) -> None:
+async def test_the_session_of_an_ended_query_is_closed(ended: QueryEnded, said: RunnerEvent) -> None:
     bench = Bench()
     watch = await bench.watching()
     watch.hear(ended)
@@ -75,8 +75,8 @@ async def test_what_has_ended_leaves_no_session(ended: QueryEnded, said: RunnerE
 
 
 @pytest.mark.turned_clock
-async def test_that_it_has_come_to_its_end_waits_for_no_server() -> None:
-    """Who went on with it would find a session that is closed, and take it for lost."""
+async def test_an_end_is_reported_without_waiting_for_the_server() -> None:
+    """Otherwise the next worker would find a closed session, and take the query for lost."""
     bench = Bench()
     watch = await bench.watching()
     watch.away = True
@@ -87,7 +87,7 @@ async def test_that_it_has_come_to_its_end_waits_for_no_server() -> None:
     await bench.queries.close()
 
 
-async def test_the_session_of_what_has_come_to_its_end_is_closed_before_this_is() -> None:
+async def test_close_waits_until_the_session_of_an_ended_query_is_closed() -> None:
     bench = Bench()
     watch = await bench.watching()
     watch.hear(QueryEnded(STARTED, None, 3))
@@ -96,7 +96,7 @@ async def test_the_session_of_what_has_come_to_its_end_is_closed_before_this_is(
     assert (watch.stopped, watch.closed) == ([STARTED], True)
 
 
-async def test_news_are_of_the_task_whose_session_it_is() -> None:
+async def test_an_event_belongs_to_the_task_of_its_session() -> None:
     bench = Bench()
     watch = await bench.watching()
     progress = QueryProgress(batch=7, rows_per_second=1.0)
@@ -110,17 +110,17 @@ async def test_news_are_of_the_task_whose_session_it_is() -> None:
     assert bench.heard == [
         TaskProgressed(order=other, progress=progress),
         TaskProgressed(order=ORDER, progress=progress),
-    ], "of a session that was left nothing is heard"
+    ], "events of a former session are ignored"
 
 
-async def test_what_a_server_has_lost_is_lost_with_its_spark() -> None:
+async def test_a_lost_query_is_reported_as_lost_with_its_spark() -> None:
     bench = Bench()
     watch = await bench.watching()
     watch.hear(QueryLost(STARTED, "it was restarted"))
     assert bench.heard == [SparkLost(order=ORDER, spark=-1, error="it was restarted")]
 
 
-async def test_what_a_worker_has_stopped_has_not_come_to_its_end() -> None:
+async def test_a_query_that_another_worker_has_stopped_is_not_finished() -> None:
     bench = Bench()
     watch = await bench.watching()
     watch.hear(QueryStopped(STARTED))
@@ -129,14 +129,14 @@ async def test_what_a_worker_has_stopped_has_not_come_to_its_end() -> None:
     assert bench.queries.running == set()
 
 
-async def test_what_runs_is_adopted() -> None:
+async def test_a_running_query_is_adopted() -> None:
     bench = Bench()
     bench.queries.take_over(ORDER, STARTED.to_json())
     await bench.says(QueryAdopted(order=ORDER, handle=STARTED.to_json()))
     assert bench.mine.watched == {STARTED}
 
 
-async def test_a_start_whose_answer_was_lost_is_found_again() -> None:
+async def test_a_query_is_found_if_the_answer_to_its_start_was_lost() -> None:
     bench = Bench()
     bench.runs = STARTED
     bench.queries.take_over(ORDER, UNKNOWN.to_json())
@@ -144,14 +144,14 @@ async def test_a_start_whose_answer_was_lost_is_found_again() -> None:
     assert bench.mine.watched == {STARTED}
 
 
-async def test_what_has_not_begun_by_then_never_will() -> None:
+async def test_the_session_is_ended_if_the_query_was_not_started() -> None:
     bench = Bench()
     bench.queries.take_over(ORDER, UNKNOWN.to_json())
     await bench.says(QueryCleared(order=ORDER))
     assert bench.mine.stopped == [UNKNOWN]
 
 
-async def test_what_ran_on_another_server_is_ended_there() -> None:
+async def test_a_query_on_another_server_is_ended_there() -> None:
     bench = Bench()
     there = replace(STARTED, server=OTHER)
     bench.queries.take_over(ORDER, there.to_json())
@@ -161,20 +161,20 @@ async def test_what_ran_on_another_server_is_ended_there() -> None:
 
 
 @pytest.mark.turned_clock
-async def test_a_server_that_does_not_answer_is_asked_again_and_nothing_is_taken_for_ended() -> None:
+async def test_a_server_that_does_not_answer_is_asked_again_and_no_query_counts_as_ended() -> None:
     bench = Bench(own=None)
     bench.away = True
     bench.queries.take_over(ORDER, STARTED.to_json())
     await bench.says(QueryUnreachable(order=ORDER, why="sc://mine:15002: nobody answers"))
     await asyncio.sleep(600)
-    assert len(bench.heard) == 1, "it is said once"
+    assert len(bench.heard) == 1, "it is reported once"
     bench.mine.away = False
     await asyncio.sleep(31)
     assert bench.heard[1:] == [QueryCleared(order=ORDER)]
 
 
 @pytest.mark.turned_clock
-async def test_what_is_to_stop_has_stopped_when_its_server_says_so() -> None:
+async def test_a_query_counts_as_stopped_only_when_its_server_confirms_it() -> None:
     bench = Bench()
     watch = await bench.watching()
     watch.away = True
@@ -186,7 +186,7 @@ async def test_what_is_to_stop_has_stopped_when_its_server_says_so() -> None:
     assert bench.heard[-1] == TaskStopped(order=ORDER, reason="revoked")
 
 
-async def test_of_what_is_let_go_of_nothing_is_heard() -> None:
+async def test_a_query_that_was_let_go_of_has_no_more_events() -> None:
     bench = Bench()
     watch = await bench.watching()
     bench.queries.let_go({A0})
@@ -195,7 +195,7 @@ async def test_of_what_is_let_go_of_nothing_is_heard() -> None:
     assert (bench.heard, watch.stopped) == ([], [])
 
 
-async def test_a_server_that_says_nothing_is_a_condition_and_no_end() -> None:
+async def test_a_silent_server_is_a_condition_and_not_an_end() -> None:
     bench = Bench()
     watch = await bench.watching()
     watch.hear(ServerSilent("it does not answer"))
@@ -204,14 +204,14 @@ async def test_a_server_that_says_nothing_is_a_condition_and_no_end() -> None:
     assert (bench.queries.condition, bench.heard) == ("", [])
 
 
-async def test_a_handle_that_nobody_understands_is_no_reason_to_begin() -> None:
+async def test_a_handle_that_cannot_be_read_counts_as_unreachable() -> None:
     bench = Bench()
     bench.queries.take_over(ORDER, {"of": "a later release"})
     (said,) = bench.heard
     assert isinstance(said, QueryUnreachable)
 
 
-async def test_what_is_told_to_stop_is_ended_before_this_closes() -> None:
+async def test_close_waits_for_queries_that_were_told_to_stop() -> None:
     bench = Bench()
     await bench.watching()
     bench.queries.stop([A0], "its job is paused")
@@ -220,7 +220,7 @@ async def test_what_is_told_to_stop_is_ended_before_this_closes() -> None:
     assert bench.heard == [TaskStopped(order=ORDER, reason="its job is paused")]
 
 
-async def test_what_is_abandoned_is_ended_before_this_closes() -> None:
+async def test_close_waits_for_orphans_that_are_being_ended() -> None:
     bench = Bench()
     told: list[Any] = []
     bench.queries.end(STARTED.to_json(), lambda: told.append("ended"), still=lambda: True)

@@ -1,4 +1,4 @@
-"""What becomes of queries as servers come and go, and what is wanted of them changes meanwhile."""
+"""Detached queries when servers come and go, and when it changes meanwhile what is to run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider.spark_connect.watch_events import QueryLost, ServerBack, S
 
 
 @pytest.mark.turned_clock
-async def test_what_was_to_be_ended_and_is_taken_over_meanwhile_runs_on() -> None:
+async def test_an_orphan_that_is_taken_over_before_it_has_ended_keeps_running() -> None:
     bench = Bench()
     bench.away = True
     bench.queries.end(STARTED.to_json(), lambda: pytest.fail("it has not ended"), still=lambda: True)
@@ -30,7 +30,7 @@ async def test_what_was_to_be_ended_and_is_taken_over_meanwhile_runs_on() -> Non
 
 
 @pytest.mark.turned_clock
-async def test_what_another_worker_is_to_run_by_now_is_not_ended() -> None:
+async def test_an_orphan_that_is_to_run_again_is_not_ended() -> None:
     bench = Bench()
     bench.away = True
     wanted: list[bool] = []
@@ -42,7 +42,7 @@ async def test_what_another_worker_is_to_run_by_now_is_not_ended() -> None:
     assert bench.mine.stopped == []
 
 
-async def test_a_run_whose_name_is_missing_is_looked_for() -> None:
+async def test_a_query_without_a_known_run_id_is_searched_for() -> None:
     bench = Bench()
     bench.runs = STARTED
     bench.queries.take_over(ORDER, replace(STARTED, run_id=None).to_json())
@@ -52,7 +52,7 @@ async def test_a_run_whose_name_is_missing_is_looked_for() -> None:
 # ---- servers that say nothing
 
 
-async def test_a_server_on_which_nothing_is_watched_any_more_is_not_waited_for() -> None:
+async def test_a_silent_server_is_no_condition_if_nothing_is_watched_there() -> None:
     bench = Bench()
     watch = await bench.watching()
     watch.hear(ServerSilent("it does not answer"))
@@ -60,7 +60,7 @@ async def test_a_server_on_which_nothing_is_watched_any_more_is_not_waited_for()
     assert bench.queries.condition == ""
 
 
-async def test_one_server_that_answers_says_nothing_of_another() -> None:
+async def test_the_answer_of_one_server_does_not_end_the_silence_of_another() -> None:
     bench = Bench()
     watch = await bench.watching()
     bench.queries.end(replace(STARTED, server=OTHER).to_json(), lambda: None, still=lambda: True)
@@ -72,7 +72,7 @@ async def test_one_server_that_answers_says_nothing_of_another() -> None:
 
 
 @pytest.mark.turned_clock
-async def test_who_is_not_let_in_any_more_asks_with_the_token_that_counts_by_now() -> None:
+async def test_a_watch_that_is_refused_uses_the_new_token() -> None:
     bench = Bench()
     first = await bench.watching()
     bench.token = "new"
@@ -87,7 +87,20 @@ async def test_who_is_not_let_in_any_more_asks_with_the_token_that_counts_by_now
 
 
 @pytest.mark.turned_clock
-async def test_what_is_let_go_of_as_the_token_changes_leaves_the_others_watched() -> None:
+async def test_a_server_known_to_be_silent_with_the_new_token_as_well_stays_a_condition() -> None:
+    """Another worker of this triggerer already uses the new token, so its silence is reported immediately."""
+    bench = Bench()
+    first = await bench.watching()
+    first.hear(ServerSilent("it does not answer"))
+    bench.token, bench.silence = "new", "it does not answer"
+    await asyncio.sleep(31)
+    assert bench.mine is not first
+    assert bench.queries.condition == SILENT
+    await bench.queries.close()
+
+
+@pytest.mark.turned_clock
+async def test_a_query_that_is_let_go_of_during_a_token_change_leaves_the_others_watched() -> None:
     bench = Bench()
     first = await bench.watching()
     other, theirs = replace(ORDER, task=TaskId("a", 1)), replace(STARTED, session_id="s1")
@@ -111,7 +124,7 @@ async def test_what_is_let_go_of_as_the_token_changes_leaves_the_others_watched(
 
 
 @pytest.mark.turned_clock
-async def test_what_is_to_stop_is_asked_for_with_the_token_that_counts_by_now() -> None:
+async def test_a_stop_uses_the_new_token() -> None:
     bench = Bench()
     watch = await bench.watching()
     bench.token, watch.away = "new", True
@@ -121,7 +134,7 @@ async def test_what_is_to_stop_is_asked_for_with_the_token_that_counts_by_now() 
 
 
 @pytest.mark.turned_clock
-async def test_a_silent_server_is_asked_as_before_where_nothing_else_is_known() -> None:
+async def test_a_silent_server_keeps_its_watch_if_the_token_has_not_changed() -> None:
     bench = Bench()
     watch = await bench.watching()
     watch.hear(ServerSilent("it does not answer"))

@@ -1,4 +1,4 @@
-"""What a worker does with tasks that go on without its process: the machine, event by event."""
+"""What a worker does with detached tasks: the machine, event by event."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HANDLE = {"session": "s", "query": "q"}
 
 
 def runs_elsewhere(script: Script, task: TaskId, **more: Any) -> Script:
-    """Another worker has said that the task runs, and how it is found."""
+    """Another worker has written that the task runs, with the handle of its query."""
     work = script.jobs.work_of(task)
     assert work is not None
     said = TaskStatus(
@@ -54,14 +54,14 @@ def runs_elsewhere(script: Script, task: TaskId, **more: Any) -> Script:
 
 
 def says(script: Script, worker: WorkerId, state: WorkerPhase, **more: Any) -> None:
-    """What a worker says of itself stands in the topic."""
+    """A worker has written its own record."""
     said = WorkerStatus(worker=worker, state=state, epoch=Epoch(1), slots=2, process="host/place/1/2", **more)
     workers = {**script.status.workers, worker: said}
     script.status = replace(script.status, workers=workers, point=Point())
 
 
 def of_group(script: Script, *workers: WorkerId) -> Script:
-    """They are in the group."""
+    """These workers are in the group."""
     record = record_of(dict.fromkeys(workers, NO_TASKS))
     script.status = replace(script.status, group=record, point=Point())
     return script
@@ -75,19 +75,19 @@ def lead(script: Script, leader: WorkerId) -> None:
 # ---- it begins
 
 
-def test_the_code_is_called_when_it_is_stored_where_it_begins() -> None:
+def test_the_code_is_called_when_its_handle_has_been_read_back() -> None:
     script = Script(**STREAMING)
     script.give(A0)
     begun = script.begin(A0, handle={"session": "s"})
     assert words(begun) == ["insist on where a:0 begins"]
-    assert words(script.answer(HandleWritten, A0)) == [], "another one's word may win"
+    assert words(script.answer(HandleWritten, A0)) == [], "the record of another worker may win"
     assert words(script.read_back(A0)) == ["let a:0 begin"]
     alone = script.feed(StreamBegan, task=A0, handle=HANDLE)
     assert words(alone) == ["watch a:0", "write a:0 running"]
     assert written(alone, TaskState.RUNNING).handle == HANDLE
 
 
-def test_who_reads_of_another_begin_first_does_not_begin() -> None:
+def test_an_attempt_does_not_begin_if_it_reads_of_an_earlier_query() -> None:
     script = Script(**STREAMING)
     script.give(A0, epoch=2)
     script.begin(A0, handle={"session": "mine"})
@@ -99,7 +99,7 @@ def test_who_reads_of_another_begin_first_does_not_begin() -> None:
     assert stopped == ["give up a:0", "write a:0 stopped", "take over a:0 #2"]
 
 
-def test_who_has_been_overtaken_by_another_does_not_begin() -> None:
+def test_an_attempt_does_not_begin_if_the_record_of_another_worker_counts() -> None:
     script = Script(**STREAMING)
     script.give(A0)
     script.begin(A0, handle={"session": "mine"})
@@ -108,7 +108,7 @@ def test_who_has_been_overtaken_by_another_does_not_begin() -> None:
     assert words(script.say(replace(said, worker=OTHER, epoch=Epoch(2), handle=HANDLE))) == []
 
 
-def test_what_is_told_to_stop_before_that_is_stored_never_begins() -> None:
+def test_an_attempt_that_is_told_to_stop_before_its_handle_is_stored_never_begins() -> None:
     script = Script(**STREAMING)
     script.give(A0)
     script.begin(A0, handle={"session": "s"})
@@ -117,7 +117,7 @@ def test_what_is_told_to_stop_before_that_is_stored_never_begins() -> None:
     assert words(script.stopped(A0)) == ["give up a:0", "write a:0 stopped", "released a:0"]
 
 
-def test_what_began_to_go_on_alone_as_it_was_told_to_stop_is_ended() -> None:
+def test_a_query_that_is_detached_while_its_task_is_told_to_stop_is_ended() -> None:
     script = Script(**STREAMING)
     script.give(A0)
     script.begin(A0, handle={"session": "s"})
@@ -131,16 +131,16 @@ def test_what_began_to_go_on_alone_as_it_was_told_to_stop_is_ended() -> None:
 # ---- where the membership is held
 
 
-def test_a_worker_whose_tasks_all_go_on_alone_needs_no_process() -> None:
+def test_a_worker_with_only_detached_tasks_needs_no_process() -> None:
     script = Script(linger_ms=1_000, slots=1, tasks=2, **STREAMING)
     script.give(A0, A1)
     script.detached(A0)
     assert not script.execution.done(script.now)
     script.wait(1_000)
-    assert script.execution.done(script.now), "the other one waits for a slot that nobody gives up"
+    assert script.execution.done(script.now), "the other task waits for a slot that the stream keeps"
 
 
-def test_as_long_as_anything_runs_in_it_the_process_stays() -> None:
+def test_a_process_stays_while_an_attempt_runs_in_it() -> None:
     script = Script(linger_ms=1_000, **STREAMING)
     script.give(A0, A1)
     script.detached(A0)
@@ -149,13 +149,13 @@ def test_as_long_as_anything_runs_in_it_the_process_stays() -> None:
     assert not script.execution.done(script.now)
 
 
-def test_a_triggerer_starts_nothing_and_wants_a_process_for_it() -> None:
+def test_a_triggerer_starts_nothing_and_asks_for_a_process() -> None:
     script = Script(place=Place.TRIGGERER, linger_ms=0)
     assert words(script.give(A0)) == []
     assert script.execution.done(script.now)
 
 
-def test_a_triggerer_wants_no_process_for_what_has_no_slot() -> None:
+def test_a_triggerer_asks_for_no_process_if_no_slot_is_free() -> None:
     script = Script(place=Place.TRIGGERER, linger_ms=0, slots=1, tasks=2, replan_interval_ms=60_000, **STREAMING)
     runs_elsewhere(script, A0)
     script.give(A0, A1)
@@ -165,7 +165,7 @@ def test_a_triggerer_wants_no_process_for_what_has_no_slot() -> None:
     assert script.execution.done(script.now), "a planner needs no slot"
 
 
-def test_what_has_ended_in_a_triggerer_is_written_there() -> None:
+def test_a_triggerer_writes_the_end_of_a_task() -> None:
     script = Script(place=Place.TRIGGERER, **STREAMING)
     runs_elsewhere(script, A0).give(A0, epoch=2)
     script.feed(QueryAdopted, task=A0, handle=HANDLE)
@@ -173,20 +173,20 @@ def test_what_has_ended_in_a_triggerer_is_written_there() -> None:
     assert words(ended) == ["insist on a:0 finished"]
 
 
-def test_what_was_lost_with_its_server_wants_a_process() -> None:
+def test_a_triggerer_asks_for_a_process_to_restart_a_lost_query() -> None:
     script = Script(place=Place.TRIGGERER, linger_ms=0, **STREAMING)
     runs_elsewhere(script, A0).give(A0, epoch=2)
     script.feed(QueryAdopted, task=A0, handle=HANDLE)
     lost = script.feed(SparkLost, task=A0, spark=-1, failure=TaskFailure.of("it was restarted"))
     assert words(lost) == ["write a:0 pending"]
-    assert written(lost, TaskState.PENDING).handle is None, "nothing of it runs any more"
+    assert written(lost, TaskState.PENDING).handle is None, "the query no longer runs"
     assert not script.execution.done(script.now), "Spark is given a moment"
     script.wait(1_000)
     assert script.execution.done(script.now)
 
 
-def test_nobody_else_goes_on_while_a_query_is_being_ended() -> None:
-    """Who looked at it then would take it for one that has come to its end, and its task for finished."""
+def test_a_triggerer_hands_over_only_after_queries_have_ended() -> None:
+    """In between, the next process would take the query for one that has ended by itself, and its task for finished."""
     script = Script(place=Place.TRIGGERER, linger_ms=0, tasks=2, **STREAMING)
     for task in (A0, A1):
         runs_elsewhere(script, task, handle={**HANDLE, "session": str(task)})
@@ -200,7 +200,7 @@ def test_nobody_else_goes_on_while_a_query_is_being_ended() -> None:
     assert script.execution.done(script.now), "both are to be started"
 
 
-def test_a_process_sees_to_the_end_of_the_queries_that_it_has_ended() -> None:
+def test_a_process_hands_over_only_after_queries_have_ended() -> None:
     script = Script(linger_ms=1_000, tasks=2, **STREAMING)
     script.give(A0, A1)
     script.detached(A0)
@@ -214,10 +214,10 @@ def test_a_process_sees_to_the_end_of_the_queries_that_it_has_ended() -> None:
     assert script.execution.done(script.now)
 
 
-# ---- what another worker has begun
+# ---- queries that another worker has started
 
 
-def test_what_runs_on_is_gone_on_with() -> None:
+def test_a_running_query_is_adopted() -> None:
     script = runs_elsewhere(Script(**STREAMING), A0)
     assert words(script.give(A0, epoch=2)) == ["take over a:0 #3"]
     adopted = script.feed(QueryAdopted, task=A0, handle=HANDLE)
@@ -226,19 +226,19 @@ def test_what_runs_on_is_gone_on_with() -> None:
     assert (told.attempt, told.worker, told.epoch, told.handle) == (3, ME, 2, HANDLE)
 
 
-def test_nothing_is_said_of_what_its_own_worker_goes_on_with() -> None:
+def test_nothing_is_written_if_a_worker_adopts_its_own_query() -> None:
     script = runs_elsewhere(Script(**STREAMING), A0, worker=ME)
     script.give(A0, epoch=1)
     assert words(script.feed(QueryAdopted, task=A0, handle=HANDLE)) == []
 
 
-def test_what_has_ended_meanwhile_is_begun_anew() -> None:
+def test_a_new_attempt_starts_if_the_earlier_query_has_ended() -> None:
     script = runs_elsewhere(Script(**STREAMING), A0)
     script.give(A0, epoch=2)
     assert words(script.feed(QueryCleared, task=A0)) == ["write a:0 pending", "start a:0 #4"]
 
 
-def test_more_may_run_on_than_there_are_slots_and_nothing_else_begins() -> None:
+def test_a_worker_may_adopt_more_than_its_slots_and_then_starts_nothing() -> None:
     script = Script(slots=1, tasks=3, **STREAMING)
     runs_elsewhere(runs_elsewhere(script, A0), A1)
     script.give(A0, A1, epoch=2)
@@ -247,7 +247,7 @@ def test_more_may_run_on_than_there_are_slots_and_nothing_else_begins() -> None:
     assert words(script.give(TaskId("a", 2), epoch=2)) == []
 
 
-def test_nothing_is_begun_on_a_guess() -> None:
+def test_nothing_is_started_while_the_earlier_query_is_unreachable() -> None:
     script = runs_elsewhere(Script(**STREAMING), A0)
     script.give(A0, epoch=2)
     told = script.feed(QueryUnreachable, task=A0, why="sc://other: nobody answers")
@@ -255,17 +255,17 @@ def test_nothing_is_begun_on_a_guess() -> None:
     assert status.handle == HANDLE
     assert status.error is not None
     assert "sc://other" in status.error.message
-    assert status.lives_on, "who has the task next looks, too"
+    assert status.lives_on, "the next worker of the task also has to find it"
     assert words(script.feed(QueryCleared, task=A0))[-1] == "start a:0 #4"
 
 
-def test_who_has_the_task_next_looks_too() -> None:
+def test_the_next_worker_takes_over_an_unreachable_query() -> None:
     script = runs_elsewhere(Script(**STREAMING), A0, state=TaskState.PENDING)
     assert words(script.give(A0, epoch=2)) == ["take over a:0 #3"]
     assert words(script.revoke(A0)) == ["stop watching a:0", "released a:0"]
 
 
-def test_what_runs_by_an_older_plan_is_ended_before_anything_begins() -> None:
+def test_a_query_of_an_older_plan_is_ended_before_a_new_attempt() -> None:
     script = runs_elsewhere(Script(**STREAMING), A0)
     script.plan({"i": 7}, {"i": 1}, {"i": 2})
     assert words(script.give(A0, epoch=2)) == ["take over a:0 #3", "stop a:0: its configuration has changed"]
@@ -275,7 +275,7 @@ def test_what_runs_by_an_older_plan_is_ended_before_anything_begins() -> None:
 # ---- it moves, its worker leaves
 
 
-def test_what_moves_is_let_go_of_and_its_record_stays_true() -> None:
+def test_a_query_whose_task_moves_is_let_go_of_without_a_record() -> None:
     script = Script(**STREAMING)
     script.give(A0)
     script.detached(A0)
@@ -283,7 +283,7 @@ def test_what_moves_is_let_go_of_and_its_record_stays_true() -> None:
     assert script.execution.stopped_running == 0, "nothing was stopped"
 
 
-def test_a_process_that_ends_lets_go_without_a_word() -> None:
+def test_a_process_that_ends_lets_go_without_a_record() -> None:
     script = Script(**STREAMING)
     script.give(A0, A1)
     script.detached(A0)
@@ -295,16 +295,16 @@ def leaves(script: Script, *tasks: TaskId) -> list[str]:
     return words(script.feed(TasksRevoked, tasks=frozenset(tasks), reason="leaving", for_good=True))
 
 
-def test_who_leaves_for_good_looks_who_stays_when_it_has_said_so() -> None:
+def test_a_leaving_worker_looks_for_others_after_its_own_record_was_read() -> None:
     script = of_group(Script(**STREAMING), ME, OTHER)
     script.give(A0)
     script.detached(A0)
     assert leaves(script, A0) == []
     says(script, ME, WorkerPhase.STOPPING)
-    assert words(script.read(script.jobs)) == ["stop watching a:0", "released a:0"], "the other one goes on with it"
+    assert words(script.read(script.jobs)) == ["stop watching a:0", "released a:0"], "the other worker adopts it"
 
 
-def test_the_last_one_that_leaves_ends_what_nobody_goes_on_with() -> None:
+def test_the_last_worker_that_leaves_ends_all_queries() -> None:
     script = of_group(Script(**STREAMING), ME, OTHER)
     script.give(A0)
     script.detached(A0)
@@ -314,11 +314,11 @@ def test_the_last_one_that_leaves_ends_what_nobody_goes_on_with() -> None:
     says(script, ME, WorkerPhase.STOPPING)
     done = script.read(script.jobs)
     assert words(done) == ["end a:1, orphan", "stop a:0: no worker stays in the group"]
-    assert any(isinstance(command, EndOrphan) for command in done), "the other one had let go of it"
+    assert any(isinstance(command, EndOrphan) for command in done), "the other worker had let go of it"
     assert words(script.stopped(A0)) == ["write a:0 stopped", "released a:0"]
 
 
-def test_the_last_one_ends_what_others_have_let_go_of_though_it_has_nothing_itself() -> None:
+def test_the_last_worker_ends_the_queries_of_others_even_if_it_has_none() -> None:
     script = of_group(runs_elsewhere(Script(**STREAMING), A1), ME, OTHER)
     says(script, ME, WorkerPhase.STOPPING)
     assert leaves(script) == []
@@ -327,7 +327,7 @@ def test_the_last_one_ends_what_others_have_let_go_of_though_it_has_nothing_itse
     assert words(script.read(script.jobs)) == ["end a:1, orphan"]
 
 
-def test_who_is_to_come_back_goes_on_with_what_it_had() -> None:
+def test_queries_are_left_to_a_worker_that_is_expected_back() -> None:
     script = of_group(runs_elsewhere(Script(**STREAMING), A1), ME, OTHER)
     leaves(script)
     says(script, ME, WorkerPhase.STOPPING)
@@ -336,10 +336,10 @@ def test_who_is_to_come_back_goes_on_with_what_it_had() -> None:
     assert words(script.read(script.jobs)) == []
     script.wait(90_000)
     script.status = replace(script.status)
-    assert words(script.read(script.jobs)) == ["end a:1, orphan"], "it has not"
+    assert words(script.read(script.jobs)) == ["end a:1, orphan"], "it has not come back"
 
 
-def test_who_hears_nothing_as_it_leaves_ends_nothing() -> None:
+def test_a_leaving_worker_ends_nothing_if_it_reads_no_records() -> None:
     script = of_group(Script(**STREAMING), ME)
     script.give(A0)
     script.detached(A0)
@@ -347,7 +347,7 @@ def test_who_hears_nothing_as_it_leaves_ends_nothing() -> None:
     assert words(script.wait(LAST_WORDS_MS)) == ["stop watching a:0", "released a:0"]
 
 
-def test_what_is_removed_while_its_worker_leaves_is_ended() -> None:
+def test_a_query_whose_job_is_removed_while_its_worker_leaves_is_ended() -> None:
     script = of_group(Script(**STREAMING), ME)
     script.give(A0)
     script.detached(A0)
@@ -356,7 +356,7 @@ def test_what_is_removed_while_its_worker_leaves_is_ended() -> None:
     assert script.execution.runs[A0].state is RunState.STOPPING
 
 
-def test_a_snapshot_without_a_group_has_nobody_that_stays() -> None:
+def test_nobody_stays_in_a_group_without_a_record() -> None:
     script = Script(status=StatusSnapshot(), **STREAMING)
     script.give(A0)
     script.detached(A0)
@@ -365,10 +365,10 @@ def test_a_snapshot_without_a_group_has_nobody_that_stays() -> None:
     assert words(script.read(script.jobs)) == ["stop a:0: no worker stays in the group"]
 
 
-# ---- what nobody has
+# ---- orphans
 
 
-def test_what_was_removed_while_its_worker_was_away_is_ended_by_the_leader() -> None:
+def test_the_leader_ends_the_queries_of_a_removed_job_whose_worker_is_away() -> None:
     script = of_group(runs_elsewhere(Script(**STREAMING), A0), ME)
     lead(script, WorkerId("w3"))
     assert words(script.read(JobsSnapshot())) == []
@@ -376,22 +376,22 @@ def test_what_was_removed_while_its_worker_was_away_is_ended_by_the_leader() -> 
     assert words(script.read(JobsSnapshot())) == ["end a:0, orphan"]
 
 
-def test_what_the_process_before_was_ending_is_ended_by_this_one() -> None:
+def test_a_process_ends_the_orphans_that_the_process_before_was_ending() -> None:
     before = of_group(runs_elsewhere(Script(**STREAMING), A0, worker=ME), ME)
     before.read(JobsSnapshot())
     begins = Script()
     begins.execution = Execution(begins.execution.settings, JobsSnapshot(), before.status, now_ms=begins.now)
     assert words(begins.give()) == ["end a:0, orphan"]
-    assert words(begins.give()) == [], "once: it is tried until it has ended"
+    assert words(begins.give()) == [], "once is enough: it is tried until the query has ended"
 
 
-def test_what_its_worker_ends_by_itself_is_left_to_it() -> None:
+def test_the_leader_leaves_a_query_to_its_worker_in_the_group() -> None:
     script = of_group(runs_elsewhere(Script(**STREAMING), A0), ME, OTHER)
     lead(script, ME)
     assert words(script.read(JobsSnapshot())) == []
 
 
-def test_what_somebody_says_to_be_gone_is_begun_anew() -> None:
+def test_a_new_attempt_starts_if_the_query_was_declared_gone() -> None:
     script = runs_elsewhere(Script(**STREAMING), A0)
     script.give(A0, epoch=2)
     script.feed(QueryUnreachable, task=A0, why="nobody answers")

@@ -1,4 +1,4 @@
-"""What a worker does with tasks that go on without its process when their server says nothing, perhaps for ever."""
+"""What a worker does with detached tasks whose server does not answer, perhaps for ever."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HANDLE = {"server": "sc://h", "session_id": "s", "query_id": "q"}
 
 
 def watching(**settings: Any) -> Script:
-    """A stream goes on without this process, and its record stands."""
+    """A worker that watches a detached stream, whose record it has read."""
     script = Script(kind=TaskKind.STREAMING, **settings)
     script.read(replace(script.jobs, offset=ConfigOffset(10)))
     script.give(A0)
@@ -33,7 +33,7 @@ def watching(**settings: Any) -> Script:
 
 
 def gone(script: Script) -> list[str]:
-    """Somebody says that it has certainly ended."""
+    """Somebody declares that the query has certainly ended."""
     return words(script.say(replace(script.status.tasks[A0], state=TaskState.STOPPED)))
 
 
@@ -41,46 +41,46 @@ def alter(script: Script) -> list[str]:
     return words(script.plan({"i": 7}, {"i": 1}, {"i": 2}))
 
 
-# ---- nobody waits for what is certainly gone
+# ---- queries that were declared gone are not waited for
 
 
-def test_what_is_watched_and_said_to_be_gone_begins_anew() -> None:
+def test_a_watched_query_that_is_declared_gone_is_started_again() -> None:
     script = watching()
     assert gone(script) == ["stop watching a:0", "write a:0 pending", "start a:0 #2"]
 
 
-def test_what_is_told_to_stop_and_said_to_be_gone_is_released() -> None:
+def test_a_stopping_task_whose_query_is_declared_gone_is_released() -> None:
     script = watching()
     assert words(script.read(JobsSnapshot())) == ["stop a:0: it is no longer configured"]
     assert gone(script) == ["stop watching a:0", "write a:0 stopped", "released a:0"]
 
 
-def test_what_restarts_and_is_said_to_be_gone_begins_anew() -> None:
+def test_a_restarting_task_whose_query_is_declared_gone_is_started_again() -> None:
     script = watching()
     assert alter(script) == ["stop a:0: its configuration has changed"]
     assert gone(script) == ["stop watching a:0", "write a:0 stopped", "start a:0 #1"]
 
 
 @pytest.mark.parametrize("other", [{"attempt": 7}, {"handle": {**HANDLE, "session_id": "t"}}, {"handle": None}])
-def test_of_what_else_is_gone_is_said_nothing(other: dict[str, Any]) -> None:
+def test_a_declaration_about_another_query_changes_nothing(other: dict[str, Any]) -> None:
     script = watching()
     last = replace(script.status.tasks[A0], state=TaskState.STOPPED, **other)
     assert words(script.say(last)) == []
     assert script.state(A0) is RunState.STARTED
 
 
-# ---- nobody in the group waits for a server
+# ---- the group does not wait for a server
 
 
 @pytest.mark.parametrize("stopping", [lambda script: alter(script), lambda script: script.read(JobsSnapshot())])
-def test_what_is_revoked_as_it_stops_is_let_go_of(stopping: Any) -> None:
+def test_a_task_that_is_revoked_while_it_stops_is_let_go_of(stopping: Any) -> None:
     script = watching()
     stopping(script)
     told = words(script.revoke(A0))
     assert [word for word in told if "orphan" not in word] == ["stop watching a:0", "released a:0"]
 
 
-def test_what_is_let_go_of_and_nobody_is_to_have_is_ended_all_the_same() -> None:
+def test_a_query_that_was_let_go_of_is_ended_if_no_worker_is_to_have_it() -> None:
     script = watching()
     script.read(JobsSnapshot())
     assert "end a:0, orphan" in words(script.revoke(A0))
@@ -93,9 +93,7 @@ def test_what_is_let_go_of_and_nobody_is_to_have_is_ended_all_the_same() -> None
         ([], ["stop a:0: no worker stays in the group"]),
     ],
 )
-def test_who_leaves_for_good_leaves_what_it_has_told_to_stop_to_those_who_stay(
-    others: list[WorkerId], then: list[str]
-) -> None:
+def test_a_leaving_worker_leaves_a_stopping_task_to_workers_that_stay(others: list[WorkerId], then: list[str]) -> None:
     script = watching()
     script.status = replace(script.status, group=record_of(dict.fromkeys([ME, *others], NO_TASKS)), point=Point())
     alter(script)
@@ -105,7 +103,7 @@ def test_who_leaves_for_good_leaves_what_it_has_told_to_stop_to_those_who_stay(
     assert words(script.read(script.jobs)) == then
 
 
-def test_what_is_not_known_to_have_stopped_says_so() -> None:
+def test_a_task_that_may_still_be_running_says_so() -> None:
     script = watching()
     alter(script)
     told = script.feed(QueryUnreachable, task=A0, why="sc://h: nobody answers")
@@ -119,7 +117,7 @@ def test_what_is_not_known_to_have_stopped_says_so() -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_that_it_waited_is_said_no_more_when_it_runs(again: bool) -> None:
+def test_the_reason_for_waiting_is_gone_when_the_query_is_adopted(again: bool) -> None:
     script = Script(kind=TaskKind.STREAMING)
     left_behind(script)
     script.give(A0, epoch=2)
@@ -132,11 +130,11 @@ def test_that_it_waited_is_said_no_more_when_it_runs(again: bool) -> None:
     assert written(adopted, TaskState.RUNNING).error is None
 
 
-# ---- what was asked while it was away
+# ---- requests while the worker was away
 
 
 def left_behind(script: Script, **more: Any) -> None:
-    """Another worker has begun it, and is away."""
+    """Another worker has started the query, and is away."""
     work = script.jobs.work_of(A0)
     assert work is not None
     said = TaskStatus(
@@ -154,14 +152,14 @@ def left_behind(script: Script, **more: Any) -> None:
     script.say(replace(said, **more))
 
 
-def test_its_record_says_how_far_the_wishes_of_people_were_read() -> None:
+def test_a_record_says_how_far_requests_were_read() -> None:
     script = watching()
     last = script.status.tasks[A0]
     assert (last.worker, last.read_to) == (ME, 10)
     assert TaskStatus.from_json(last.to_json()) == last
 
 
-def test_what_was_to_start_anew_while_its_worker_was_away_is_ended_first() -> None:
+def test_a_restart_requested_while_the_worker_was_away_ends_the_query_first() -> None:
     script = Script(kind=TaskKind.STREAMING)
     left_behind(script, read_to=10)
     asked = Restart(by="me", offset=12)
@@ -171,11 +169,11 @@ def test_what_was_to_start_anew_while_its_worker_was_away_is_ended_first() -> No
     assert script.execution.runs[A0].failures == 0, "it has all its retries"
 
 
-def test_each_word_is_followed_once() -> None:
+def test_each_request_is_carried_out_once() -> None:
     script = Script(kind=TaskKind.STREAMING)
     left_behind(script, read_to=13)
     asked = Restart(by="me", offset=12)
     script.read(replace(script.jobs, offset=ConfigOffset(20), task_restarts={A0: asked}))
     assert words(script.give(A0, epoch=2)) == ["take over a:0 #1"]
     adopted = script.feed(QueryAdopted, task=A0, handle=HANDLE)
-    assert written(adopted, TaskState.RUNNING).read_to == 13, "the next one follows what was asked since"
+    assert written(adopted, TaskState.RUNNING).read_to == 13, "the next worker carries out later requests"

@@ -1,4 +1,4 @@
-"""When a leader has the group rebalance because a slot is free, or because a worker leaves what waits."""
+"""When a leader rebalances the group because a slot is free, or because a worker will not start its waiting tasks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ W1, W2 = WorkerId("w1"), WorkerId("w2")
         {"w1": "r r p", "w2": "r r", "w3": "r r", "w4": "", "w5": ""},
     ],
 )
-def test_tasks_that_wait_may_move_to_a_worker_that_has_run_dry(workers: dict[str, str]) -> None:
+def test_waiting_tasks_may_move_to_a_worker_without_tasks(workers: dict[str, str]) -> None:
     group = Group(workers)
     assert spare_capacity(group.jobs, group.status, wall_ms=0)
 
@@ -59,13 +59,13 @@ def test_tasks_that_wait_may_move_to_a_worker_that_has_run_dry(workers: dict[str
         ({"w1": "f", "w2": "f"}, "all done"),
     ],
 )
-def test_it_is_not_helped_when_a_rebalance_would_not_help(workers: dict[str, str], why: str) -> None:
+def test_there_is_no_rebalance_that_would_not_help(workers: dict[str, str], why: str) -> None:
     group = Group(workers)
     assert not spare_capacity(group.jobs, group.status, wall_ms=0), why
 
 
-def test_who_learns_a_task_is_not_helped_to_another_one_that_a_round_would_not_give_it() -> None:
-    """Else the leader would have the group rebalance for nothing, again and again, until the task has been learned."""
+def test_there_is_no_rebalance_for_a_learner_that_would_get_no_other_task() -> None:
+    """Otherwise the group would rebalance for nothing, again and again, until the task has been learned."""
     said = {W2: WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=2)}
     group = Group({"w1": "r r p", "w2": ""})
     assert spare_capacity(group.jobs, replace(group.status, workers=said), wall_ms=0)
@@ -79,7 +79,7 @@ def test_who_learns_a_task_is_not_helped_to_another_one_that_a_round_would_not_g
 
 
 @pytest.mark.parametrize(("slots", "helped"), [(1, True), (0, False)], ids=["free", "it drains"])
-def test_a_worker_that_drains_is_given_nothing_for_its_free_slots(slots: int, helped: bool) -> None:
+def test_a_draining_worker_gets_nothing_for_its_free_slots(slots: int, helped: bool) -> None:
     group = Group({"w1": "r p", "w2": ""})
     said = WorkerStatus(worker=W2, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots)
     assert bool(spare_capacity(group.jobs, replace(group.status, workers={W2: said}), wall_ms=0)) is helped
@@ -94,7 +94,7 @@ def test_a_worker_that_drains_is_given_nothing_for_its_free_slots(slots: int, he
         ({"w1": "r", "w2": "r p"}, "another process", False, "a process that is gone has said it"),
     ],
 )
-def test_what_waits_where_nothing_starts_any_more_goes_to_others(
+def test_waiting_tasks_of_a_draining_worker_go_to_others(
     workers: dict[str, str], member: str, helped: bool, why: str
 ) -> None:
     group = Group(workers)
@@ -107,8 +107,8 @@ def test_what_waits_where_nothing_starts_any_more_goes_to_others(
 
 
 @pytest.mark.parametrize(("slots", "helped"), [(1, True), (2, True), (3, False)])
-def test_what_nobody_speaks_of_waits_when_its_worker_has_others_for_its_free_slots(slots: int, helped: bool) -> None:
-    """One of the two that are silent would move: with three slots, both are about to start."""
+def test_tasks_without_a_record_wait_if_their_worker_has_more_than_free_slots(slots: int, helped: bool) -> None:
+    """One of the two tasks without a record would move; with three slots, both are about to start."""
     group = Group({"w1": "r . .", "w2": ""})
     said = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots)
     assert bool(spare_capacity(group.jobs, replace(group.status, workers={W1: said}), wall_ms=0)) is helped
@@ -136,7 +136,7 @@ def test_what_nobody_speaks_of_waits_when_its_worker_has_others_for_its_free_slo
         ({"w1": "r r p", "w2": "r2"}, 2, False, "the same where they have as many tasks"),
     ],
 )
-def test_tasks_that_wait_may_move_to_a_worker_with_a_free_slot(
+def test_waiting_tasks_may_move_to_a_worker_with_a_free_slot(
     workers: dict[str, str], slots: int, helped: bool, why: str
 ) -> None:
     group = Group(workers)
@@ -154,18 +154,18 @@ def test_tasks_that_wait_may_move_to_a_worker_with_a_free_slot(
         {"memory": Memory(awaited={W2: 1})},
     ],
 )
-def test_it_is_not_helped_while_another_round_is_to_follow(more: dict[str, Any]) -> None:
+def test_there_is_no_rebalance_while_another_round_follows(more: dict[str, Any]) -> None:
     group = Group({"w1": "r p", "w2": ""}, **more)
     assert not spare_capacity(group.jobs, group.status, wall_ms=0)
 
 
-def test_a_worker_that_leaves_is_not_helped() -> None:
-    """It gets nothing: the group would rebalance for it again and again."""
+def test_there_is_no_rebalance_for_a_leaving_worker() -> None:
+    """It would get nothing, and the group would rebalance again and again."""
     group = Group({"w1": "r p", "w2": ""}, leaving_soon=frozenset({W2}))
     assert not spare_capacity(group.jobs, group.status, wall_ms=0)
 
 
-def test_what_waits_moves_to_those_that_stay_though_another_leaves() -> None:
+def test_waiting_tasks_move_to_workers_that_stay_even_if_another_leaves() -> None:
     group = Group({"w1": "r p p", "w2": "", "w3": "r"}, leaving_soon=frozenset({WorkerId("w3")}))
     assert spare_capacity(group.jobs, group.status, wall_ms=0)
 
@@ -178,8 +178,8 @@ def test_what_waits_moves_to_those_that_stay_though_another_leaves() -> None:
         ("a0 a1", False, "when those have moved, each has two"),
     ],
 )
-def test_what_is_being_learned_is_counted_as_if_it_had_moved(learns: str, helped: bool, why: str) -> None:
-    """The assignor does so, too: it would move nothing, again and again."""
+def test_learned_tasks_count_as_if_they_had_moved(learns: str, helped: bool, why: str) -> None:
+    """The assignor counts them in the same way: otherwise it would be asked again and again, and move nothing."""
     learned = {W1: frozenset(TaskId("a", int(name[1:])) for name in learns.split())}
     group = Group(
         {"w1": "r r p p", "w2": ""}, protocol=SubProtocol.EXTENSIBLE, learning={W2: learned[W1]}, learned=learned
@@ -189,7 +189,7 @@ def test_what_is_being_learned_is_counted_as_if_it_had_moved(learns: str, helped
     assert bool(spare_capacity(jobs, replace(group.status, workers=said), wall_ms=0)) is helped, why
 
 
-def test_a_planner_that_waits_is_no_load() -> None:
+def test_a_waiting_planner_is_no_load() -> None:
     group = Group({"w1": "r", "w2": ""})
     owned = {W1: group.record.owned_by(W1) | {planner_of("a")}, W2: frozenset()}
     assert not spare_capacity(group.jobs, replace(group.status, group=record_of(owned)), wall_ms=0)
@@ -205,7 +205,7 @@ def test_a_planner_that_waits_is_no_load() -> None:
         {"w1": "r r p", "w2": "r r", "w3": "r r", "w4": "", "w5": ""},
     ],
 )
-def test_the_rounds_that_are_asked_for_move_what_waits_and_nothing_that_runs(workers: dict[str, str]) -> None:
+def test_requested_rounds_move_waiting_tasks_and_no_running_ones(workers: dict[str, str]) -> None:
     """The leader's own assignor, asked with what the workers would report."""
     group = Group(workers)
     reason = spare_capacity(group.jobs, group.status, wall_ms=0)
@@ -222,7 +222,7 @@ def test_the_rounds_that_are_asked_for_move_what_waits_and_nothing_that_runs(wor
     assert NO_TASKS.union(*placing.assignment.values()) == group.status.tasks.keys()
 
 
-def test_who_joins_meanwhile_gets_its_share_of_what_runs() -> None:
+def test_a_worker_that_joins_meanwhile_gets_its_share_of_running_tasks() -> None:
     group = Group({"w1": "r r r r p", "w2": ""})
     reason = spare_capacity(group.jobs, group.status, wall_ms=0)
     assert reason

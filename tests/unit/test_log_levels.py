@@ -130,7 +130,7 @@ def test_only_what_is_job_code_is_touched(caplog: pytest.LogCaptureFixture) -> N
         levels.follow({"py4j": DEBUG, "pkgs.jobs": DEBUG})
     assert (logging.getLogger("py4j").level, logging.getLogger("pkgs.jobs").level) == (before, logging.NOTSET)
     assert [record.getMessage() for record in caplog.records] == [
-        f"logger {name} is not changed: it is not of code that this worker may import as jobs"
+        f"logger {name} is not changed: its code is not among the jobs that this worker may import"
         for name in ("pkgs.jobs", "py4j")
     ], "said once"
 

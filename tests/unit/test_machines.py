@@ -1,4 +1,4 @@
-"""Work on machines: dealt out evenly, poured where it is small, and kept at home where it is done in time."""
+"""Work on machines: large tasks are dealt out singly, small ones together, and tasks that are in time stay at home."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def drawn_workers(draw: st.DrawFn) -> list[Slots]:
 
 
 def ends(work: Sequence[Work], workers: Sequence[Slots], places: Sequence[int]) -> list[Slots]:
-    """When each is done, if it begins with the longest."""
+    """When each worker is done, if it begins with the longest task."""
     mine: list[list[Work]] = [[] for _ in workers]
     for task, place in zip(work, places, strict=True):
         if place != NOWHERE:
@@ -57,7 +57,7 @@ def ends(work: Sequence[Work], workers: Sequence[Slots], places: Sequence[int]) 
 
 
 def one_by_one(work: Sequence[Work], workers: Sequence[Slots]) -> float:
-    """When LPT ends that pours nothing."""
+    """When plain LPT ends."""
     free_at = sorted(at for slots in workers for at in slots)
     for cost, _ in work:
         heapreplace(free_at, free_at[0] + cost)
@@ -70,7 +70,7 @@ def last(workers: Sequence[Slots]) -> float:
 
 @patient
 @given(narrow_work, drawn_workers())
-def test_all_is_dealt_out_and_ends_when_lpt_ends(work: list[Work], workers: list[Slots]) -> None:
+def test_all_tasks_are_dealt_out_and_end_when_lpt_ends(work: list[Work], workers: list[Slots]) -> None:
     """Or at the level, and two of what is small after it: where a slot is full, and where a worker begins with the
     longest. So from idle machines it is at most 4/3 of the shortest time there is.
     """
@@ -82,13 +82,13 @@ def test_all_is_dealt_out_and_ends_when_lpt_ends(work: list[Work], workers: list
 
 
 def begins(slots: Slots, wide: int) -> float:
-    """When so many are free, or all, if there are fewer."""
+    """When this many slots are free, or all, if there are fewer."""
     return sorted(slots)[:wide][-1]
 
 
 @patient
 @given(drawn_work(), drawn_workers())
-def test_what_takes_several_slots_goes_where_so_many_are_free_first(work: list[Work], workers: list[Slots]) -> None:
+def test_a_task_with_several_slots_goes_where_they_are_free_first(work: list[Work], workers: list[Slots]) -> None:
     places = deal(work, workers)
     assert all(workers[place] for place in places)
     small = 0.01 * level(workers, area(work))
@@ -100,21 +100,21 @@ def test_what_takes_several_slots_goes_where_so_many_are_free_first(work: list[W
             slots_of[place] = after(slots_of[place], [(cost, wide)])
 
 
-def test_a_task_takes_its_slots_together_and_nothing_passes_it() -> None:
+def test_a_task_takes_its_slots_together_and_is_not_overtaken() -> None:
     assert sorted(after([0.0, 0.0, 0.0], [(5.0, 1), (4.0, 3), (1.0, 1)])) == [9.0, 9.0, 10.0]
     assert sorted(after([0.0, 3.0], [(4.0, 9)])) == [7.0, 7.0], "where there are fewer it takes them all"
     assert after([2.0], [(4.0, 2)]) == [6.0]
 
 
-def test_small_work_is_spread_as_large_work_is() -> None:
-    """No worker has all that is short, and with it all the starts."""
+def test_small_tasks_are_spread_like_large_ones() -> None:
+    """No worker gets all short tasks, and with them all the starts."""
     costs = sorted((random.Random(1).paretovariate(1.3) for _ in range(10_000)), reverse=True)
     places = deal(narrow(*costs), [[0.0, 0.0] for _ in range(10)])
     assert max(Counter(places[8_000:]).values()) < 2 * 2_000 / 10
 
 
 @pytest.mark.parametrize("cost", [0.0, 1e-12])
-def test_work_that_takes_no_time_is_dealt_out_too(cost: float) -> None:
+def test_tasks_that_take_no_time_are_dealt_out_too(cost: float) -> None:
     workers = [[0.7], [0.7], [0.7]]  # a third of three times as much is less
     assert len(deal(narrow(5.0, *[cost] * 7), workers)) == 8
     assert len(deal(narrow(*[cost] * 7), workers)) == 7
@@ -122,7 +122,7 @@ def test_work_that_takes_no_time_is_dealt_out_too(cost: float) -> None:
 
 @patient
 @given(drawn_work(), drawn_workers(), st.floats(0.5, 2), st.integers(0, 1 << 32))
-def test_what_stays_is_done_in_time(work: list[Work], workers: list[Slots], much: float, seed: int) -> None:
+def test_tasks_that_stay_are_done_in_time(work: list[Work], workers: list[Slots], much: float, seed: int) -> None:
     homes = random.Random(seed).choices([NOWHERE, *range(len(workers))], k=len(work))
     latest = much * level(workers, area(work))
     stay = in_time(work, homes, workers, latest)
@@ -135,7 +135,7 @@ def test_what_stays_is_done_in_time(work: list[Work], workers: list[Slots], much
 
 @patient
 @given(drawn_work(), drawn_workers(), st.integers(0, 1 << 32))
-def test_all_stays_where_nothing_new_comes_and_nobody_is_late(
+def test_all_tasks_stay_if_there_are_no_new_ones_and_nobody_is_late(
     work: list[Work], workers: list[Slots], seed: int
 ) -> None:
     with_slots = [worker for worker, slots in enumerate(workers) if slots]
@@ -143,7 +143,7 @@ def test_all_stays_where_nothing_new_comes_and_nobody_is_late(
     assert in_time(work, homes, workers, last(ends(work, workers, homes)) * _ROUNDED) == homes
 
 
-def test_late_is_what_comes_after() -> None:
+def test_late_work_is_work_after_the_latest_time() -> None:
     assert late([0.0, 0.0], narrow(5.0, 4.0, 3.0), 6.0) == 1.0
     assert late([0.0], narrow(5.0, 4.0), 6.0) == 3.0
     assert late([9.0], narrow(1.0), 6.0) == 1.0, "what runs is late anyway"

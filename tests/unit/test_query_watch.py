@@ -18,7 +18,7 @@ from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, Q
 from airflow_provider.spark_connect.watching import QueryWatch
 
 
-async def test_progress_is_told_when_there_is_some_and_only_if_it_is_new(server: FakeConnect) -> None:
+async def test_only_new_progress_is_reported(server: FakeConnect) -> None:
     query = FakeQuery()
     handle = server.handle(query)
     async with Hearing(server) as hearing:
@@ -34,7 +34,7 @@ async def test_progress_is_told_when_there_is_some_and_only_if_it_is_new(server:
         assert (await hearing.hears(QueryProgressed, 2))[1].progress.batch == 8
 
 
-async def test_each_hears_in_his_own_context_although_one_looks_for_all(server: FakeConnect) -> None:
+async def test_each_listener_is_called_in_its_own_context(server: FakeConnect) -> None:
     trigger: ContextVar[str] = ContextVar("trigger")
     heard: set[tuple[str, str]] = set()
 
@@ -54,14 +54,14 @@ async def test_each_hears_in_his_own_context_although_one_looks_for_all(server: 
 
 
 @pytest.mark.slow
-async def test_progress_is_not_asked_for_with_each_look(server: FakeConnect) -> None:
+async def test_progress_is_not_asked_for_with_each_poll(server: FakeConnect) -> None:
     async with Hearing(server, tell_every_s=3600) as hearing:
         hearing.watch.watch(server.handle(FakeQuery(batch=1)))
         await looked(server, 10)
         assert server.asked["last_progress"] <= 1
 
 
-async def test_an_end_is_told_once_with_the_last_batch_and_it_is_not_asked_for_again(server: FakeConnect) -> None:
+async def test_an_end_is_reported_once_with_the_last_batch(server: FakeConnect) -> None:
     query, other = FakeQuery(batch=41), FakeQuery()
     handle, left = server.handle(query), server.handle(other)
     async with Hearing(server, tell_every_s=3600) as hearing:
@@ -77,14 +77,14 @@ async def test_an_end_is_told_once_with_the_last_batch_and_it_is_not_asked_for_a
         assert len(hearing.of(QueryEnded)) == 1
 
 
-async def test_a_failed_query_tells_why(server: FakeConnect) -> None:
+async def test_a_failed_query_is_reported_with_its_error(server: FakeConnect) -> None:
     handle = server.handle(FakeQuery(active=False, error="no such column"))
     async with Hearing(server) as hearing:
         hearing.watch.watch(handle)
         assert await hearing.hears(QueryEnded) == [QueryEnded(handle, "no such column", None)]
 
 
-async def test_what_fails_as_its_server_is_told_to_end_is_lost_with_it(server: FakeConnect) -> None:
+async def test_a_query_that_fails_while_its_server_shuts_down_is_lost(server: FakeConnect) -> None:
     """Such a server answers for a while, and its queries fail by whatever they miss first."""
     query = FakeQuery()
     handle = server.handle(query)
@@ -101,7 +101,7 @@ async def test_what_fails_as_its_server_is_told_to_end_is_lost_with_it(server: F
         assert not hearing.of(QueryEnded)
 
 
-async def test_what_fails_on_a_server_that_is_full_has_failed(server: FakeConnect) -> None:
+async def test_a_query_that_fails_on_a_full_server_has_failed(server: FakeConnect) -> None:
     handle = server.handle(FakeQuery(active=False, error="no such column"))
     server.begins_none = (grpc.StatusCode.RESOURCE_EXHAUSTED, "no more sessions")
     async with Hearing(server) as hearing:
@@ -109,7 +109,7 @@ async def test_what_fails_on_a_server_that_is_full_has_failed(server: FakeConnec
         assert await hearing.hears(QueryEnded) == [QueryEnded(handle, "no such column", None)]
 
 
-async def test_a_session_that_somebody_closes_is_lost(server: FakeConnect) -> None:
+async def test_a_query_whose_session_was_closed_is_lost(server: FakeConnect) -> None:
     handle = server.handle(FakeQuery())
     async with Hearing(server) as hearing:
         hearing.watch.watch(handle)
@@ -122,7 +122,7 @@ async def test_a_session_that_somebody_closes_is_lost(server: FakeConnect) -> No
         assert hearing.watch.watched == frozenset()
 
 
-async def test_a_session_that_the_server_never_had_is_lost_and_not_made(server: FakeConnect) -> None:
+async def test_a_query_whose_session_is_unknown_is_lost_and_the_session_is_not_created(server: FakeConnect) -> None:
     handle = server.handle(FakeQuery())
     server.forget()
     async with Hearing(server) as hearing:
@@ -133,7 +133,7 @@ async def test_a_session_that_the_server_never_had_is_lost_and_not_made(server: 
 
 
 @pytest.mark.slow
-async def test_a_restart_between_two_looks_loses_all_and_makes_few_sessions(server: FakeConnect) -> None:
+async def test_a_restart_between_two_polls_loses_all_queries_and_creates_few_sessions(server: FakeConnect) -> None:
     handles = [server.handle(FakeQuery()) for _ in range(60)]
     async with Hearing(server) as hearing:
         for handle in handles:
@@ -147,7 +147,7 @@ async def test_a_restart_between_two_looks_loses_all_and_makes_few_sessions(serv
         assert not hearing.of(ServerSilent)
 
 
-async def test_nobody_looks_at_what_was_let_go(server: FakeConnect) -> None:
+async def test_a_query_that_was_let_go_of_is_not_polled(server: FakeConnect) -> None:
     query = FakeQuery()
     gone, left = server.handle(query), server.handle(FakeQuery())
     async with Hearing(server) as hearing:
@@ -182,9 +182,7 @@ async def test_only_so_many_calls_are_made_at_once(server: FakeConnect) -> None:
 
 
 @pytest.mark.slow
-async def test_more_queries_than_calls_allow_are_looked_at_less_often(
-    server: FakeConnect, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_very_many_queries_are_polled_less_often(server: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(polling, "POLLS_PER_S", 50)
     async with Hearing(server) as hearing:
         for _ in range(200):
@@ -195,7 +193,7 @@ async def test_more_queries_than_calls_allow_are_looked_at_less_often(
         assert server.asked["status"] - before <= 150, "200 at a time, each 50 ms, would be 4,000"
 
 
-async def test_who_hears_may_fail_and_the_others_are_told(
+async def test_a_listener_that_fails_does_not_affect_others(
     server: FakeConnect, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Hearing(server) as broken, Hearing(server) as hearing:
@@ -206,7 +204,9 @@ async def test_who_hears_may_fail_and_the_others_are_told(
         await hearing.hears(QueryEnded)
 
 
-async def test_all_watches_of_a_process_share_a_connection_and_each_hears_of_its_own(server: FakeConnect) -> None:
+async def test_all_watches_of_a_process_share_a_connection_and_each_hears_only_of_its_own_queries(
+    server: FakeConnect,
+) -> None:
     one, two = FakeQuery(), FakeQuery()
     mine, yours = server.handle(one), server.handle(two)
     async with Hearing(server) as hearing:
@@ -232,7 +232,7 @@ def _raise(_news: object) -> None:
     raise RuntimeError("a fault")
 
 
-async def test_who_closes_in_the_moment_of_a_change_does_not_wait(server: FakeConnect) -> None:
+async def test_closing_while_a_query_changes_does_not_block(server: FakeConnect) -> None:
     hearing = Hearing(server)
     first, second = FakeQuery(), FakeQuery()
     hearing.watch.watch(server.handle(first))

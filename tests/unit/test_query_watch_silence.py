@@ -19,7 +19,7 @@ from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, S
 
 
 @pytest.mark.slow
-async def test_a_server_that_pauses_is_told_once_and_what_ran_there_is_watched_on(
+async def test_a_paused_server_is_reported_once_and_its_queries_stay_watched(
     server: FakeConnect, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     short_answers(monkeypatch)
@@ -41,7 +41,7 @@ async def test_a_server_that_pauses_is_told_once_and_what_ran_there_is_watched_o
 
 
 @pytest.mark.slow
-async def test_what_a_restarted_server_does_not_have_is_lost_and_the_rest_is_not(
+async def test_only_queries_that_a_restarted_server_does_not_have_are_lost(
     server: FakeConnect, caplog: pytest.LogCaptureFixture
 ) -> None:
     handles = [server.handle(FakeQuery()) for _ in range(20)]
@@ -64,7 +64,7 @@ async def test_what_a_restarted_server_does_not_have_is_lost_and_the_rest_is_not
     assert "gives no status of query" not in caplog.text, "it is said of the server, once"
 
 
-async def test_who_begins_to_watch_while_the_server_is_away_hears_of_that(server: FakeConnect) -> None:
+async def test_a_new_watch_of_a_silent_server_hears_of_the_silence(server: FakeConnect) -> None:
     handle, later = server.handle(FakeQuery()), server.handle(FakeQuery())
     await server.stop()
     async with Hearing(server) as first, Hearing(server) as second:
@@ -88,7 +88,7 @@ async def test_a_server_that_is_away_is_asked_ever_less_often(server: FakeConnec
 
 
 @pytest.mark.slow
-async def test_a_server_that_lets_nobody_in_is_told_with_its_words(
+async def test_a_server_that_refuses_calls_is_reported_with_its_message(
     server: FakeConnect, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.refusal = (grpc.StatusCode.UNAUTHENTICATED, "Invalid token")
@@ -100,9 +100,7 @@ async def test_a_server_that_lets_nobody_in_is_told_with_its_words(
 
 
 @pytest.mark.slow
-async def test_one_query_of_which_nothing_is_said_is_no_silence(
-    server: FakeConnect, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_one_query_without_an_answer_is_no_silence(server: FakeConnect, caplog: pytest.LogCaptureFixture) -> None:
     odd = FakeQuery(says_nonsense=True)
     async with Hearing(server) as hearing:
         hearing.watch.watch(server.handle(FakeQuery()))
@@ -116,7 +114,7 @@ async def test_one_query_of_which_nothing_is_said_is_no_silence(
         await hearing.hears(QueryEnded)
 
 
-async def test_what_is_not_installed_is_named(server: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_package_is_named(server: FakeConnect, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str, package: str | None = None) -> ModuleType:
         raise ImportError(f"No module named {name!r}")
 
@@ -146,5 +144,5 @@ def test_a_server_is_silent_after_a_while_and_asked_ever_less_often() -> None:
     assert silence.wait_s() == waits[0]
 
 
-def test_a_question_that_waited_long_makes_a_server_silent_at_once() -> None:
+def test_a_call_that_has_waited_long_makes_a_server_silent_immediately() -> None:
     assert Silence().failed("no answer", asked_at=0.0, now=SILENT_S)

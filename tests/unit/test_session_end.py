@@ -1,4 +1,4 @@
-"""A session is closed only when nothing is executed in it any more: a start of a query goes on after an interrupt."""
+"""A session is closed only when nothing is executed in it any more: an interrupt does not end the start of a query."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ def starting(server: FakeConnect, request: pytest.FixtureRequest) -> QueryHandle
     return handle
 
 
-async def test_what_is_being_started_there_is_waited_for_and_stopped(
-    server: FakeConnect, starting: QueryHandle
-) -> None:
+async def test_a_starting_query_is_waited_for_and_stopped(server: FakeConnect, starting: QueryHandle) -> None:
     query = FakeQuery()
     asked = "status" if server.keeps_secret is None else "operation"
     async with Hearing(server) as hearing:
@@ -68,7 +66,7 @@ async def test_a_start_that_does_not_end_keeps_the_session_open(server: FakeConn
     assert not server.closed
 
 
-async def test_no_query_starts_there_before_what_is_being_started_is_interrupted(server: FakeConnect) -> None:
+async def test_starts_are_refused_before_anything_is_interrupted(server: FakeConnect) -> None:
     handle = server.handle(FakeQuery())
     async with Hearing(server) as hearing:
         await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
@@ -78,8 +76,8 @@ async def test_no_query_starts_there_before_what_is_being_started_is_interrupted
     }
 
 
-async def test_that_also_holds_if_the_server_was_away_for_a_moment_before(server: FakeConnect) -> None:
-    """The first call after a connection was lost fails, and the next one opens another."""
+async def test_starts_are_refused_first_even_if_the_server_was_away_for_a_moment(server: FakeConnect) -> None:
+    """The first call after a lost connection fails, and the next one connects again."""
     handle = server.handle(FakeQuery())
     server.refuses_once["config"] = grpc.StatusCode.UNAVAILABLE, "Socket closed"
     async with Hearing(server) as hearing:
@@ -88,7 +86,7 @@ async def test_that_also_holds_if_the_server_was_away_for_a_moment_before(server
     assert server.conf[handle.session_id], "no query starts there"
 
 
-async def test_a_server_that_lets_nobody_change_the_setting_ends_sessions_all_the_same(server: FakeConnect) -> None:
+async def test_a_session_is_ended_even_if_the_server_does_not_let_it_refuse_starts(server: FakeConnect) -> None:
     handle = server.handle(FakeQuery())
     server.refuses_conf = True
     async with Hearing(server) as hearing:
@@ -96,10 +94,10 @@ async def test_a_server_that_lets_nobody_change_the_setting_ends_sessions_all_th
     assert server.closed == {handle.session_id}
 
 
-async def test_who_tries_again_still_waits_for_what_it_has_interrupted(
+async def test_another_try_still_waits_for_the_operations_interrupted_before(
     server: FakeConnect, starting: QueryHandle
 ) -> None:
-    """A server before Spark 4.2 names an operation only to who interrupts it first."""
+    """A server before Spark 4.2 tells the id of an operation only to the caller that interrupts it first."""
     async with Hearing(server) as first, Hearing(server) as second:
         for hearing in (first, first, second):
             with pytest.raises(QueryNotStoppedError, match="still executes"):

@@ -55,7 +55,7 @@ def test_that_py4j_asks_a_jvm_that_has_gone_once_more_is_told_to_nobody(caplog: 
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [(52, "52 (out of memory: spark.driver.memory"), (-9, "-9 (killed: was"), (1, "1")]
+    ("code", "said"), [(52, "52 (out of memory: raise spark.driver.memory)"), (-9, "-9 (killed: was"), (1, "1")]
 )
 def test_what_the_exit_code_of_its_jvm_means_is_said(code: int, said: str) -> None:
     ended: Any = SimpleNamespace(poll=lambda: code)

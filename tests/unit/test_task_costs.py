@@ -1,4 +1,4 @@
-"""What tasks cost: as their plan says, else as earlier runs took; and which of them starts first."""
+"""What tasks cost, by their plan or by the times of earlier runs, and which of them starts first."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_task_costs(weight: float | None, times_ms: Sequence[int], cost: float
     assert cost_of(weight, times_ms) == cost
 
 
-def test_a_weight_is_no_part_of_what_a_task_is() -> None:
+def test_a_weight_is_not_part_of_the_configuration() -> None:
     plan, heavier = plan_of(5, None, 0.5), plan_of(50, 1, 0.5)
     assert plan.fingerprints == heavier.fingerprints
     assert not plan.says_the_same(heavier)
@@ -77,12 +77,12 @@ def test_a_weight_is_no_part_of_what_a_task_is() -> None:
 
 
 @pytest.mark.parametrize("weight", [0, -1, "heavy", True, 1e16, [1]])
-def test_what_is_no_weight_is_refused(weight: Any) -> None:
+def test_an_invalid_weight_is_refused(weight: Any) -> None:
     with pytest.raises(JobError, match=r"job 'a', plan\(\)\[1\]: has the weight .*must be a number above 0"):
         PlanRecord.of(JOB, [{}, {"weight": weight}], planned_by=W1, at_ms=0)
 
 
-def test_a_weight_keeps_to_its_task_where_a_new_plan_has_another_order() -> None:
+def test_a_weight_stays_with_its_task_if_a_new_plan_has_another_order() -> None:
     def named(*tasks: tuple[str, float]) -> PlanRecord:
         configs = [{"checkpoint_key": name, "weight": weight} for name, weight in tasks]
         return PlanRecord.of(JOB, configs, planned_by=W1, at_ms=0)
@@ -94,18 +94,18 @@ def test_a_weight_keeps_to_its_task_where_a_new_plan_has_another_order() -> None
     ]
 
 
-def test_of_the_last_five_runs_it_is_known_how_long_they_took() -> None:
+def test_the_times_of_the_last_five_runs_are_known() -> None:
     last = took(A0, 6_000, took_before_ms=(1, 2, 3, 4, 5))
     assert last.times_ms == (2, 3, 4, 5, 6_000)
     assert said(A0, TaskState.FAILED, took_before_ms=(1,)).times_ms == (1,)
     assert TaskStatus.from_json(decode(encode(last.to_json()))).took_before_ms == last.took_before_ms
 
 
-def test_where_nothing_is_known_nothing_is_said() -> None:
+def test_there_are_no_costs_if_nothing_is_known() -> None:
     assert costs_of(jobs(plan_of(None, None, None)), status(), WANTED, wall_ms=0) is NO_COSTS
 
 
-def test_what_takes_several_slots_is_known_before_anything_else_is() -> None:
+def test_the_slots_of_tasks_are_known_before_their_costs() -> None:
     def planned(job: JobDefinition) -> Costs:
         plan = PlanRecord.of(job, [{}, {"slots": 4}, {"slots": 2}], planned_by=W1, at_ms=0)
         return costs_of(jobs(plan, job), status(), WANTED, wall_ms=0)
@@ -118,7 +118,7 @@ def test_what_takes_several_slots_is_known_before_anything_else_is() -> None:
     assert (streams.of, streams.large) == ({}, known.large), "they have no end, and others have not what they take"
 
 
-def test_of_what_runs_the_rest_is_left_and_of_what_takes_longer_half_of_that() -> None:
+def test_a_running_task_has_its_rest_left_and_an_overdue_one_half_of_its_time() -> None:
     running = [
         said(task, TaskState.RUNNING, started_at_ms=1_000, took_before_ms=(ms,))
         for task, ms in ((A0, 9_000), (A1, 2_000))
@@ -129,7 +129,7 @@ def test_of_what_runs_the_rest_is_left_and_of_what_takes_longer_half_of_that() -
     assert known.slots == {W1: 2}
 
 
-def test_weights_become_seconds_as_soon_as_a_task_has_told_how_long_it_took() -> None:
+def test_weights_are_converted_to_seconds_once_a_task_has_finished() -> None:
     plan = plan_of(100, 300, 500)
     before = costs_of(jobs(plan), status(), WANTED, wall_ms=0)
     assert before.of == {A0: 100, A1: 300, A2: 500}
@@ -139,14 +139,14 @@ def test_weights_become_seconds_as_soon_as_a_task_has_told_how_long_it_took() ->
     assert costs_of(jobs(plan), status(of_another_run), (A1, A2), wall_ms=0).of == {A1: 300, A2: 500}
 
 
-def test_a_stream_costs_nothing_since_it_has_no_end() -> None:
+def test_a_stream_has_no_cost() -> None:
     plan = plan_of(5, 6, 7)
     streams = status(said(A1, TaskState.RUNNING, kind=TaskKind.STREAMING))
     assert costs_of(jobs(plan), streams, WANTED, wall_ms=0).of.keys() == {A0, A2}
     assert not costs_of(jobs(plan, replace(JOB, kind=TaskKind.STREAMING)), status(), WANTED, wall_ms=0).of
 
 
-def test_the_longest_of_a_job_starts_first() -> None:
+def test_the_longest_task_of_a_job_starts_first() -> None:
     table, known = RunTable(), jobs(plan_of(1, 30, None))
     for task in WANTED:
         work = known.work_of(task)

@@ -1,4 +1,4 @@
-"""Who leaves as the last one: nobody goes on with what others have let go of."""
+"""The last worker that leaves: nobody else can adopt the queries that others have let go of."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LET_GO = TaskStatus(
 )
 
 
-async def test_it_ends_what_others_have_let_go_of_though_it_has_nothing_itself() -> None:
+async def test_it_ends_the_queries_of_others_even_if_it_has_none_itself() -> None:
     servers = Servers()
     bench = Bench(MemoryTopics(), slots=2, linger_s=60, make_queries=lambda _hear: servers.queries)
     await bench.submit(kind=TaskKind.STREAMING)
@@ -41,7 +41,7 @@ async def test_it_ends_what_others_have_let_go_of_though_it_has_nothing_itself()
     assert bench.told(A0).state is TaskState.STOPPED
 
 
-async def test_it_waits_for_nothing_where_nothing_lives_on() -> None:
+async def test_it_does_not_wait_if_there_is_no_detached_query() -> None:
     bench = Bench(MemoryTopics(), slots=2, linger_s=60)
     bench.executor.leave_for_good()
     await asyncio.wait_for(bench.executor.close(), 1)

@@ -62,7 +62,7 @@ class SlowStarter:
     async def release(self) -> None:
         self.released = True
 
-    async def end_what_lives_on(self, topics: GroupTopics) -> None:
+    async def end_detached_queries(self, topics: GroupTopics) -> None:
         self.ended += topics.status.living()
 
 

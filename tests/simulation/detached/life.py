@@ -1,6 +1,4 @@
-"""A worker whose tasks go on without it: the real machine and the real watcher of detached queries, and a stand-in for
-what starts them.
-"""
+"""A worker with detached tasks: the real machine, the real watcher of queries, and a stand-in for the runner."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from airflow_provider.execution.machine import handle
 from airflow_provider.execution.state import Execution, ExecutionSettings, Place
 from airflow_provider.hands.orders import heard, order_to_watch
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
-from airflow_provider.records import TaskState, TaskStatus
+from airflow_provider.records import TaskFailure, TaskState, TaskStatus
 from airflow_provider.runners.detached import DetachedQueries
 from airflow_provider.runs.runs import TaskRun
 from airflow_provider.spark.runner import RunnerEvent
@@ -34,7 +32,10 @@ SLOTS: Final = 2
 
 @dataclass(slots=True)
 class Attempt:
-    """What a thread of the worker's process does."""
+    """An attempt that runs in a thread of the worker's process.
+
+    :ivar gate: set when the job's code may be called
+    """
 
     run: TaskRun
     gate: asyncio.Event
@@ -44,9 +45,11 @@ class Attempt:
 class Life:
     """One process of a worker, or its time in a triggerer.
 
-    :param own: on which server it starts what it starts
-    :ivar dead: its process was killed: what it had sent may still arrive
-    :ivar frozen: set while it does not sleep
+    :param own: the server on which it starts queries
+    :ivar dead: whether its process has ended; calls that it has sent may still arrive
+    :ivar awake: set while it does not sleep
+    :ivar mine: the tasks that it has
+    :ivar read_to: how many records of the status topic have reached it
     """
 
     def __init__(self, world: World, worker: WorkerId, own: Server, place: Place, number: int) -> None:
@@ -88,29 +91,29 @@ class Life:
         self.feed(events.TasksRevoked, tasks=tasks, reason="revoked")
 
     def come(self, to: int) -> None:
-        """So much of the status topic has come."""
+        """The status topic has reached it up to this snapshot."""
         self.read_to = max(self.read_to, to)
         if self.awake.is_set():
             self.read()
 
     def read(self) -> None:
-        """All that has come here of the topics."""
+        """Feed what has reached it of the topics."""
         jobs, status = self.world.jobs, self.world.snapshots[self.read_to]
         if jobs is not self.execution.jobs or status is not self.execution.status:
             self.feed(events.TopicsRead, jobs=jobs, status=status)
 
     async def close(self) -> None:
-        """It ends in order: what it only watches, it lets go of."""
+        """End properly: let go of the queries that it only watches."""
         self.feed(events.Closed)
         for attempt in self._attempts.values():
             attempt.stopping = True
-        while self._attempts:  # noqa: ASYNC110  of virtual time there is enough
+        while self._attempts:  # noqa: ASYNC110  time is virtual
             await asyncio.sleep(0.1)
         await self.queries.close(timeout_s=1.0)
         await self.end()
 
     async def end(self) -> None:
-        """Nothing more is heard or said. What was sent is on its way."""
+        """End without another word. Calls that were sent are still on their way."""
         self.dead = True
         await self.queries.close(timeout_s=0.0)
         for work in self._background:
@@ -123,7 +126,7 @@ class Life:
         self._take_in(lambda: kind(now_ms=self._now(), wall_ms=self._now(), **fields))
 
     def _take_in(self, make: Callable[[], events.Event]) -> None:
-        """When it wakes, if it sleeps."""
+        """Handle the event; if this process sleeps, when it wakes."""
         if self.dead:
             return
         if not self.awake.is_set():
@@ -186,17 +189,19 @@ class Life:
         self._writing.put_nowait(stored)
 
     async def _write(self) -> None:
-        """One record after the other."""
+        """Store one record after the other."""
         while True:
             stored = await self._writing.get()
             await self.world.moment()
             await self.awake.wait()
             stored()
 
-    # ---- the thread of an attempt, as the runner of a Spark Connect server has it
+    # ---- the thread of an attempt, as in the runner for Spark Connect servers
 
     async def _begin(self, attempt: Attempt) -> None:
-        """A process that sleeps may do each step late, and one that was killed may have sent what arrives late."""
+        """Run an attempt. If the process sleeps, each step may be late; if it was killed, what it has sent may arrive
+        late.
+        """
         run = attempt.run
         session = f"{run.task}#{run.attempt}"
         former = f"{run.task}#{run.attempt - 1}"
@@ -226,15 +231,13 @@ class Life:
             return
         if found is not None:
             self.feed(events.StreamBegan, task=run.task, handle=found)
+        elif attempt.stopping:
+            self.feed(events.AttemptStopped, task=run.task)
         else:
-            self.feed(
-                events.AttemptStopped if attempt.stopping else events.SparkLost,
-                task=run.task,
-                **_LOST[not attempt.stopping],
-            )
+            self.feed(events.SparkLost, task=run.task, spark=1, failure=TaskFailure.of("gone"))
 
     async def _start(self, attempt: Attempt, session: str, life: int) -> Query:
-        """Whoever tells it to stop interrupts its start, again and again, and waits until that has ended."""
+        """Start the query. If the attempt is told to stop, interrupt the start repeatedly until it has ended."""
         if attempt.stopping:
             raise RefusedError("it was told to stop")
         checkpoint = self.world.checkpoint_of(attempt.run.task)
@@ -266,7 +269,7 @@ class Life:
             await asyncio.sleep(0.1)
 
     async def _step(self, *, sent: bool = False) -> None:
-        """:param sent: the request has left the process: that this is killed does not bring it back"""
+        """:param sent: the request has left the process, so killing the process does not stop it"""
         if self.dead:
             await asyncio.Event().wait()
         await self.awake.wait()
@@ -282,12 +285,3 @@ class Life:
 
     def _spawn(self, work: Any) -> None:
         self._background.add(asyncio.ensure_future(work))
-
-
-def _lost() -> dict[str, Any]:
-    from airflow_provider.records import TaskFailure
-
-    return {"spark": 1, "failure": TaskFailure.of("gone")}
-
-
-_LOST: dict[bool, dict[str, Any]] = {False: {}, True: _lost()}

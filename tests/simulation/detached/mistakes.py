@@ -1,4 +1,4 @@
-"""Mistakes that somebody could make about what goes on without a process. Each is noticed by some history."""
+"""Mistakes that a change to the code of detached tasks could make. Some history must notice each of them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from airflow_provider.runs.runs import TaskRun
 Mistake = Callable[[pytest.MonkeyPatch], None]
 
 
-def begins_before_it_is_read_where(patch: pytest.MonkeyPatch) -> None:
-    """That it is stored would do."""
+def begins_before_its_handle_is_read_back(patch: pytest.MonkeyPatch) -> None:
+    """It is enough that the handle is stored."""
 
     def begin(x: Execution, task: TaskId) -> None:
         run = x.runs[task]
@@ -33,10 +33,10 @@ def begins_before_it_is_read_where(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(attempts, "let_begin_when_recorded", begin)
 
 
-def overlooks_what_was_written_over(patch: pytest.MonkeyPatch) -> None:
+def forgets_queries_whose_records_were_overwritten(patch: pytest.MonkeyPatch) -> None:
     def look(self: StatusView, known: TaskStatus | None, new: TaskStatus) -> None: ...
 
-    patch.setattr(StatusView, "_look_what_lives_on", look)
+    patch.setattr(StatusView, "_note_unended", look)
 
 
 def takes_silence_for_an_end(patch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def takes_silence_for_an_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DetachedQueries, "_insist", ask_once)
 
 
-def begins_beside_what_runs_by_an_older_plan(patch: pytest.MonkeyPatch) -> None:
+def starts_beside_a_query_of_an_older_plan(patch: pytest.MonkeyPatch) -> None:
     take_over = Execution._take_over
 
     def only_the_same(self: Execution, run: TaskRun, last: TaskStatus, *, attempt: int) -> None:
@@ -61,15 +61,15 @@ def begins_beside_what_runs_by_an_older_plan(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Execution, "_take_over", only_the_same)
 
 
-def forgets_what_ran_before_what_waits(patch: pytest.MonkeyPatch) -> None:
+def forgets_the_earlier_query_of_a_waiting_task(patch: pytest.MonkeyPatch) -> None:
     def lives_on(self: TaskStatus) -> bool:
         return self.handle is not None and self.state is TaskState.RUNNING
 
     patch.setattr(TaskStatus, "lives_on", property(lives_on))
 
 
-def has_a_server_that_takes_calls_in_ended_sessions(patch: pytest.MonkeyPatch) -> None:
-    """What the server has to see to."""
+def uses_a_server_that_takes_calls_in_ended_sessions(patch: pytest.MonkeyPatch) -> None:
+    """The guarantees depend on the server here."""
     start = Server.start
 
     async def start_anywhere(self: Server, session_id: str, *given: Any) -> Any:
@@ -81,7 +81,7 @@ def has_a_server_that_takes_calls_in_ended_sessions(patch: pytest.MonkeyPatch) -
 
 
 def closes_a_session_in_which_a_query_starts(patch: pytest.MonkeyPatch) -> None:
-    """What starts there is nobody's, and keeps its checkpoint."""
+    """The query would run in a session that nobody can reach, and keep its checkpoint."""
 
     async def is_executing(self: CallsOfServer, *_: Any) -> bool:
         return False
@@ -90,20 +90,26 @@ def closes_a_session_in_which_a_query_starts(patch: pytest.MonkeyPatch) -> None:
 
 
 def lets_queries_start_in_a_session_that_it_ends(patch: pytest.MonkeyPatch) -> None:
-    """Between two of its calls, for a moment."""
+    """A start may come between two of the calls that end the session."""
 
     async def refuse_starts(self: CallsOfServer, *_: Any) -> None: ...
 
     patch.setattr(CallsOfServer, "refuse_starts", refuse_starts)
 
 
-OF_WHO_READS_LATE: Final[tuple[Mistake, ...]] = (begins_before_it_is_read_where, overlooks_what_was_written_over)
-"""Noticed where one worker begins before it has read of another."""
-OF_WHO_IS_NOT_ANSWERED: Final[tuple[Mistake, ...]] = (takes_silence_for_an_end, forgets_what_ran_before_what_waits)
-"""Noticed where a query runs on a server that is away."""
+WHEN_TWO_BEGIN: Final[tuple[Mistake, ...]] = (
+    begins_before_its_handle_is_read_back,
+    forgets_queries_whose_records_were_overwritten,
+)
+"""Noticed when two workers begin the same task, and one reads late."""
+WHEN_A_SERVER_IS_AWAY: Final[tuple[Mistake, ...]] = (
+    takes_silence_for_an_end,
+    forgets_the_earlier_query_of_a_waiting_task,
+)
+"""Noticed when a query runs on a server that is away."""
 MISTAKES: Final[tuple[Mistake, ...]] = (
-    begins_beside_what_runs_by_an_older_plan,
-    has_a_server_that_takes_calls_in_ended_sessions,
+    starts_beside_a_query_of_an_older_plan,
+    uses_a_server_that_takes_calls_in_ended_sessions,
     closes_a_session_in_which_a_query_starts,
     lets_queries_start_in_a_session_that_it_ends,
 )

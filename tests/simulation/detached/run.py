@@ -1,6 +1,7 @@
 """Plays many histories of detached streams, over several processes: ``make simulate-detached HISTORIES=10000``.
 
-The seeds follow a random one, or FIRST=n. A history that breaks a rule tells its story, and the others are played on.
+The first seed is random, or FIRST=n; the others follow it. The story of each history that breaks a rule is printed, and
+the others are still played.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ BATCH = 50
 
 
 def play_batch(seeds: range) -> list[str]:
-    """:returns: the stories of those that broke a rule"""
+    """:returns: the stories of the histories that have broken a rule"""
     stories = []
     for seed in seeds:
         try:

@@ -1,5 +1,5 @@
-"""Spark Connect servers, as far as they matter for who may write: sessions that end for ever, and one query to a
-checkpoint. A query is registered some time after its start was accepted, also if its session was closed meanwhile.
+"""Spark Connect servers, as far as they decide who may write: an ended session stays ended, and a checkpoint has one
+query. A query is registered some time after its start was accepted, even if its session was closed meanwhile.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from airflow_provider.spark_connect.watch_events import QueryEnded, QueryLost, Q
 
 
 class RefusedError(Exception):
-    """The server does not do it."""
+    """The server refuses a call."""
 
 
 class AwayError(Exception):
-    """Nobody answers."""
+    """The server does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,17 @@ class Start:
 
 @dataclass(slots=True)
 class Server:
-    """One server, whatever runs in its place after a restart.
+    """One server, over all its restarts.
 
-    :ivar life: which of its lives this is: a client that has seen another one is refused
-    :ivar away: nobody reaches it, and it goes on
-    :ivar ending: sessions in which no query may start any more
-    :ivar starting: what it has accepted, and not yet registered
+    :ivar life: counts its restarts, from 1: a client that has seen an earlier life is refused
+    :ivar away: whether nobody can reach it; its queries keep running
+    :ivar open: its sessions
+    :ivar closed: the sessions that it has ended for ever
+    :ivar active: the running queries, by session
+    :ivar ended: the queries that have ended by themselves or were stopped, by session
+    :ivar ending: the sessions in which no query may start any more
+    :ivar starting: the starts that it has accepted, and not yet registered
+    :ivar started: how many queries it has started
     """
 
     server: ConnectServer
@@ -63,7 +68,7 @@ class Server:
     started: int = 0
 
     def restart(self) -> None:
-        """It knows nothing of what it had; nothing of that runs."""
+        """Forget everything; nothing keeps running."""
         self.life += 1
         self.open, self.closed, self.active, self.ended, self.ending = set(), set(), {}, {}, set()
         self.starting = []
@@ -71,7 +76,7 @@ class Server:
     def begin(self, session_id: str) -> int:
         """The first call in a session.
 
-        :returns: the life that the client has seen then
+        :returns: the life that the client then knows
         """
         self._answers()
         if session_id in self.closed:
@@ -80,7 +85,7 @@ class Server:
         return self.life
 
     async def start(self, session_id: str, checkpoint: str, life: int, moment: Callable[[], Awaitable[None]]) -> Query:
-        """A call that may have been on its way for long, and takes long. That its session is closed does not end it."""
+        """Start a query. The call may arrive late and take long, and goes on if its session is closed meanwhile."""
         self._answers()
         if life != self.life or session_id not in self.open or session_id in self.ending:
             raise RefusedError(f"session {session_id} is not there, or is being ended")
@@ -105,14 +110,14 @@ class Server:
             start.interrupted |= start.session_id == session_id
 
     def release(self, session_id: str) -> None:
-        """Take no call in it any more."""
+        """End the session: it takes no more calls."""
         self.ended.pop(session_id, None)
         self.open.discard(session_id)
         self.closed.add(session_id)
         self.active.pop(session_id, None)
 
     def end(self, session_id: str) -> None:
-        """Its query comes to its end by itself."""
+        """The query of this session ends."""
         query = self.active.pop(session_id, None)
         if query is not None:
             self.ended[session_id] = query
@@ -123,7 +128,7 @@ class Server:
 
 
 class CallsOfServer(ServerCalls):
-    """The calls by which a session is ended. Each takes its time."""
+    """The calls that end a session. Each takes a random time."""
 
     def __init__(self, server: Server, chance: random.Random) -> None:
         self._server = server
@@ -168,7 +173,7 @@ class CallsOfServer(ServerCalls):
 
 
 class WatchOfServer:
-    """A stand-in for :class:`~airflow_provider.spark_connect.watching.QueryWatch`, whose questions take their time."""
+    """A stand-in for :class:`~airflow_provider.spark_connect.watching.QueryWatch`. Its calls take a random time."""
 
     def __init__(self, server: Server, hear: Callable[[WatchEvent], None], chance: random.Random) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""An event loop whose time goes by at once: nothing in it waits for the world outside."""
+"""An event loop with virtual time: nothing in it waits for real time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class _NothingComes(selectors.BaseSelector):
-    """A selector that lets the time pass in which it would wait."""
+    """A selector that advances the loop's time instead of waiting."""
 
     def __init__(self, inner: selectors.BaseSelector, loop: VirtualLoop) -> None:
         self._inner = inner
@@ -37,7 +37,7 @@ class _NothingComes(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """:ivar now: in seconds"""
+    """:ivar now: the virtual time, in seconds"""
 
     def __init__(self) -> None:
         self.now = 0.0

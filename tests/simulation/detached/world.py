@@ -1,5 +1,5 @@
-"""A group whose streams run on two servers, with everything that may go wrong: drawn from a seed, so that a history is
-replayed by its number.
+"""A group whose streams run on two servers, and everything that may go wrong. All is drawn from a seed, so a history
+can be replayed by its number.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _DEFINITION: Final = JobDefinition(
 
 
 class BrokenError(AssertionError):
-    """Something that must hold does not."""
+    """A rule was broken that must always hold."""
 
 
 class World:
-    """:ivar told: what has happened, for who looks for the reason"""
+    """:ivar told: what has happened, to explain a broken rule"""
 
     def __init__(self, seed: int, loop: VirtualLoop) -> None:
         self.chance = random.Random(seed)
@@ -56,27 +56,30 @@ class World:
         for worker in WORKERS:
             self.live(worker, Place.PROCESS)
 
-    # ---- what everybody sees
+    # ---- what all workers share
 
     def server(self, server: ConnectServer) -> Server:
         return next(each for each in self.servers if each.server == server)
 
     def checkpoint_of(self, task: TaskId) -> str:
-        """The same for whoever runs the task, and whatever its configuration is."""
+        """It is the same for each worker, and for each configuration of the task."""
         return f"checkpoint-{task.index}"
 
     async def moment(self, *, late: bool = False) -> None:
-        """:param late: it may take very long"""
+        """Sleep for a random time.
+
+        :param late: this may be very long
+        """
         await asyncio.sleep(self.chance.random() * (30 if late and self.chance.random() < 0.2 else 1))
 
     def outlives(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Goes on whatever becomes of the process."""
+        """Run this in the background, even if its process ends."""
         task = asyncio.ensure_future(work)
         self._orphans.add(task)
         return task
 
     def write(self, status: TaskStatus) -> None:
-        """A record is stored, and comes to each worker sooner or later."""
+        """Store a record; it reaches each worker sooner or later."""
         where = "" if status.handle is None else f" {status.handle['session_id']} {status.handle['run_id']}"
         self.say(f"{status.worker} says: {status.task} #{status.attempt} {status.state.value}{where}")
         self._view.apply(task_key(status.task).encode(), status.encoded(), self._view.offset)
@@ -87,12 +90,12 @@ class World:
 
     @property
     def status(self) -> StatusSnapshot:
-        """All that was stored."""
+        """The status topic with all records."""
         return self.snapshots[-1]
 
     def _plan(self, number: int) -> None:
         configs: list[Mapping[str, Any]] = [{"i": i, "slots": self.chance.choice(_WANTS)} for i in (0, number)]
-        if number:  # it is another plan, and the first task is the same by it
+        if number:  # another plan with the same first task
             configs[0] = self.jobs.plans["a"].configs[0]
         plan = PlanRecord.of(_DEFINITION, configs, planned_by=WORKERS[0], at_ms=0)
         self.jobs = JobsSnapshot(jobs={"a": _DEFINITION}, plans={"a": plan})
@@ -103,7 +106,7 @@ class World:
         self.told.append(f"{self.loop.now:8.1f} {what}")
 
     def check(self) -> None:
-        """What must hold at any moment."""
+        """:raises BrokenError: if a rule does not hold that must hold at any time"""
         writers: dict[str, list[str]] = {}
         for server in self.servers:
             for query in server.active.values():
@@ -113,14 +116,20 @@ class World:
                 raise BrokenError(f"never two queries on a checkpoint that can both commit: {checkpoint}: {runs}")
 
     def starts(self, life: Life, run: TaskRun) -> None:
-        """It has the slots that it wants, or all that are free. A worker may adopt more, but starts none then."""
+        """Check that a starting task has the slots that it wants, or all free ones. A worker that has adopted more
+        tasks than it has slots starts nothing.
+
+        :raises BrokenError: if it has not
+        """
         others = {each.task: each.taken_slots for each in life.execution.runs.values() if each.task != run.task}
         free = SLOTS - sum(others.values())
         if not 0 < run.slots == min(run.work.slots, free):
             raise BrokenError(f"{run.task} is started with {run.slots} slots, and {free} are free beside {others}")
 
     def nothing_is_left(self) -> str:
-        """What is wrong when nothing goes wrong any more: each task runs once, and where its record says."""
+        """What is wrong after the group has come to rest: each task must run once, where its record says. Empty:
+        nothing.
+        """
         for task, owner in self.owners.items():
             last = self.status.tasks.get(task)
             if owner is None or last is None or last.state is not TaskState.RUNNING or last.worker != owner:
@@ -140,7 +149,7 @@ class World:
         return life
 
     def deal(self) -> None:
-        """A round: what nobody has is given to somebody, and something may move."""
+        """A round: tasks that nobody has are assigned, and some tasks may be revoked."""
         self.epoch += 1
         for task, owner in self.owners.items():
             if owner is None:
@@ -156,13 +165,13 @@ class World:
             life.take(frozenset({task}), Epoch(self.epoch))
 
     def collect(self) -> None:
-        """What has been released is nobody's."""
+        """Note which tasks were released."""
         for task, owner in self.owners.items():
             if owner is not None and task not in self.lives[owner].mine:
                 self.owners[task] = None
 
     def make_room(self) -> None:
-        """What waits for slots that a stream has goes to somebody else."""
+        """Revoke tasks that wait for slots which streams have."""
         for task, owner in self.owners.items():
             life = None if owner is None else self.lives[owner]
             run = life and life.execution.runs.get(task)
@@ -170,7 +179,7 @@ class World:
                 life.revoke(frozenset({task}))
 
     def lose(self, worker: WorkerId) -> None:
-        """The coordinator gives its tasks to others, whatever it does."""
+        """The coordinator takes away the worker's tasks, whatever the worker does."""
         for task, owner in self.owners.items():
             if owner == worker:
                 self.owners[task] = None
@@ -183,7 +192,7 @@ class World:
         self.live(worker, Place.PROCESS)
 
     async def sleep(self) -> None:
-        """Its process stands still, and wakes when others have its tasks; then it hears that its lease is over."""
+        """A process is suspended, and wakes when others have its tasks. Then it notices that its lease is over."""
         worker = self.chance.choice(WORKERS)
         life = self.lives[worker]
         self.say(f"{worker} sleeps")
@@ -197,7 +206,7 @@ class World:
         life.revoke(frozenset(life.mine))
 
     async def hand_over(self) -> None:
-        """Its membership goes from its process to a triggerer, or back."""
+        """A membership moves from a process to a triggerer, or back."""
         worker = self.chance.choice(WORKERS)
         life = self.lives[worker]
         if life.dead or not life.awake.is_set() or not life.execution.done(round(self.loop.now * 1000)):
@@ -255,7 +264,7 @@ async def _history(world: World, steps: int) -> None:
 
 
 async def _rest(world: World) -> None:
-    """Nothing goes wrong, and nothing moves: it must come to rest."""
+    """From now on nothing goes wrong, so the group must come to rest."""
     for _ in range(600):
         await asyncio.sleep(1)
         world.collect()
@@ -271,14 +280,14 @@ async def _rest(world: World) -> None:
         raise BrokenError(f"everything comes to rest: {left}")
 
 
-async def one_begins_before_it_has_read_of_another(world: World) -> None:
-    """The first is given up by the group while it begins, and the second reads late."""
+async def two_workers_begin_the_same_task(world: World) -> None:
+    """The group takes the task from the first worker while this begins, and the second worker reads its record late."""
     first, second = world.lives[WORKERS[0]], world.lives[WORKERS[2]]
     task = TASKS[0]
     late, reads_late = second.come, [0]
     second.come = reads_late.append  # type: ignore[method-assign, assignment]  # of one worker only
     first.take(frozenset({task}), Epoch(1))
-    while task not in world.status.tasks:  # noqa: ASYNC110  of virtual time there is enough
+    while task not in world.status.tasks:  # noqa: ASYNC110  time is virtual
         await asyncio.sleep(0.1)
     second.take(frozenset({task}), Epoch(2))
     while world.status.tasks[task].worker != second.worker:  # noqa: ASYNC110
@@ -292,13 +301,13 @@ async def one_begins_before_it_has_read_of_another(world: World) -> None:
     assert [len(server.active) for server in world.servers] == [0, 1], "it has ended there, and runs here"
 
 
-async def one_waits_for_a_server_that_is_away(world: World) -> None:
-    """It runs on a server that nobody can reach, and comes twice to a worker that has another server."""
+async def a_task_waits_for_a_server_that_is_away(world: World) -> None:
+    """A query runs on a server that nobody can reach, and a worker with another server gets its task twice."""
     first, second = world.lives[WORKERS[0]], world.lives[WORKERS[2]]
     task = TASKS[0]
     away = world.server(first.own.server)
     first.take(frozenset({task}), Epoch(1))
-    while not (task in world.status.tasks and away.active):  # noqa: ASYNC110  of virtual time there is enough
+    while not (task in world.status.tasks and away.active):  # noqa: ASYNC110  time is virtual
         await asyncio.sleep(0.1)
     await first.end()
     away.away = True
@@ -310,7 +319,7 @@ async def one_waits_for_a_server_that_is_away(world: World) -> None:
         last = world.status.tasks[task]
         assert (last.state, last.worker) == (TaskState.PENDING, second.worker), f"it waits there: {last}"
         second.revoke(frozenset({task}))
-        assert task not in second.mine, "nobody waits for the server with it"
+        assert task not in second.mine, "its release does not wait for the server"
     away.away = False
     second.take(frozenset({task}), Epoch(4))
     for _ in range(600):
@@ -320,15 +329,18 @@ async def one_waits_for_a_server_that_is_away(world: World) -> None:
 
 
 def play(seed: int, *, steps: int = 12) -> World:
-    """A random history.
+    """Play a random history.
 
-    :raises BrokenError: what must hold does not; says how it came to that
+    :raises BrokenError: if a rule is broken; the message tells the story
     """
     return played(seed, lambda world: _history(world, steps))
 
 
 def played(seed: int, history: Callable[[World], Coroutine[Any, Any, None]]) -> World:
-    """:raises BrokenError: what must hold does not; says how it came to that"""
+    """Play this history.
+
+    :raises BrokenError: if a rule is broken; the message tells the story
+    """
     loop = VirtualLoop()
     asyncio.set_event_loop(loop)
     try:
