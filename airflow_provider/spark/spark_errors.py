@@ -11,6 +11,8 @@ from typing import Final
 _PYTHON: Final = "Traceback (most recent call last):"
 _JAVA: Final = ("\n\tat ", "\nJVM stacktrace:", "\n\nDriver stacktrace:", "\n=== Streaming Query ===")
 """Also what Spark appends of a streaming query: its offsets, and its whole plan."""
+_CALLED: Final = re.compile(r"\AAn error occurred while calling \S+\n: (?:[a-z_][\w$]*\.)*")
+"""What py4j puts before Java's exception, and that exception's package."""
 _LOST_TASK: Final = re.compile(r"most recent failure: Lost task \S+ in stage \S+ \(TID \d+\) \([^)]*\): (.+)")
 _CAUSED_BY: Final = re.compile(r"^Caused by: (.+)", re.MULTILINE)
 
@@ -26,14 +28,21 @@ def cause_in(message: str) -> str:
     return str((causes or lost or [""])[-1]).strip()
 
 
+def names_its_type(message: str) -> bool:
+    """Whether it is py4j's, which begins with the type of Java's exception."""
+    return bool(_CALLED.match(message))
+
+
 def has_python(message: str) -> bool:
     """Whether Python has raised what it is about."""
     return _PYTHON in message
 
 
 def without_traces(message: str) -> str:
-    """What stands before the first Java frame and the first Python traceback."""
-    return without_java_frames(message).partition(_PYTHON)[0].strip()
+    """What stands before the first Java frame and the first Python traceback, from the type of the exception on if the
+    message names it.
+    """
+    return _CALLED.sub("", without_java_frames(message)).partition(_PYTHON)[0].strip()
 
 
 def without_java_frames(message: str) -> str:
