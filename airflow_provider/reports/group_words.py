@@ -98,7 +98,7 @@ def _assigned(tasks: Sequence[tuple[str, int]], known: Mapping[str, Any]) -> str
     names = [f"{job}:{index}" if index >= 0 else f"{job}{_PLANNER}" for job, index in tasks]
     if len(names) > _MOST_LISTED:
         counts = _counts({name: known[name] for name in names if name in known})
-        return "; ".join(f"{of_job} of {job}" for job, of_job in counts.items())
+        return "; ".join(f"{of_job} of {job}" for job, of_job in counts.items()) or "nothing"
     return ", ".join(names) or "nothing"
 
 
