@@ -286,6 +286,14 @@ def test_of_a_group_that_all_have_left_is_told_what_was(status: StatusSnapshot, 
     assert lines[:3] == ["group g: Empty", empty, "  because: w2 joined"]
 
 
+def test_a_worker_was_last_heard_of_when_it_told_how_far_its_tasks_were() -> None:
+    stream = StreamProgress(batch=3, rows_per_second=1.0, at_ms=90_000)
+    tasks = {A0: replace(told(A0, TaskState.RUNNING), progress=stream), A1: told(A1, TaskState.PENDING)}
+    lost = replace(ended((WorkerPhase.STABLE, 60_000), (WorkerPhase.STABLE, 5_000)), tasks=tasks)
+    empty = describe(coordinator(state="Empty"), JOBS, lost)["empty"]
+    assert empty == "no worker is there: w1, w2 got lost; last heard of at 1970-01-01 00:01:30 UTC, epoch 5"
+
+
 def test_of_workers_that_have_left_until_they_can_run_something_is_told_what_keeps_them() -> None:
     left = ended((WorkerPhase.LEFT, 60_000), (WorkerPhase.LEFT, 60_000)).workers
     away = replace(BUSY, workers={W1: left[W1], W2: replace(left[W2], condition="no Spark master")})
