@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from airflow_provider.broker.jars import JarsUnavailableError
 from airflow_provider.broker.local_broker import BrokerStartError, LocalBroker
@@ -107,12 +108,14 @@ def _play(output: Path, dags: Sequence[Path], *, keep: bool, group_protocol: Gro
     print("Starting a Kafka broker and Airflow ...", flush=True)
     with ExitStack() as stack:
         broker = stack.enter_context(LocalBroker())
-        masters = {}
+        connections: dict[str, dict[str, object]] = {
+            "kafka_default": {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
+        }
         if spark is Spark.CONNECT:
             server = stack.enter_context(LocalConnectServer(master=_SERVER_MASTER))
-            print(f"The tasks run on the Spark Connect server {server.url}", flush=True)
-            masters["COSPARK_DEMO_SPARK"] = server.url
-        airflow = stack.enter_context(_airflow(output, dags, broker, group_protocol, masters))
+            print(f"The tasks run on the Spark Connect server {server.url} (spark_connect_default)", flush=True)
+            connections["spark_connect_default"] = {"conn_type": "spark_connect", **_address(server.url)}
+        airflow = stack.enter_context(_airflow(output, dags, group_protocol, connections))
         ready = time.monotonic()
         print(
             f"Ready after {ready - began:.0f} s: {airflow.url} (user {airflow.username}, password {airflow.password})"
@@ -135,27 +138,27 @@ def _played(play: Play, output: Path, *, began: float) -> int:
     return 0 if report["ok"] else 1
 
 
+def _address(url: str) -> dict[str, object]:
+    """Of a Spark Connect server, as a connection has it."""
+    parts = urlsplit(url)
+    return {"host": parts.hostname, "port": parts.port}
+
+
 def _airflow(
     output: Path,
     dags: Sequence[Path],
-    broker: LocalBroker,
     group_protocol: GroupProtocolName,
-    masters: Mapping[str, str],
+    connections: Mapping[str, Mapping[str, object]],
 ) -> LocalAirflow:
     return LocalAirflow(
         output / "airflow",
         dag_folders=[_HERE / "dags", *dags],
-        connections={
-            "kafka_default": json.dumps(
-                {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
-            )
-        },
+        connections={name: json.dumps(connection) for name, connection in connections.items()},
         env={
             "COSPARK_DEMO_INPUT": str(output / "input"),
             "COSPARK_DEMO_OUTPUT": str(output / "result"),
             "AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL": group_protocol.value,
             "PYTHONPATH": str(_HERE.parent),  # tasks import the job's modules
-            **masters,
         },
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
@@ -54,6 +55,14 @@ class OwnServer(ABC):
     def pid(self) -> int | None:
         """The server's process, or None while it is not running."""
         return self._process.pid if self._process and self._process.poll() is None else None
+
+    @property
+    def end(self) -> str:
+        """How its process has ended, in words."""
+        status = self._process.poll() if self._process else None
+        if status is None:
+            return "has ended"
+        return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"has ended with status {status}"
 
     def log_tail(self) -> str:
         """The end of its log, which is removed with the folder."""

@@ -175,7 +175,7 @@ def _workers(jobs: JobsSnapshot, status: StatusSnapshot, wall_ms: int, lost: fro
 
 
 def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfinished: Tasks, wall_ms: int) -> Text:
-    """The worker's unfinished tasks by state, and how long the running ones have been running."""
+    """The worker's unfinished tasks by state, first the running ones and how long they have been running."""
     owned = status.group.owned_by(name) if status.group else NO_TASKS
     by_state: dict[tuple[TaskState, str], list[str]] = {}
     for task in sorted(owned & unfinished):
@@ -184,7 +184,7 @@ def _tasks_of(name: WorkerId, jobs: JobsSnapshot, status: StatusSnapshot, unfini
         names = by_state.setdefault((state, _where_or_why(last, status)), [])
         names.append(f"{jobs.label(task)}{_about(last, jobs.slots_of(task), wall_ms)}")
     text = Text()
-    for (state, more), names in by_state.items():
+    for (state, more), names in sorted(by_state.items(), key=lambda group: group[0][0] is not TaskState.RUNNING):
         label = f"{state.value} ({more})" if more else state.value
         text.append_text(_text(_names(label, names), style=_STYLES.get(state, "")))
     waiting = [jobs.label(task) for task in sorted(waiting_for(name, status) & unfinished)]

@@ -187,7 +187,7 @@ class SparkApplication:
         except (PySparkException, Py4JError, OSError) as error:
             self._clean_up()
             raise SparkStartError(
-                f"Spark did not start with master {settings.master!r}: {error}; Java's output is above in the log"
+                f"Spark did not start with master {settings.master!r} (Java's output is in the worker's log)"
             ) from error
         jvm = jvm_process()
         if not is_alive(root, jvm):

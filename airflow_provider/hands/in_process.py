@@ -17,7 +17,7 @@ from airflow_provider.runners.local import LocalRunner, release_spark
 from airflow_provider.runners.noop import NoopRunner
 from airflow_provider.runners.threads import in_thread
 from airflow_provider.spark.checkpoints import TEMPORARY
-from airflow_provider.spark.failures import Mask, nothing_secret
+from airflow_provider.spark.failures import Mask, nothing_secret, why_no_spark
 from airflow_provider.spark.runner import OnEvent, Runner, RunnerEvent
 from airflow_provider.spark_connect.connection import ServerConnection
 from airflow_provider.spark_connect.handle import QueryHandle
@@ -157,7 +157,7 @@ class _Starter(ABC):
         try:
             await self._start()
         except SparkStartError as wrong:
-            return self._mask(str(wrong))
+            return why_no_spark(wrong, self._mask)
         return ""
 
     async def end_detached_queries(self, topics: GroupTopics) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider.assignors.model import Absence
-from airflow_provider.membership.join_reasons import DELAY_OVER, HAVE_STOPPED, OTHERS_BEGAN, STARTS
+from airflow_provider.membership.join_reasons import DELAY_OVER, HAVE_STOPPED, OTHERS_BEGAN, OVERTAKEN, STARTS
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import MemberId, WorkerId
@@ -26,7 +26,7 @@ FOR_WHAT_WAITS: Final = frozenset({FREE_SLOT, WAITS_AT_DRAINING})
 
 _STEPS: Final = (HAVE_STOPPED, DELAY_OVER)
 """Reasons of a member that joins to continue what an earlier round began."""
-_VAGUE: Final = (OTHERS_BEGAN, STARTS)
+_VAGUE: Final = (OTHERS_BEGAN, OVERTAKEN, STARTS)
 _NAMED: Final = 3
 _BEFORE: Final = "; before that: "
 

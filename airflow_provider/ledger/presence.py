@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Final
 
 from airflow_provider.assignors.model import LeaveReason
@@ -79,10 +79,10 @@ def what_was(status: StatusSnapshot) -> str:
 
     Whether it has none is known from the coordinator or from :func:`all_left`.
     """
-    record, workers = status.group, status.workers
+    record = status.group
     if record is None:
         return "no worker has joined yet"
-    heard_ms = max((workers[name].at_ms for name in record.members if name in workers), default=record.at_ms)
+    heard_ms = max(_heard_ms(record.members, status), default=record.at_ms)
     lost = sorted(present(status))
     if not lost:
         return f"all workers have left, the last one at {time_in_words(heard_ms)}, epoch {record.epoch}{_back(status)}"
@@ -92,6 +92,14 @@ def what_was(status: StatusSnapshot) -> str:
         f"no worker is there: {names_in_short(lost)} got lost{others}; last heard of at {time_in_words(heard_ms)},"
         f" epoch {record.epoch}"
     )
+
+
+def _heard_ms(members: Container[WorkerId], status: StatusSnapshot) -> Iterator[int]:
+    """When these have written something, of themselves or of their tasks."""
+    yield from (said.at_ms for name, said in status.workers.items() if name in members)
+    for last in status.tasks.values():
+        if last.worker in members:
+            yield max(last.started_at_ms or 0, last.finished_at_ms or 0, last.progress.at_ms if last.progress else 0)
 
 
 def _back(status: StatusSnapshot) -> str:

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider.membership.events import Request, RequestFailed, RequestRejected
-from airflow_provider.membership.join_reasons import OTHERS_BEGAN
+from airflow_provider.membership.join_reasons import OTHERS_BEGAN, OVERTAKEN
 from airflow_provider.membership.state import Phase
 from airflow_provider.membership.transition import Transition
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.holding import Predecessor, StopReason
 from airflow_provider.protocol.model import UNKNOWN_MEMBER_ID, MemberId, SubProtocol
-
-_ANOTHER: Final = "another rebalance has begun"
 
 _RECORD_WRITTEN_IN: Final = 20
 """A leader writes its record in a few milliseconds; this fraction of a session is many times as long."""
@@ -121,9 +119,9 @@ def _overtaken(member: Transition, _refusal: Refusal) -> None:
     if member.state.protocol is SubProtocol.DEFAULT:
         member.set(phase=Phase.UNJOINED, awaiting=None)
         member.forget_round()
-        member.want_join(_ANOTHER)
+        member.want_join(OVERTAKEN)
     else:
-        member.send_join(_ANOTHER)
+        member.send_join(OVERTAKEN)
 
 
 def _fenced(member: Transition, _refusal: Refusal) -> None:

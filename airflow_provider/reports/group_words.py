@@ -13,6 +13,7 @@ from airflow_provider.records import TaskFailure, TaskState, WorkerStatus
 from airflow_provider.reports.learners import GivenUp, LearnerTask
 from airflow_provider.reports.spans import span
 
+_PLANNER: Final = ":planner"
 _MOST_LISTED: Final = 20
 """How many tasks are listed at most, of a worker and of the group; if there are more, they are counted."""
 
@@ -45,7 +46,8 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
         if about["policy"]:
             lines.append(f"  policy: {policy_in_words(policy_from_json(about['policy']))}")
     lines += [
-        f"  {member['worker']} ({_state(member)}): {_assigned(member['assigned'])}" for member in about["members"]
+        f"  {member['worker']} ({_state(member)}): {_assigned(member['assigned'], about['tasks'])}"
+        for member in about["members"]
     ]
     lines += _learners([LearnerTask.from_json(learner) for learner in about["learners"]], all_of_them=tasks)
     lines += _shortened([GivenUp.from_json(one).in_words() for one in about["given_up"]], all_of_them=tasks)
@@ -96,10 +98,12 @@ def state_in_words(worker: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, (worker["state"], going, worker["condition"])))
 
 
-def _assigned(tasks: Sequence[tuple[str, int]]) -> str:
-    if len(tasks) > _MOST_LISTED:
-        return ", ".join(f"{count} of {job}" for job, count in Counter(job for job, _ in tasks).items())
-    return ", ".join(f"{job}:{index}" if index >= 0 else f"{job}:planner" for job, index in tasks) or "nothing"
+def _assigned(tasks: Sequence[tuple[str, int]], known: Mapping[str, Any]) -> str:
+    names = [f"{job}:{index}" if index >= 0 else f"{job}{_PLANNER}" for job, index in tasks]
+    if len(names) > _MOST_LISTED:
+        counts = _counts({name: known[name] for name in names if name in known})
+        return "; ".join(f"{of_job} of {job}" for job, of_job in counts.items()) or "nothing"
+    return ", ".join(names) or "nothing"
 
 
 def _listed(tasks: Mapping[str, Any]) -> list[str]:
@@ -133,14 +137,27 @@ def _when(run: Mapping[str, Any]) -> str:
 
 def _counted(tasks: Mapping[str, Any]) -> Iterator[str]:
     """The number of tasks of each job in each state, and the first ones that failed."""
-    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for task, run in tasks.items():
-        counts[task.rpartition(":")[0]][run["state"]] += 1
-    for job, of_job in counts.items():
-        known = [state.value for state in TaskState if of_job[state.value]]
-        yield f"  job {job}: {', '.join(f'{of_job[state]} {state}' for state in known)}"
+    yield from (f"  job {job}: {of_job}" for job, of_job in _counts(tasks).items())
     failed = {task: run for task, run in tasks.items() if run["state"] == TaskState.FAILED.value}
     yield from _listed(dict(list(failed.items())[:_MOST_LISTED]))
     if len(failed) > _MOST_LISTED:
         yield f"  and {len(failed) - _MOST_LISTED} more that failed"
     yield "  (--tasks: a line for each task)"
+
+
+def _counts(tasks: Mapping[str, Any]) -> dict[str, str]:
+    """By job, how many of these tasks are in each state. A planner counts only until it has finished."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    planners: dict[str, str] = {}
+    for task, run in tasks.items():
+        job = task.rpartition(":")[0]
+        if not task.endswith(_PLANNER):
+            counts[job][run["state"]] += 1
+        elif run["state"] != TaskState.FINISHED.value:
+            planners[job] = f"planner {run['state']}"
+    words = {job: _in_states(of_job) for job, of_job in counts.items()}
+    return words | {job: ", ".join(filter(None, (planner, words.get(job)))) for job, planner in planners.items()}
+
+
+def _in_states(counts: Counter[str]) -> str:
+    return ", ".join(f"{counts[state.value]} {state.value}" for state in TaskState if counts[state.value])

@@ -19,6 +19,7 @@ from airflow_provider.spark.failures import (
     is_retryable,
     nothing_secret,
     traceback_tail,
+    why_no_spark,
 )
 from airflow_provider.spark.fencing import AttemptGuard
 from airflow_provider.spark.job import (
@@ -173,7 +174,7 @@ def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask:
         if isinstance(plain, SparkGoneError):
             return spark_lost(order, plain, mask)
         if isinstance(plain, SparkStartError):
-            return SparkAbsent(order=order, error=describe(plain, mask))
+            return SparkAbsent(order=order, error=why_no_spark(plain, mask))
         return TaskFailed(
             order=order,
             error=describe(plain, mask),

@@ -15,7 +15,13 @@ from typing import Final, TypeAlias
 from airflow_provider.spark.entry_point import EntryPointError
 from airflow_provider.spark.planning import PlanError
 from airflow_provider.spark.session_conf import SessionConfError
-from airflow_provider.spark.spark_errors import cause_in, has_python, without_java_frames, without_traces
+from airflow_provider.spark.spark_errors import (
+    cause_in,
+    has_python,
+    names_its_type,
+    without_java_frames,
+    without_traces,
+)
 
 Mask: TypeAlias = Callable[[str], str]
 """Removes the secrets from a text. Called from any thread."""
@@ -66,6 +72,13 @@ def describe(error: BaseException, mask: Mask = nothing_secret) -> str:
     return _begin_of(mask("\ncaused by ".join(_headline(link) for link in _chain(error))))
 
 
+def why_no_spark(error: BaseException, mask: Mask = nothing_secret) -> str:
+    """Why Spark did not start, in one line, as a worker's condition has it."""
+    first, *causes = _chain(error)
+    text = "; caused by ".join((_message(first), *map(_headline, causes)))
+    return _begin_of(" ".join(mask(text).split()))
+
+
 def describe_query(message: str, mask: Mask = nothing_secret) -> str:
     """The same for a query that has failed on its server, which sends only this text."""
     return _begin_of(mask(_cause_first(without_traces(message), message)))
@@ -105,8 +118,8 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _headline(error: BaseException) -> str:
     message = _message(error)
-    text = without_traces(message)
-    return _cause_first(f"{type(error).__name__}: {text}" if text else type(error).__name__, message)
+    name = "" if names_its_type(message) else type(error).__name__
+    return _cause_first(": ".join(filter(None, (name, without_traces(message)))), message)
 
 
 def _cause_first(head: str, message: str) -> str:

@@ -12,6 +12,8 @@ _JAVA: Final = ("\n\tat ", "\nJVM stacktrace:", "\n\nDriver stacktrace:", "\n===
 """The ends of a plain message. The last one begins what Spark appends about a streaming query: its offsets and its
 plan.
 """
+_CALLED: Final = re.compile(r"\AAn error occurred while calling \S+\n: (?:[a-z_][\w$]*\.)*")
+"""What py4j writes before Java's exception, and the package of that exception."""
 _LOST_TASK: Final = re.compile(r"most recent failure: Lost task \S+ in stage \S+ \(TID \d+\) \([^)]*\): (.+)")
 _CAUSED_BY: Final = re.compile(r"^Caused by: (.+)", re.MULTILINE)
 
@@ -27,14 +29,21 @@ def cause_in(message: str) -> str:
     return str((causes or lost or [""])[-1]).strip()
 
 
+def names_its_type(message: str) -> bool:
+    """Whether py4j has written it: then it begins with the type of Java's exception."""
+    return bool(_CALLED.match(message))
+
+
 def has_python(message: str) -> bool:
     """Whether it has a Python traceback."""
     return _PYTHON in message
 
 
 def without_traces(message: str) -> str:
-    """The part before the first Java frame and the first Python traceback."""
-    return without_java_frames(message).partition(_PYTHON)[0].strip()
+    """The part before the first Java frame and the first Python traceback, without what py4j writes before the type of
+    Java's exception.
+    """
+    return _CALLED.sub("", without_java_frames(message)).partition(_PYTHON)[0].strip()
 
 
 def without_java_frames(message: str) -> str:

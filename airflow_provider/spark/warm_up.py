@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider.driver.checkpoint_files import read_newest
 from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.spark.attempt import TaskSession, task_context
-from airflow_provider.spark.failures import Mask, describe, traceback_tail
+from airflow_provider.spark.failures import Mask, describe, traceback_tail, why_no_spark
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.runner import NoSparkToWarmUp, TaskOrder, WarmUpFailed, WarmUpLost, WarmUpReady
 
@@ -135,7 +135,7 @@ def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask:
         if isinstance(plain, SparkGoneError):
             return WarmUpLost(order=order, spark=plain.spark)
         if isinstance(plain, SparkStartError):
-            return NoSparkToWarmUp(order=order, error=describe(plain, mask))
+            return NoSparkToWarmUp(order=order, error=why_no_spark(plain, mask))
         return WarmUpFailed(order=order, error=describe(plain, mask), traceback=traceback_tail(plain, mask))
     except Exception as wrong:  # noqa: BLE001  whatever cannot be said of it, the warm-up has ended
         short = f"{type(error).__name__}; its message can't be shown, because that failed with {type(wrong).__name__}"

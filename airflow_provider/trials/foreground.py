@@ -47,7 +47,7 @@ def serve(command: str, port: int | None, make: Callable[[], Server], welcome: C
             say(*welcome(server).split("\n"))
             while server.pid is not None:
                 time.sleep(_LOOK_S)
-            complain(f"{command}: {server.name} has ended:\n{server.log_tail()}")
+            complain(f"{command}: {server.name} {server.end}. Its log ends with:\n{server.log_tail()}")
             return 1
     except _CANNOT_RUN as problem:
         complain(f"{command}: {problem}")

@@ -13,7 +13,7 @@ from airflow_provider.sensors.job import JobSensor
 
 GROUP = "flights"
 ALLOWED = ["demo"]
-SERVER = os.environ.get("COSPARK_DEMO_SPARK")
+SERVER = "spark_connect_default"
 # Four Spark applications start at about the same time on a small machine, so their JVMs use only the quick compiler.
 OF_THEIR_OWN = {
     "spark_master": "local[1]",
@@ -21,7 +21,7 @@ OF_THEIR_OWN = {
 }
 DEFAULTS = {
     "slots": 1,
-    **({"spark_master": SERVER} if SERVER else OF_THEIR_OWN),
+    **({"spark_conn_id": SERVER} if f"AIRFLOW_CONN_{SERVER.upper()}" in os.environ else OF_THEIR_OWN),
     "session_timeout": timedelta(seconds=45),
     "max_delay": timedelta(seconds=30),
     "linger": timedelta(seconds=10),

@@ -11,7 +11,7 @@ from group_records import record_of
 
 from airflow_provider.assignors.model import Absence, LeaveReason, Memory
 from airflow_provider.leading.causes import Cause, cause_of, lost_since
-from airflow_provider.membership.join_reasons import DELAY_OVER, OTHERS_BEGAN
+from airflow_provider.membership.join_reasons import DELAY_OVER, OTHERS_BEGAN, OVERTAKEN, STARTS
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import MemberId, TaskId, WorkerId
@@ -136,10 +136,11 @@ def test_whom_tasks_waited_for_is_back() -> None:
     assert after(waiting, W1, W2, W3).reason == "w3 joined; w2 came back; before that: w2 got lost"
 
 
-def test_a_worker_that_was_away_for_less_than_a_round_is_named() -> None:
+@pytest.mark.parametrize("joins", [OTHERS_BEGAN, OVERTAKEN, STARTS])
+def test_a_worker_that_was_away_for_less_than_a_round_is_named(joins: str) -> None:
     """Nobody came or went by name: the coordinator gave it another member id."""
     last = replace(round_of(W1, W2), members={W1: MemberId("w1"), W2: MemberId("before")})
-    assert after(last, W1, W2).reason == "w2 came back"
+    assert after(last, W1, W2, otherwise=joins).reason == "w2 came back"
     assert after(last, W1, W2, otherwise="new work: a:1").reason == "new work: a:1", "it was back without a round"
 
 

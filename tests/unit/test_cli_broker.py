@@ -1,4 +1,4 @@
-"""``cospark broker`` where it can't start or is interrupted; ``tests/integration`` starts it."""
+"""``cospark broker`` where it can't start, ends or is interrupted; ``tests/integration`` starts it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.cli.main import main
 
 
@@ -30,17 +31,22 @@ def test_a_folder_that_cannot_be_made_is_named(
     assert str(file / "data") in told
 
 
-def test_of_a_broker_that_ends_by_itself_the_end_of_its_log_is_told_for_the_log_goes_with_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("last", "how"), [("exit 3", "has ended with status 3"), ("kill -9 $$", "was ended by SIGKILL")]
+)
+def test_of_a_server_that_ends_it_is_told_how_and_the_end_of_its_log_which_goes_with_it(
+    last: str, how: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start(broker: LocalBroker) -> None:
-        broker.log_path.write_text("INFO started\nFATAL no space left on device\n")
+    def start(server: LocalConnectServer) -> None:
+        script = f"echo INFO started; echo FATAL no space left on device; {last}"
+        server._run(["sh", "-c", script], lambda log: "FATAL" in log, limit_s=30)
 
-    monkeypatch.setattr("airflow_provider.broker.local_broker.LocalBroker.start", start)
+    monkeypatch.setattr(LocalConnectServer, "start", start)
     monkeypatch.setattr("signal.signal", lambda _signal, _handler: None)
-    assert main(["broker"]) == 1
+    assert main(["spark-connect"]) == 1
     told = capsys.readouterr().err
-    assert told == "cospark broker: the broker has ended:\nINFO started\nFATAL no space left on device\n"
+    end = "INFO started\nFATAL no space left on device\n"
+    assert told == f"cospark spark-connect: the server {how}. Its log ends with:\n{end}"
 
 
 class Interrupted:

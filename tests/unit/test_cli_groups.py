@@ -188,13 +188,37 @@ def test_many_tasks_are_counted_and_those_that_failed_named() -> None:
     about = describe(coordinator("w1", "w2"), jobs, replace(many, tasks={**BUSY.tasks, **failed}))
     lines = as_lines(about)
     assert lines[3:6] == [
-        "  w1 (stable): 900 of a",
+        "  w1 (stable): 872 pending, 1 running, 1 finished, 26 failed of a",
         "  w2 (deferred): nothing",
-        "  job a: 872 pending, 1 running, 2 finished, 26 failed",
+        "  job a: 872 pending, 1 running, 1 finished, 26 failed",
     ]
     assert lines[6:8] == ["  task a:2: failed at w2, attempt 1: boom", "  task a:100: failed at w1, attempt 1: boom"]
     assert lines[-2:] == ["  and 6 more that failed", "  (--tasks: a line for each task)"]
     assert len(as_lines(about, tasks=True)) == 5 + 901
+
+
+def test_a_planner_is_counted_only_until_it_has_finished() -> None:
+    job = replace(JOB, max_tasks=30)
+    jobs = JobsSnapshot(jobs={"a": job}, plans={"a": PlanRecord.of(job, [{}] * 30, planned_by=W1, at_ms=0)})
+    planner = planner_of("a")
+    mine = frozenset({planner, *(TaskId("a", index) for index in range(30))})
+    group = record_of({W1: mine}, reason="w1 joined")
+    lines = {}
+    for state in (TaskState.RUNNING, TaskState.FINISHED):
+        status = StatusSnapshot(group=group, workers={W1: worker(W1)}, tasks={planner: told(planner, state)})
+        lines[state] = as_lines(describe(coordinator("w1"), jobs, status))
+    assert {"  w1 (stable): planner running, 30 pending of a", "  job a: planner running, 30 pending"} < {
+        *lines[TaskState.RUNNING]
+    }
+    assert {"  w1 (stable): 30 pending of a", "  job a: 30 pending"} < {*lines[TaskState.FINISHED]}
+
+
+def test_what_runs_is_shown_before_what_waits() -> None:
+    tasks = {A0: told(A0, TaskState.PENDING), A1: told(A1, TaskState.RUNNING)}
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(render("g", JOBS, replace(BUSY, tasks=tasks), wall_ms=0))
+    assert "running: a:1  pending: a:0" in captured.get()
 
 
 def test_the_error_of_an_attempt_before_is_not_told_as_that_of_the_last_one() -> None:
@@ -260,6 +284,14 @@ def ended(*states: tuple[WorkerPhase, int]) -> StatusSnapshot:
 def test_of_a_group_that_all_have_left_is_told_what_was(status: StatusSnapshot, empty: str) -> None:
     lines = as_lines(describe(coordinator(state="Empty"), JOBS, status))
     assert lines[:3] == ["group g: Empty", empty, "  because: w2 joined"]
+
+
+def test_a_worker_was_last_heard_of_when_it_told_how_far_its_tasks_were() -> None:
+    stream = StreamProgress(batch=3, rows_per_second=1.0, at_ms=90_000)
+    tasks = {A0: replace(told(A0, TaskState.RUNNING), progress=stream), A1: told(A1, TaskState.PENDING)}
+    lost = replace(ended((WorkerPhase.STABLE, 60_000), (WorkerPhase.STABLE, 5_000)), tasks=tasks)
+    empty = describe(coordinator(state="Empty"), JOBS, lost)["empty"]
+    assert empty == "no worker is there: w1, w2 got lost; last heard of at 1970-01-01 00:01:30 UTC, epoch 5"
 
 
 def test_of_workers_that_have_left_until_they_can_run_something_is_told_what_keeps_them() -> None:

@@ -325,7 +325,7 @@ def test_a_task_for_which_spark_does_not_start_has_not_failed() -> None:
             raise SparkStartError("there is no Java")
 
     attempt = Attempt(order("fail"), session=Absent())
-    assert attempt.last == SparkAbsent(order=attempt.order, error="SparkStartError: there is no Java")
+    assert attempt.last == SparkAbsent(order=attempt.order, error="there is no Java")
 
 
 def test_a_job_that_exits_has_failed() -> None:

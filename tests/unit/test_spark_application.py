@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from airflow_provider.driver import application
 from airflow_provider.driver.application import LocalSparkSettings, RunningSpark, SparkApplication
 from airflow_provider.driver.errors import SparkStartError
+from airflow_provider.spark.failures import why_no_spark
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,29 @@ def test_its_settings_are_named_and_nothing_is_left_behind(
     with pytest.raises(SparkStartError, match=r"Spark did not start with master 'local\[1\]'"):
         SparkApplication().running_for("me", LocalSparkSettings(master="local[1]"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_java_says_of_it_is_told_once_and_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = (
+        "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+        ": org.apache.spark.SparkIllegalArgumentException: [INVALID_DRIVER_MEMORY.SYSTEM_MEMORY] Insufficient driver"
+        " memory: System memory 419430400 must be at least 471859200.\nPlease increase heap size. SQLSTATE: F0000\n"
+        "\tat org.apache.spark.memory.UnifiedMemoryManager$.getMaxMemory(UnifiedMemoryManager.scala:215)\n"
+    )
+
+    def refuse(_: Any) -> NoReturn:
+        raise Py4JError(said)
+
+    monkeypatch.setattr(application, "_require_java", lambda: None)
+    monkeypatch.setattr(application, "start_jvm", lambda conf: None)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
+    with pytest.raises(SparkStartError) as refused:
+        SparkApplication().running_for("me", LocalSparkSettings(master="local[1]"))
+    assert why_no_spark(refused.value) == (
+        "Spark did not start with master 'local[1]' (Java's output is in the worker's log); caused by"
+        " SparkIllegalArgumentException: [INVALID_DRIVER_MEMORY.SYSTEM_MEMORY] Insufficient driver memory: System"
+        " memory 419430400 must be at least 471859200. Please increase heap size. SQLSTATE: F0000"
+    )
 
 
 def test_that_py4j_asks_a_jvm_that_has_gone_once_more_is_told_to_nobody(caplog: pytest.LogCaptureFixture) -> None:

@@ -58,7 +58,8 @@ def test_the_cause_on_an_executor_comes_first(message: str) -> None:
     error = Py4JJavaError(message) if "calling" in message else PythonException(message)
     first, second = describe(error).splitlines()[:2]
     assert first == MISSING
-    assert second.startswith(f"by way of {type(error).__name__}: An e")
+    java = "SparkException: Job aborted due to stage failure: "
+    assert second.startswith(f"by way of {java if 'calling' in message else 'PythonException: An e'}")
     assert "Traceback" not in describe(error)
 
 
@@ -133,9 +134,7 @@ def test_without_python_javas_root_cause_comes_first() -> None:
         f"Caused by: java.io.IOException: No space left on device\n{JAVA}\t... 9 more\n"
     )
     assert describe(Py4JJavaError(message)) == (
-        "java.io.IOException: No space left on device\n"
-        "by way of Py4JJavaError: An error occurred while calling o1.json.\n"
-        ": org.apache.spark.SparkException: Job aborted."
+        "java.io.IOException: No space left on device\nby way of SparkException: Job aborted."
     )
 
 

@@ -80,6 +80,13 @@ def test_on_the_page() -> None:
     assert detail.line == page.lines[0]
 
 
+def test_a_worker_is_heard_of_when_it_tells_how_far_its_tasks_are() -> None:
+    silent = replace(STATUS, workers={W1: replace(STATUS.workers[W1], at_ms=900)})
+    assert [line.heard_ms for line in workers(JOBS, silent)] == [1_000]
+    later = replace(STATUS, workers={W1: replace(STATUS.workers[W1], at_ms=1_100)})
+    assert [line.heard_ms for line in workers(JOBS, later)] == [1_100]
+
+
 def test_a_detached_task_runs_while_it_moves() -> None:
     """Nobody has stopped it, and its next worker has not written of it yet."""
     assert STATUS.group is not None

@@ -128,10 +128,12 @@ def _line(
     said, record = status.workers.get(name), status.group
     gone = said is None or said.state is WorkerPhase.LEFT
     owned = (record.owned_by(name) if record and not gone else NO_TASKS) & unfinished
+    heard_ms = said.at_ms if said else 0
     running = []
     for task in sorted(task for task in owned if _may_run(status.tasks.get(task))):
         last = effective_status(task, jobs, status)
         if last is not None and last.state is TaskState.RUNNING:
+            heard_ms = max(heard_ms, last.started_at_ms or 0, last.progress.at_ms if last.progress else 0)
             running.append(
                 RunningTask(
                     job=task.job,
@@ -163,7 +165,7 @@ def _line(
         learning=len(said.learning) if said and not gone else 0,
         asked=control.action.value if control else "",
         may_be_asked=hears,
-        heard_ms=said.at_ms or None if said else None,
+        heard_ms=heard_ms or None,
     )
 
 
