@@ -46,7 +46,7 @@ def _welcome(server: LocalConnectServer) -> str:
 Spark Connect listens on {server.url}. It does not authenticate its clients: it is for trials on this machine.
 
 For cospark, in another terminal:
-  cospark worker GROUP --spark-master {server.url}
+  cospark worker GROUP --allow MODULE --spark-master {server.url}
 For Airflow:
   export AIRFLOW_CONN_SPARK_CONNECT_DEFAULT='{json.dumps(connection)}'
 
