@@ -68,7 +68,10 @@ class TaskSession(Protocol):
         """
 
     def query_id(self, value: object) -> str | None:
-        """The id of the streaming query that ``value`` is; None if it is something else."""
+        """The id of the streaming query that ``value`` is; None if it is something else.
+
+        :raises ForeignQueryError: if it runs where this session can't be used to end it
+        """
 
     def left_running(self, value: object) -> str | None:
         """Which queries would outlast the attempt if it waited for none, in words: ``value``, which ``run`` has

@@ -16,6 +16,7 @@ from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
+    from pyspark.sql.connect.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +120,11 @@ def bind_session(session: SparkSession) -> None:
 
     session.stop = stop  # type: ignore[method-assign]  # of one session only
     type(session)._active_session.session = session
+
+
+def is_of(query: StreamingQuery, session: SparkSession) -> bool:
+    """Whether the query was started in this session."""
+    return query._session.session_id == session.session_id
 
 
 def unbind_session(session: SparkSession) -> None:
