@@ -218,8 +218,7 @@ class Execution:
         last = last_word(self.status.tasks.get(task), self.stops.pop(task, None))
         run = first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall)
         run = replaced(run, read_to=self.jobs.offset)
-        unended = self.status.unended.get(task)
-        if unended is not None:
+        for unended in self.status.unended.get(task, ()):
             self._take_over(run, unended, attempt=max(run.attempt, unended.attempt))
             return True
         if last is not None and last.lives_on:

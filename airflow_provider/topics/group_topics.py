@@ -263,9 +263,12 @@ class GroupTopics(FollowedTopics):
         """
         return self._write_all(NewRecord(self.names.status, task_key(status.task), status.encoded()))
 
-    async def forget_task(self, task: TaskId) -> None:
-        """Delete the last word about a task of a job that was removed."""
-        await self._put(self.names.status, task_key(task), None)
+    async def forget_task(self, last: TaskStatus) -> None:
+        """Delete the last word about a task of a job that was removed, unless another query of it may be running, which
+        has no other record: a leader deletes it when that has ended.
+        """
+        if not self.status.lives_on_beside(last):
+            await self._put(self.names.status, task_key(last.task), None)
 
     async def publish_worker(self, status: WorkerStatus) -> None:
         """Write what a worker does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -134,6 +135,22 @@ async def test_nor_is_it_forgotten_with_its_job(orphans: Orphans) -> None:
     status, out, _ = await orphans("--end")
     assert (status, out.count(": ended"), first.active) == (0, 1, False)
     assert not orphans.topics.status.tasks, "its job is gone, so nothing is left to be said of it"
+
+
+@pytest.mark.parametrize("ended", ["first", "second"])
+async def test_what_has_not_ended_is_not_forgotten_with_what_has(
+    orphans: Orphans, monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    monkeypatch.setattr(ending, "_ANSWER_S", 0.5)
+    handle = {"server": "sc://127.0.0.1:9", "session_id": str(uuid.uuid4())}
+    away: dict[str, Any] = {"handle": handle}
+    await orphans.runs(**({} if ended == "first" else away))
+    await orphans.runs(epoch=Epoch(2), **(away if ended == "first" else {}))
+    await orphans.topics.remove("a", by="me")
+    status, out, _ = await orphans("--end")
+    assert (status, out.count(": ended"), out.count("may still run")) == (1, 1, 1)
+    status, out, _ = await orphans()
+    assert (status, out.strip()) == (1, "a:0 on sc://127.0.0.1:9: its job was removed")
 
 
 def _fields(status: TaskStatus) -> dict[str, Any]:

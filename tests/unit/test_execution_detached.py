@@ -93,7 +93,7 @@ def test_who_reads_of_another_begin_first_does_not_begin() -> None:
     script.begin(A0, handle={"session": "mine"})
     said = script.execution.runs[A0].status(TaskState.RUNNING, ME)
     other = replace(said, worker=OTHER, epoch=Epoch(1), handle=HANDLE)
-    script.status = replace(script.status, unended={A0: other})
+    script.status = replace(script.status, unended={A0: (other,)})
     assert words(script.say(said)) == ["stop a:0: its earlier query may still be running"]
     stopped = words(script.stopped(A0))
     assert stopped == ["give up a:0", "write a:0 stopped", "take over a:0 #2"]
