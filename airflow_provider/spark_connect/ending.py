@@ -1,13 +1,16 @@
 """Ends a session for good, with the query in it.
 
 A server that closes a session first stops its queries. One that is just being started is registered after that: it runs
-on in a session that nobody can reach, and keeps its checkpoint from everybody else. Nor does an interrupt end a start.
-So first no new query may start in the session; then what is being started there is waited for, and stopped.
+on in a session that nobody can reach, and keeps its checkpoint from everybody else. An interrupt does not end a start
+either: Spark may only forget the query that comes of it (``StreamingQueryManager.startQuery``). So first no new query
+may start in the session; then what is being started there is waited for, everything else is interrupted, and what came
+of the starts is stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from airflow_provider.spark_connect.calls import (
@@ -64,16 +67,23 @@ async def _end(calls: ServerCalls, session_id: str, interrupted: set[str], deadl
     def left_s() -> float:
         return max(0.1, deadline - now())
 
+    async def wait_until_not(does: Callable[[], Awaitable[bool]], what: str) -> None:
+        while await does():
+            if now() >= deadline:
+                raise UnansweredError(Trouble.SLOW, what)
+            await asyncio.sleep(_LOOK_S)
+
     try:
         await calls.refuse_starts(session_id, left_s())
     except UnansweredError as refused:
         if refused.trouble in _PASSING:
             raise  # otherwise the server lets nobody change this setting
+    await wait_until_not(lambda: calls.is_starting(session_id, left_s()), "it is still starting a query there")
     interrupted |= await calls.interrupt(session_id, left_s())
-    while await calls.is_executing(session_id, frozenset(interrupted), left_s()):
-        if now() >= deadline:
-            raise UnansweredError(Trouble.SLOW, "it still executes what was interrupted there")
-        await asyncio.sleep(_LOOK_S)
+    await wait_until_not(
+        lambda: calls.is_executing(session_id, frozenset(interrupted), left_s()),
+        "it still executes what was interrupted there",
+    )
     for query in await calls.running(session_id, left_s()):
         await calls.stop(session_id, query, left_s())
     await calls.release(session_id, left_s())

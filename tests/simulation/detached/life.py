@@ -234,17 +234,12 @@ class Life:
             )
 
     async def _start(self, attempt: Attempt, session: str, life: int) -> Query:
-        """Whoever tells it to stop interrupts its start, again and again, and waits until that has ended."""
+        """Whoever tells it to stop waits until its start has ended."""
         if attempt.stopping:
             raise RefusedError("it was told to stop")
         checkpoint = self.world.checkpoint_of(attempt.run.task)
         moment = partial(self.world.moment, late=True)
-        start = self.world.outlives(self.own.start(session, checkpoint, life, moment))
-        while not start.done():
-            await asyncio.wait([start], timeout=0.5)
-            if attempt.stopping and not self.dead and not self.own.away:
-                self.own.interrupt(session)
-        return await start
+        return await asyncio.shield(self.world.outlives(self.own.start(session, checkpoint, life, moment)))
 
     async def _end_session(self, session: str) -> None:
         calls = CallsOfServer(self.own, self.world.chance)
