@@ -211,6 +211,16 @@ async def test_a_handle_that_nobody_understands_is_no_reason_to_begin() -> None:
     assert isinstance(said, QueryUnreachable)
 
 
+@pytest.mark.parametrize("field", ["session_id", "conn_id", "query_id", "run_id"])
+async def test_no_server_is_asked_for_what_is_far_too_long(field: str) -> None:
+    """It would log all of it, each second."""
+    bench = Bench()
+    bench.queries.take_over(ORDER, {**STARTED.to_json(), field: "s" * 200_000})
+    why = "not a handle of a query: its ids must have at most 1000 characters"
+    await bench.says(QueryUnreachable(order=ORDER, why=why))
+    assert not bench.watches
+
+
 async def test_what_is_told_to_stop_is_ended_before_this_closes() -> None:
     bench = Bench()
     await bench.watching()
