@@ -60,7 +60,7 @@ def open_session(settings: ConnectSettings, user_agent: str, session_id: str | N
     channel = DefaultChannelBuilder(settings.server.url)
     channel.set("user_agent", user_agent)
     # Without one, PySpark would send any server the token in the environment.
-    channel.set("token", settings.token or None)  # type: ignore[arg-type]  # None is what it takes for none
+    channel.set("token", settings.token or None)
     if session_id is not None:
         channel.set("session_id", session_id)
     session = SparkSession(connection=channel)

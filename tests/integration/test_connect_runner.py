@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-ELSEWHERE: list[StreamingQuery] = []
+ELSEWHERE: list[Any] = []
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:\[RETRIES_EXCEEDED\]")
 
