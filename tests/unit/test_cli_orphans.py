@@ -105,8 +105,10 @@ async def orphans(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
 
 async def test_what_nobody_has_is_listed_and_ended(orphans: Orphans) -> None:
     query = await orphans.runs()
-    status, out, _ = await orphans()
+    status, out, err = await orphans()
     assert (status, out.strip()) == (1, f"a:0 on sc://127.0.0.1:{orphans.server.port}: the group has no workers")
+    assert "--end" in err, "what can be done"
+    assert "--forget" in err, "what can be done"
     assert query.active
     status, out, _ = await orphans("--end")
     assert (status, out.strip().endswith(": ended"), query.active, orphans.state()) == (
