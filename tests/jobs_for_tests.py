@@ -129,14 +129,23 @@ class Append(SparkJob):
 
 
 class StartsWhenLet(Append):
-    """Its first start waits on the server until somebody writes the metadata of its checkpoint, which is a pipe."""
+    """Its first start waits on the server until somebody writes the metadata of its checkpoint, which is a pipe. What
+    it came to then, stands in ``start``.
+    """
 
     def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
-        metadata = Path(task.checkpoint_location) / "metadata"
-        if not metadata.exists():
-            metadata.parent.mkdir(parents=True)
-            os.mkfifo(metadata)
-        return super().run(spark, task)
+        metadata, said = Path(task.checkpoint_location) / "metadata", Path(task.config["notes"]) / "start"
+        if metadata.exists():
+            return super().run(spark, task)
+        metadata.parent.mkdir(parents=True)
+        os.mkfifo(metadata)
+        try:
+            query = super().run(spark, task)
+        except Exception as refused:
+            said.write_text(str(refused))
+            raise
+        said.write_text("began")
+        return query
 
 
 class AppendBatches(SparkJob):

@@ -63,6 +63,8 @@ async def run(args: argparse.Namespace, settings: KafkaSettings) -> int:
         say(json.dumps({"orphans": [_as_json(each, why, ended=args.end) for each, why in left]}))
     else:
         say(*(_in_words(each, why, ended=args.end) for each, why in left) if left else (_nothing(args.group),))
+    if left and not args.end and not args.json:
+        complain("cospark jobs orphans: --end ends these; --forget JOB:INDEX is for one that has certainly ended")
     if args.end and args.server is None and os.environ.get(TOKEN_ENV) and any(why for _, why in left):
         complain(
             f"cospark jobs orphans: the token in {TOKEN_ENV} was not used: name the server that it is for, --server URL"

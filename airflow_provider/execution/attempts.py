@@ -113,7 +113,7 @@ def on_cleared(x: Execution, task: TaskId, _event: QueryCleared) -> None:
 
 def on_unreachable(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
     """Nothing is started on a guess."""
-    why = x.failure(f"it waits, because its earlier query may still be running: {event.why}")
+    why = x.failure(f"it waits, because its earlier query may still be running (see cospark jobs orphans): {event.why}")
     run = x.runs[task]
     x.write(replaced(run, error=why), TaskState.PENDING)  # no attempt has failed, so the error is not kept in the run
     x.warn(f"task {run.label}: {why.message}")

@@ -219,8 +219,8 @@ class Execution:
         run = first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall)
         run = replaced(run, read_to=self.jobs.offset)
         unended = self.status.unended.get(task)
-        if unended is not None:
-            self._take_over(run, unended, attempt=max(run.attempt, unended.attempt))
+        if unended:
+            self._take_over(run, unended[0], attempt=max(run.attempt, unended[0].attempt))
             return True
         if last is not None and last.lives_on:
             self._take_over(run, last, attempt=last.attempt)

@@ -59,9 +59,10 @@ async def forget(orphan: Orphan, topics: GroupTopics) -> None:
 
     :raises TopicError: if it can't be written
     """
-    await topics.publish_task(orphan.over(wall_ms()))
-    if orphan.status.task.job not in topics.jobs.jobs:
-        await topics.forget_task(orphan.status.task)
+    ended = orphan.over(wall_ms())
+    await topics.publish_task(ended)
+    if ended.task.job not in topics.jobs.jobs:
+        await topics.forget_task(ended)
 
 
 async def _end_there(orphans: Sequence[Orphan], topics: GroupTopics, token_of: TokenOf) -> list[Ended]:

@@ -147,12 +147,12 @@ class TaskRecords:
 
     async def _publish_and_forget(self, status: TaskStatus, publish: _Publish) -> None:
         await publish(status)
-        await self._topics.forget_task(status.task)
+        await self._topics.forget_task(status)
 
     def _forget_if_removed(self, status: TaskStatus) -> None:
         """Delete the record if the removal was read while the record was being written."""
         if self._is_removed(status):
-            self._journal.note(lambda: self._topics.forget_task(status.task))
+            self._journal.note(lambda: self._topics.forget_task(status))
 
     def _is_removed(self, status: TaskStatus) -> bool:
         return status.task.job not in self._topics.jobs.jobs

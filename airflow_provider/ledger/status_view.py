@@ -85,8 +85,8 @@ class StatusSnapshot:
     :param group: the last completed rebalance, None before the first
     :param overwritten: by key, the records that win although a stale one was written after them
     :param tasks: the same object as in the previous snapshot, if no task's record has come since
-    :param unended: records of queries that may still be running, but were overwritten by a record that does not know of
-        them; the first one of each task
+    :param unended: by task, the records of queries that may still be running, but were overwritten by a record that
+        does not know of them; the oldest first
     :param unreadable: how many records could not be read
     :param owners: see :meth:`owner_of`; shared by all snapshots of a view
     :param point: the position of ``tasks`` in the history of the view
@@ -98,7 +98,7 @@ class StatusSnapshot:
     workers: Mapping[WorkerId, WorkerStatus] = field(default_factory=dict)
     tasks: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     overwritten: Mapping[str, StatusRecord] = field(default_factory=dict)
-    unended: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
+    unended: Mapping[TaskId, Sequence[TaskStatus]] = field(default_factory=dict)
     unreadable: int = 0
     owners: Memo[GroupRecord, Mapping[TaskId, WorkerId]] = field(default_factory=Memo, compare=False, repr=False)
     point: Point = field(default_factory=Point, compare=False, repr=False)
@@ -113,13 +113,18 @@ class StatusSnapshot:
         last = self.tasks.get(task)
         return task in self.unended or (last is not None and last.lives_on)
 
+    def lives_on_beside(self, ended: TaskStatus) -> bool:
+        """Whether the task has another detached query that may be running than the one that has ended."""
+        last = self.tasks.get(ended.task)
+        living = (*self.unended.get(ended.task, ()), *((last,) if last is not None and last.lives_on else ()))
+        return not all(map(ended.knows_of, living))
+
     def living(self) -> Iterator[TaskStatus]:
         """The records of detached queries that may be running. For an unended one, this is the last record of its task
         with the query's handle: a copy of it that says *stopped* is accepted.
         """
         for task, last in self.tasks.items():
-            unended = self.unended.get(task)
-            if unended is not None:
+            for unended in self.unended.get(task, ()):
                 yield replace(last, state=TaskState.RUNNING, handle=unended.handle)
             if last.lives_on:
                 yield last
@@ -315,7 +320,7 @@ class StatusView(TopicView[StatusSnapshot]):
             workers=MappingProxyType(dict(self._workers)),
             tasks=self._tasks_seen,
             overwritten=MappingProxyType(dict(self._overwritten)),
-            unended=MappingProxyType({task: living[0] for task, living in self._unended.items()}),
+            unended=MappingProxyType(dict(self._unended)),
             unreadable=self._unreadable,
             owners=self._owners,
             point=self._point,

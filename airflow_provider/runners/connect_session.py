@@ -18,9 +18,10 @@ from airflow_provider.driver.query_progress import (
     summary_of,
 )
 from airflow_provider.driver.shipping import explain_missing
+from airflow_provider.spark.failures import ForeignQueryError
 from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.session_conf import set_conf
-from airflow_provider.spark_connect.client import bind_session, hang_up, open_session, settle, unbind_session
+from airflow_provider.spark_connect.client import bind_session, hang_up, is_of, open_session, settle, unbind_session
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.ending import QueryNotStoppedError
 from airflow_provider.spark_connect.handle import QueryHandle
@@ -188,7 +189,13 @@ class ConnectSession:
             return None
         from pyspark.sql.connect.streaming.query import StreamingQuery
 
-        return str(value.id) if isinstance(value, StreamingQuery) else None
+        if not isinstance(value, StreamingQuery):
+            return None
+        if not is_of(value, self._session):
+            with contextlib.suppress(Exception):  # its session may be on any server
+                value.stop()
+            raise ForeignQueryError
+        return str(value.id)
 
     def left_running(self, value: object) -> str | None:
         """A client does not know whether the query that ``run`` has returned ends by itself."""

@@ -69,7 +69,10 @@ class TaskSession(Protocol):
         """
 
     def query_id(self, value: object) -> str | None:
-        """The id of ``value`` if it is a streaming query; None if it is something else."""
+        """The id of ``value`` if it is a streaming query; None if it is something else.
+
+        :raises ForeignQueryError: if it runs in a session that the worker does not know
+        """
 
     def left_running(self, value: object) -> str | None:
         """A message about the queries that would outlive the attempt if it did not wait for them: ``value``, unless it

@@ -59,7 +59,17 @@ class ForgottenQueryError(Exception):
         super().__init__(f"{what}, and has returned no query: let run() return the query that it starts")
 
 
-_OURS: Final = (*_NOT_RETRYABLE, ResultError, UnboundedError, ForgottenQueryError)
+class ForeignQueryError(Exception):
+    """A task has returned a query of a session that its worker does not know: nobody could find it there."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "run() has returned a query of another session, where its worker can neither watch nor end it, so it was"
+            " told to stop: let run() start the query in the session that it is given"
+        )
+
+
+_OURS: Final = (*_NOT_RETRYABLE, ResultError, UnboundedError, ForgottenQueryError, ForeignQueryError)
 
 
 def is_retryable(error: BaseException) -> bool:

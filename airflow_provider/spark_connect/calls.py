@@ -12,13 +12,14 @@ from airflow_provider.spark_connect.messages import (
     RunningQuery,
     read_conf,
     read_error,
+    read_executing,
     read_has_operation,
     read_interrupted,
     read_is_active,
-    read_is_executing,
     read_last_progress,
     read_running,
 )
+from airflow_provider.spark_connect.server import is_start
 from airflow_provider.spark_connect.trouble import Trouble, text_of, trouble_of
 
 ANSWER_S: Final = 10.0
@@ -141,7 +142,7 @@ class ServerCalls:
     async def interrupt(self, session_id: str, timeout_s: float) -> frozenset[str]:
         """Interrupt what is executed in the session. The session is created if it does not exist.
 
-        :returns: the ids of these operations. Each continues until it notices; the start of a query never notices.
+        :returns: the ids of these operations. Each continues until it notices
         """
         return read_interrupted(await self._ask("Interrupt", self._caller.interrupt_all(session_id), timeout_s))
 
@@ -152,12 +153,26 @@ class ServerCalls:
             Spark 4.2). If its client has died, an operation counts for five minutes more after its end
             (``spark.connect.execute.manager.detachedTimeout``)
         """
+        executing = await self._executing(session_id, timeout_s)
+        if executing is not None:
+            return bool(executing)
+        return any([await self._has_operation(session_id, each, timeout_s) for each in operations])
+
+    async def is_starting(self, session_id: str, timeout_s: float) -> bool:
+        """Whether a query is being started in the session. A server before Spark 4.2 can't say it: then False."""
         try:
-            return read_is_executing(await self._ask("GetStatus", self._caller.operations(session_id), timeout_s))
+            return any(map(is_start, await self._executing(session_id, timeout_s) or ()))
+        except SessionUnknownError:
+            return False
+
+    async def _executing(self, session_id: str, timeout_s: float) -> frozenset[str] | None:
+        """The ids of what is executed in the session; None: the server can't say it."""
+        try:
+            return read_executing(await self._ask("GetStatus", self._caller.operations(session_id), timeout_s))
         except UnansweredError as refused:
             if refused.trouble not in (Trouble.OTHER, Trouble.REFUSES):
                 raise
-        return any([await self._has_operation(session_id, each, timeout_s) for each in operations])
+        return None
 
     async def _has_operation(self, session_id: str, operation_id: str, timeout_s: float) -> bool:
         request = self._caller.forget_nothing_of(session_id, operation_id)

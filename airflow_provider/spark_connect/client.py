@@ -12,10 +12,11 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.driver.errors import SparkStartError
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings, start_id
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
+    from pyspark.sql.connect.streaming.query import StreamingQuery
 
 log = logging.getLogger(__name__)
 
@@ -58,13 +59,27 @@ def open_session(settings: ConnectSettings, user_agent: str, session_id: str | N
 
     channel = DefaultChannelBuilder(settings.server.url)
     channel.set("user_agent", user_agent)
-    if settings.token:
-        channel.set("token", settings.token)
+    # Without one, PySpark would send any server the token in the environment.
+    channel.set("token", settings.token or None)
     if session_id is not None:
         channel.set("session_id", session_id)
     session = SparkSession(connection=channel)
     session.client.set_retry_policies([DefaultPolicy(max_retries=_RETRIES, max_backoff=_LONGEST_WAIT_MS)])
+    _mark_starts(session)
     return session
+
+
+def _mark_starts(session: SparkSession) -> None:
+    """Give the operations that start queries ids by which they are known (:func:`.server.is_start`)."""
+    client: Any = session.client
+    execute = client._execute_and_fetch
+
+    def marked(request: Any, *args: Any, **more: Any) -> Any:
+        if request.plan.command.HasField("write_stream_operation_start"):
+            request.operation_id = start_id()
+        return execute(request, *args, **more)
+
+    client._execute_and_fetch = marked
 
 
 def ask_version(session: SparkSession, timeout_s: float) -> str:
@@ -119,6 +134,11 @@ def bind_session(session: SparkSession) -> None:
 
     session.stop = stop  # type: ignore[method-assign]  # of one session only
     type(session)._active_session.session = session
+
+
+def is_of(query: StreamingQuery, session: SparkSession) -> bool:
+    """Whether the query was started in this session."""
+    return query._session.session_id == session.session_id
 
 
 def unbind_session(session: SparkSession) -> None:

@@ -2,13 +2,15 @@
 
 A server that closes a session first stops its queries. A query that is just being started is registered only after
 that: it would keep running in a session that nobody can reach, and nobody else could use its checkpoint. An interrupt
-does not end a start either. So the session is first made to refuse new starts. Then we wait until the server executes
-nothing there any more, and stop the queries that we find.
+does not end a start either: Spark may only forget the query that comes of it (``StreamingQueryManager.startQuery``). So
+the session is first made to refuse new starts. Then we wait for the starts that are under way, interrupt everything
+else, and stop the queries that we find.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from airflow_provider.spark_connect.calls import (
@@ -65,16 +67,23 @@ async def _end(calls: ServerCalls, session_id: str, interrupted: set[str], deadl
     def left_s() -> float:
         return max(0.1, deadline - now())
 
+    async def wait_until_not(does: Callable[[], Awaitable[bool]], what: str) -> None:
+        while await does():
+            if now() >= deadline:
+                raise UnansweredError(Trouble.SLOW, what)
+            await asyncio.sleep(_LOOK_S)
+
     try:
         await calls.refuse_starts(session_id, left_s())
     except UnansweredError as refused:
         if refused.trouble in _PASSING:
             raise  # otherwise the server lets nobody change this setting
+    await wait_until_not(lambda: calls.is_starting(session_id, left_s()), "it is still starting a query there")
     interrupted |= await calls.interrupt(session_id, left_s())
-    while await calls.is_executing(session_id, frozenset(interrupted), left_s()):
-        if now() >= deadline:
-            raise UnansweredError(Trouble.SLOW, "it still executes what was interrupted there")
-        await asyncio.sleep(_LOOK_S)
+    await wait_until_not(
+        lambda: calls.is_executing(session_id, frozenset(interrupted), left_s()),
+        "it still executes what was interrupted there",
+    )
     for query in await calls.running(session_id, left_s()):
         await calls.stop(session_id, query, left_s())
     await calls.release(session_id, left_s())

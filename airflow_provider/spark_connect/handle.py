@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from airflow_provider.spark_connect.server import ConnectServer
+
+_LONGEST_ID: Final = 1_000
+"""A server is asked again and again about a query that it can't have, and logs the ids each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,4 +59,6 @@ class QueryHandle:
         conn_id, query_id, run_id = rest
         if not isinstance(session_id, str) or not all(isinstance(each, str | None) for each in rest):
             raise ValueError("not a handle of a query: its ids must be strings")
+        if any(each is not None and len(each) > _LONGEST_ID for each in (session_id, *rest)):
+            raise ValueError(f"not a handle of a query: its ids must have at most {_LONGEST_ID} characters")
         return cls(server=server, session_id=session_id, conn_id=conn_id, query_id=query_id, run_id=run_id)

@@ -42,6 +42,7 @@ _CONFIG_PAIRS: Final = 2
 _OF_OPERATIONS: Final = 5
 _STATUS_CLIENT: Final = 3
 _OPERATIONS: Final = 3
+_OPERATION_ID: Final = 1
 _STATE: Final = 2
 _RUNNING: Final = 2
 """Also the state of an interrupted operation, until it has ended. An operation that has ended and was not closed is in
@@ -193,9 +194,10 @@ def read_has_operation(answer: bytes) -> bool:
     return bool(Message(answer).text(_FOUND_OPERATION))
 
 
-def read_is_executing(answer: bytes) -> bool:
-    """Whether one of the operations has not ended."""
-    return any(each.number(_STATE) == _RUNNING for each in Message(answer).messages(_OPERATIONS))
+def read_executing(answer: bytes) -> frozenset[str]:
+    """The ids of the operations that have not ended."""
+    operations = Message(answer).messages(_OPERATIONS)
+    return frozenset(each.text(_OPERATION_ID) for each in operations if each.number(_STATE) == _RUNNING)
 
 
 def read_conf(answer: bytes) -> str | None:

@@ -20,6 +20,7 @@ DATABRICKS_CLUSTER: Final = "x-databricks-cluster-id"
 
 _OURS: Final = frozenset({"session_id", "user_agent"})
 _SESSIONS: Final = uuid.UUID("b0f1ed5e-0f23-4c0e-8e0e-0d6f7d0a8a41")
+_START: Final = "57a27000-"
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 
@@ -117,6 +118,15 @@ def session_id(*names: str) -> str:
 def following(session_id: str) -> str:
     """The id of the session that replaces a used one: whoever knows the used one's id gets the same id."""
     return str(uuid.uuid5(_SESSIONS, session_id))
+
+
+def start_id() -> str:
+    """A new id for an operation that starts a query: by it, whoever ends the session knows not to interrupt it."""
+    return f"{_START}{str(uuid.uuid4())[len(_START) :]}"
+
+
+def is_start(operation_id: str) -> bool:
+    return operation_id.startswith(_START)
 
 
 def _address(address: str) -> tuple[str, int]:

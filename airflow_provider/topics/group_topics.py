@@ -269,9 +269,12 @@ class GroupTopics(FollowedTopics):
         """
         return self._write_all(NewRecord(self.names.status, task_key(status.task), status.encoded()))
 
-    async def forget_task(self, task: TaskId) -> None:
-        """Delete the status of a task of a removed job."""
-        await self._put(self.names.status, task_key(task), None)
+    async def forget_task(self, last: TaskStatus) -> None:
+        """Delete the status of a task of a removed job. If another query of the task may be running, its record is the
+        only one that names it: a leader deletes it when that query has ended.
+        """
+        if not self.status.lives_on_beside(last):
+            await self._put(self.names.status, task_key(last.task), None)
 
     async def publish_worker(self, status: WorkerStatus) -> None:
         """Write the status of a worker."""

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+ELSEWHERE: list[Any] = []
+
 pytestmark = pytest.mark.filterwarnings(r"ignore:\[RETRIES_EXCEEDED\]")
 
 
@@ -138,6 +140,18 @@ def stream_on(spark: SparkSession, task: TaskContext) -> StreamingQuery:
     rows = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
     query = rows.writeStream.foreachBatch(task.foreach_batch(write)).trigger(processingTime="200 milliseconds")
     return query.option("checkpointLocation", task.checkpoint_location).start()
+
+
+@spark_job
+def stream_elsewhere(spark: SparkSession, task: TaskContext) -> StreamingQuery:
+    """Returns a query of a session that it has opened itself."""
+    from pyspark.sql import SparkSession
+
+    other = SparkSession.builder.remote(task.config["server"]).create()
+    stream = other.readStream.format("rate").load().writeStream.format("noop")
+    query = stream.option("checkpointLocation", task.checkpoint_location).start()
+    ELSEWHERE.append(query)
+    return query
 
 
 @spark_job
@@ -259,6 +273,22 @@ async def test_a_stream_runs_beside_the_server_and_stops_with_its_task(
     second = make_runner("worker-2", on_event=again)
     await begins(second, again, stream)
     await until(lambda: int(file.read_text().split()[0]) > last)
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+async def test_a_query_of_a_session_that_nobody_knows_fails_its_task_and_is_stopped(
+    make_runner: Callable[..., ConnectRunner], server: LocalConnectServer, events: Events, tmp_path: Path, bounded: bool
+) -> None:
+    """Its worker would never find it in the task's own session, and start it again and again beside itself."""
+    task = order_of(__name__, "stream_elsewhere", checkpoint=tmp_path / "checkpoint", server=server.url)
+    await make_runner().start(replace(task, bounded=bounded))
+    last = await events.last(task.task)
+    assert isinstance(last, TaskFailed)
+    assert "query of another session" in last.error
+    assert not last.retryable
+    query = ELSEWHERE.pop()
+    await until(lambda: not query.isActive)
+    query._session.stop()
 
 
 async def test_the_next_attempt_ends_what_the_last_one_has_left_on_the_server(

@@ -65,7 +65,7 @@ async def test_a_worker_that_goes_during_a_start_leaves_no_query_behind(
     how: str, fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
-        copying = Copying(group, tmp_path, job="StartsWhenLet", retries=20)
+        copying = Copying(group, tmp_path, job="StartsWhenLet", retries=20, notes=str(tmp_path))
         life = Life(group, "w1", server.url, tmp_path / "checkpoints")
         pipe = Pipe(tmp_path / "checkpoints")
         await copying.submit()
@@ -87,6 +87,8 @@ async def test_a_worker_that_goes_during_a_start_leaves_no_query_behind(
         await until(lambda: is_closed(server.url, session), "it is ended")
         if how == "stopped":
             assert await group.ended("w1") == [0]
+            start = (tmp_path / "start").read_text()
+            assert "OPERATION_CANCELED" not in start, "Spark may forget the query of a start that is interrupted"
             group.start("w2")
         again = await life.said(
             lambda last: last.worker == W2 and last.state is TaskState.RUNNING and bool(last.handle["run_id"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -104,8 +105,10 @@ async def orphans(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
 
 async def test_orphans_are_listed_and_ended(orphans: Orphans) -> None:
     query = await orphans.runs()
-    status, out, _ = await orphans()
+    status, out, err = await orphans()
     assert (status, out.strip()) == (1, f"a:0 on sc://127.0.0.1:{orphans.server.port}: the group has no workers")
+    assert "--end" in err, "what can be done"
+    assert "--forget" in err, "what can be done"
     assert query.active
     status, out, _ = await orphans("--end")
     assert (status, out.strip().endswith(": ended"), query.active, orphans.state()) == (
@@ -134,6 +137,22 @@ async def test_such_a_query_is_ended_even_after_its_job_was_removed(orphans: Orp
     status, out, _ = await orphans("--end")
     assert (status, out.count(": ended"), first.active) == (0, 1, False)
     assert not orphans.topics.status.tasks, "its job was removed, so no record is left"
+
+
+@pytest.mark.parametrize("ended", ["first", "second"])
+async def test_what_has_not_ended_is_not_forgotten_with_what_has(
+    orphans: Orphans, monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    monkeypatch.setattr(ending, "_ANSWER_S", 0.5)
+    handle = {"server": "sc://127.0.0.1:9", "session_id": str(uuid.uuid4())}
+    away: dict[str, Any] = {"handle": handle}
+    await orphans.runs(**({} if ended == "first" else away))
+    await orphans.runs(epoch=Epoch(2), **(away if ended == "first" else {}))
+    await orphans.topics.remove("a", by="me")
+    status, out, _ = await orphans("--end")
+    assert (status, out.count(": ended"), out.count("may still run")) == (1, 1, 1)
+    status, out, _ = await orphans()
+    assert (status, out.strip()) == (1, "a:0 on sc://127.0.0.1:9: its job was removed")
 
 
 def _fields(status: TaskStatus) -> dict[str, Any]:

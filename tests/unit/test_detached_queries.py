@@ -211,6 +211,16 @@ async def test_a_handle_that_cannot_be_read_counts_as_unreachable() -> None:
     assert isinstance(said, QueryUnreachable)
 
 
+@pytest.mark.parametrize("field", ["session_id", "conn_id", "query_id", "run_id"])
+async def test_no_server_is_asked_about_an_id_that_is_far_too_long(field: str) -> None:
+    """The server would log all of it each second."""
+    bench = Bench()
+    bench.queries.take_over(ORDER, {**STARTED.to_json(), field: "s" * 200_000})
+    why = "not a handle of a query: its ids must have at most 1000 characters"
+    await bench.says(QueryUnreachable(order=ORDER, why=why))
+    assert not bench.watches
+
+
 async def test_close_waits_for_queries_that_were_told_to_stop() -> None:
     bench = Bench()
     await bench.watching()

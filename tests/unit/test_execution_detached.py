@@ -93,7 +93,7 @@ def test_an_attempt_does_not_begin_if_it_reads_of_an_earlier_query() -> None:
     script.begin(A0, handle={"session": "mine"})
     said = script.execution.runs[A0].status(TaskState.RUNNING, ME)
     other = replace(said, worker=OTHER, epoch=Epoch(1), handle=HANDLE)
-    script.status = replace(script.status, unended={A0: other})
+    script.status = replace(script.status, unended={A0: (other,)})
     assert words(script.say(said)) == ["stop a:0: its earlier query may still be running"]
     stopped = words(script.stopped(A0))
     assert stopped == ["give up a:0", "write a:0 stopped", "take over a:0 #2"]

@@ -48,12 +48,12 @@ async def test_a_query_that_nobody_knew_of_is_stopped_with_its_session(server: F
 
 
 async def test_a_session_that_the_server_has_never_had_is_closed_too(server: FakeConnect) -> None:
-    """Who was about to begin there comes too late, and who has begun to is interrupted."""
+    """Who was about to begin there comes too late."""
     handle = server.handle()
     async with Hearing(server) as hearing:
         await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
     assert server.closed == {handle.session_id}
-    assert list(server.asked)[:2] == ["config", "interrupt"]
+    assert next(iter(server.asked)) == "config"
 
 
 async def test_what_has_ended_by_itself_can_be_stopped(server: FakeConnect) -> None:

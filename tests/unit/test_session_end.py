@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 
 import grpc
 import pyspark.sql.connect.proto as theirs
@@ -15,6 +16,7 @@ from waiting import DEADLINE_S, eventually
 from airflow_provider.spark_connect import ending
 from airflow_provider.spark_connect.ending import QueryNotStoppedError
 from airflow_provider.spark_connect.handle import QueryHandle
+from airflow_provider.spark_connect.server import start_id
 
 SAYS_WHAT_IT_EXECUTES = hasattr(theirs, "GetStatusRequest")
 START = "3f0c4fd8-b8b6-4d2e-a8f5-5f6f2f3c9a10"
@@ -66,11 +68,31 @@ async def test_a_start_that_does_not_end_keeps_the_session_open(server: FakeConn
     assert not server.closed
 
 
+async def test_a_start_is_not_interrupted(server: FakeConnect) -> None:
+    """Spark may then forget the query that comes of it, and nobody could stop it."""
+    if not SAYS_WHAT_IT_EXECUTES:
+        pytest.skip("the PySpark here can't play a server of Spark 4.2")
+    handle, query = server.handle(FakeQuery()), FakeQuery()
+    server.executing[handle.session_id] = {start_id(), str(uuid.uuid4())}
+    async with Hearing(server) as hearing:
+        with pytest.raises(QueryNotStoppedError, match="still starting a query"):
+            await hearing.watch.stop(handle, timeout_s=0.3)
+        assert "interrupt" not in server.asked
+        server.sessions[handle.session_id].append(query)
+        server.executing[handle.session_id] = {START}
+        stopping = asyncio.create_task(hearing.watch.stop(handle, timeout_s=DEADLINE_S))
+        await eventually(lambda: server.interrupted == {START}, "what else it executes is interrupted")
+        server.executing.clear()
+        await stopping
+    assert not query.active
+    assert server.closed == {handle.session_id}
+
+
 async def test_starts_are_refused_before_anything_is_interrupted(server: FakeConnect) -> None:
     handle = server.handle(FakeQuery())
     async with Hearing(server) as hearing:
         await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
-    assert list(server.asked)[:2] == ["config", "interrupt"]
+    assert [asked for asked in server.asked if asked != "status"][:2] == ["config", "interrupt"]
     assert server.conf[handle.session_id] == {
         "spark.sql.streaming.checkpointFileManagerClass": "this.session.is.being.ended"
     }

@@ -22,7 +22,7 @@ class Topic:
         said = TaskStatus(task=A0, state=state, epoch=Epoch(epoch), worker=WorkerId("w"), **fields)
         self.view.apply(task_key(A0).encode(), said.encoded(), self.view.offset)
         unended = self.view.snapshot().unended.get(A0)
-        return None if unended is None else unended.handle
+        return unended[0].handle if unended else None
 
 
 def test_it_is_kept_until_somebody_says_that_it_has_ended() -> None:

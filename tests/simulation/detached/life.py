@@ -237,17 +237,12 @@ class Life:
             self.feed(events.SparkLost, task=run.task, spark=1, failure=TaskFailure.of("gone"))
 
     async def _start(self, attempt: Attempt, session: str, life: int) -> Query:
-        """Start the query. If the attempt is told to stop, interrupt the start repeatedly until it has ended."""
+        """Start the query. If the attempt is told to stop, wait until its start has ended."""
         if attempt.stopping:
             raise RefusedError("it was told to stop")
         checkpoint = self.world.checkpoint_of(attempt.run.task)
         moment = partial(self.world.moment, late=True)
-        start = self.world.outlives(self.own.start(session, checkpoint, life, moment))
-        while not start.done():
-            await asyncio.wait([start], timeout=0.5)
-            if attempt.stopping and not self.dead and not self.own.away:
-                self.own.interrupt(session)
-        return await start
+        return await asyncio.shield(self.world.outlives(self.own.start(session, checkpoint, life, moment)))
 
     async def _end_session(self, session: str) -> None:
         calls = CallsOfServer(self.own, self.world.chance)

@@ -83,10 +83,20 @@ def uses_a_server_that_takes_calls_in_ended_sessions(patch: pytest.MonkeyPatch) 
 def closes_a_session_in_which_a_query_starts(patch: pytest.MonkeyPatch) -> None:
     """The query would run in a session that nobody can reach, and keep its checkpoint."""
 
-    async def is_executing(self: CallsOfServer, *_: Any) -> bool:
+    async def no(self: CallsOfServer, *_: Any) -> bool:
         return False
 
-    patch.setattr(CallsOfServer, "is_executing", is_executing)
+    patch.setattr(CallsOfServer, "is_starting", no)
+    patch.setattr(CallsOfServer, "is_executing", no)
+
+
+def interrupts_a_start(patch: pytest.MonkeyPatch) -> None:
+    """Nobody finds the query that comes of it."""
+
+    async def is_starting(self: CallsOfServer, *_: Any) -> bool:
+        return False
+
+    patch.setattr(CallsOfServer, "is_starting", is_starting)
 
 
 def lets_queries_start_in_a_session_that_it_ends(patch: pytest.MonkeyPatch) -> None:
@@ -111,5 +121,6 @@ MISTAKES: Final[tuple[Mistake, ...]] = (
     starts_beside_a_query_of_an_older_plan,
     uses_a_server_that_takes_calls_in_ended_sessions,
     closes_a_session_in_which_a_query_starts,
+    interrupts_a_start,
     lets_queries_start_in_a_session_that_it_ends,
 )

@@ -99,7 +99,8 @@ class Server:
             raise RefusedError(f"a query has {checkpoint}")
         self.started += 1
         query = Query(session_id, checkpoint, f"{self.server.host}-{self.life}-{self.started}")
-        self.active[session_id] = query
+        # Spark forgets in which session a query runs whose start was interrupted.
+        self.active[query.run_id if start.interrupted else session_id] = query
         self._answers()
         if start.interrupted or session_id in self.closed:
             raise RefusedError("the operation was canceled")
@@ -142,6 +143,10 @@ class CallsOfServer(ServerCalls):
         await self._enter(session_id)
         self._server.interrupt(session_id)
         return frozenset()
+
+    async def is_starting(self, session_id: str, timeout_s: float) -> bool:
+        await self._enter(session_id)
+        return any(start.session_id == session_id for start in self._server.starting)
 
     async def is_executing(self, session_id: str, operations: Iterable[str], timeout_s: float) -> bool:
         await self._enter(session_id)
