@@ -1,4 +1,4 @@
-"""What runs on a Spark Connect server, as the server itself says."""
+"""What runs on a Spark Connect server, according to the server itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEADLINE_S = 150.0
 
 
 def active_queries(server: str, session_id: str) -> list[str]:
-    """The runs of what is active there in this session, which is made if there is none.
+    """The run ids of the queries that are active in this session. The session is made if there is none.
 
     :param server: its URL
     """
@@ -22,12 +22,12 @@ def active_queries(server: str, session_id: str) -> list[str]:
 
 
 def is_closed(server: str, session_id: str) -> bool:
-    """Whether the server has ended this session, and takes no call in it any more. It is made if there is none."""
+    """Whether the server has closed this session and refuses calls in it. The session is made if there is none."""
     return _asked(server, session_id) is None
 
 
 def _asked(server: str, session_id: str) -> list[str] | None:
-    """None: the server has ended it."""
+    """None if the server has closed the session."""
     settings = ConnectSettings(server=ConnectServer.parse(server))
     session = open_session(settings, "cospark/test", session_id)
     try:
@@ -39,11 +39,11 @@ def _asked(server: str, session_id: str) -> list[str] | None:
             raise
     finally:
         hang_up(session)
-    return _asked(server, session_id)  # whoever ends the session has interrupted this, too
+    return _asked(server, session_id)  # ending the session interrupts this call, too
 
 
 def is_being_ended(server: str, session_id: str) -> bool:
-    """Whether somebody ends this session: no query starts in it any more."""
+    """Whether the session is being ended: no new query starts in it."""
     session = open_session(ConnectSettings(server=ConnectServer.parse(server)), "cospark/test", session_id)
     try:
         return str(session.conf.get("spark.sql.streaming.checkpointFileManagerClass", "")).startswith("this.session")
@@ -57,4 +57,4 @@ async def nothing_runs(server: str, handle: Mapping[str, Any]) -> None:
     def ended() -> bool:
         return not active_queries(server, handle["session_id"])
 
-    await eventually(ended, "nothing of it runs on the server", within_s=_DEADLINE_S)
+    await eventually(ended, "the server has closed its session", within_s=_DEADLINE_S)
