@@ -1,4 +1,4 @@
-"""Which sessions attempts have on a real Spark Connect server, when some were lost and others are late."""
+"""The sessions of attempts on a real Spark Connect server, when some workers are lost and others late."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def server() -> Iterator[LocalConnectServer]:
 
 @pytest.fixture
 async def workers(server: LocalConnectServer, request: pytest.FixtureRequest) -> AsyncIterator[MakeSparks]:
-    """What workers have of the server; the sessions of one test are not known to the next."""
+    """Makes workers' connections to the server; no two tests share sessions."""
     made: list[ConnectSparks] = []
 
     def make(worker: str, *, lease: Lease | None = None, detach_by: str | None = None) -> ConnectSparks:
@@ -64,7 +64,7 @@ async def opened(session: ConnectSession) -> Any:
 
 
 async def takes_calls(session: ConnectSession) -> bool:
-    """Whether the server does anything there."""
+    """Whether the server accepts calls in this session."""
     spark = await opened(session)
     try:
         await asyncio.to_thread(lambda: spark.range(1).count())
@@ -81,7 +81,7 @@ async def close(*sessions: ConnectSession) -> None:
 
 
 async def test_the_next_attempt_ends_each_session_that_was_begun_for_the_one_before(workers: MakeSparks) -> None:
-    """A worker was lost before anybody heard that it had begun; so another one began the same attempt, and was lost."""
+    """The first worker was lost before it recorded its start, so the second, also lost, began the same attempt."""
     unheard, lost = workers("w1").session(FIRST), workers("w2").session(FIRST)
     assert await takes_calls(unheard)
     assert await takes_calls(lost)
@@ -92,7 +92,7 @@ async def test_the_next_attempt_ends_each_session_that_was_begun_for_the_one_bef
     await close(unheard, lost, after)
 
 
-async def test_the_handle_of_what_goes_on_alone_names_the_session_in_which_it_has_begun(workers: MakeSparks) -> None:
+async def test_the_handle_of_a_detached_task_names_the_session_it_began_in(workers: MakeSparks) -> None:
     unheard, begun = (workers(worker, detach_by="").session(FIRST) for worker in ("w1", "w2"))
     planned = begun.handle["session_id"]
     for session in (unheard, begun):
@@ -104,7 +104,7 @@ async def test_the_handle_of_what_goes_on_alone_names_the_session_in_which_it_ha
 
 
 class LeaseOver:
-    """That of a worker which slept for longer than its session."""
+    """The lease of a worker that slept longer than its session."""
 
     grant = 1
 
@@ -112,7 +112,7 @@ class LeaseOver:
         raise FencedError(f"grant {grant} is over")
 
 
-async def test_who_comes_late_ends_nothing_of_the_worker_that_has_the_task_now(workers: MakeSparks) -> None:
+async def test_a_late_worker_ends_nothing_of_the_worker_that_has_the_task_now(workers: MakeSparks) -> None:
     owner, late = workers("w1").session(FIRST), workers("w2", lease=LeaseOver()).session(FIRST)
     assert await takes_calls(owner)
     with pytest.raises(FencedError):
@@ -122,7 +122,7 @@ async def test_who_comes_late_ends_nothing_of_the_worker_that_has_the_task_now(w
 
 
 class Finders(dict[str, FileFinder | None]):
-    """What Python knows of its finders; two threads that look through it at once both see what it is to forget."""
+    """Python's cache of finders, in which two threads that iterate at once see the same entry to remove."""
 
     def __init__(self) -> None:
         super().__init__({"nowhere": None})
@@ -135,24 +135,26 @@ class Finders(dict[str, FileFinder | None]):
         return seen
 
 
-async def test_two_streams_of_a_process_that_begin_at_once_both_send_what_their_jobs_consist_of(
+async def test_two_streams_that_begin_at_once_both_send_the_modules_of_their_jobs(
     workers: MakeSparks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PySpark has Python forget its finders, by each session that is sent modules."""
+    """PySpark clears Python's cache of finders each time a session is sent modules."""
     sparks = workers("w1", detach_by="")
     sessions = [sparks.session(order_of("jobs_for_tests", "Append", index)) for index in (0, 1)]
     monkeypatch.setattr(sys, "path_importer_cache", Finders())
     await asyncio.gather(*map(opened, sessions))
     monkeypatch.undo()
-    assert not [entry for entry in sys.path if "cospark-spark-" in entry], "they go with the worker"
+    assert not [entry for entry in sys.path if "cospark-spark-" in entry], (
+        "the folders of both sessions are off the path"
+    )
     assert all([await takes_calls(session) for session in sessions])
     await close(*sessions)
 
 
-async def test_who_fails_while_its_query_is_being_started_leaves_none_behind(
+async def test_a_task_that_ends_while_its_query_is_being_started_leaves_none_behind(
     workers: MakeSparks, server: LocalConnectServer, tmp_path: Path
 ) -> None:
-    """Its code has stopped waiting for the start, say: that goes on, and the session is open until its end."""
+    """The job's code no longer waits for the start, which goes on: the session stays open until the start ends."""
     session = workers("w1", detach_by="").session(FIRST)
     spark = await opened(session)
     stream = spark.readStream.format("rate").load().writeStream.format("noop")

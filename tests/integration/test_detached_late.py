@@ -1,5 +1,5 @@
-"""Streams that go on without the process that began them: late starts, late looks, and functions that write batches, on
-a real Spark Connect server.
+"""Streams that go on without the process that began them, on a real Spark Connect server: late starts, late looks, and
+functions for ``foreachBatch``.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ until = partial(eventually, within_s=DEADLINE_S)
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalConnectServer]:
     require_client()
-    # On a busy machine a Python needs longer than 15 s to import what it is to run.
+    # On a busy machine a Python worker may need more than 15 s for its imports.
     conf = {"spark.python.authenticate.socketTimeout": f"{DEADLINE_S:.0f}s"}
     with LocalConnectServer(conf=conf, start_timeout_s=DEADLINE_S) as server:
         yield server
 
 
-async def test_a_function_that_writes_batches_goes_on_without_a_worker_and_under_the_next_one(
+async def test_a_foreach_batch_function_goes_on_without_a_worker_and_with_the_next_one(
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
-        # A Python that has not started within ten seconds Spark takes for one that failed, however busy the machine is.
+        # Spark gives up a Python worker that does not start within ten seconds, even on a busy machine.
         copying = Copying(group, tmp_path, job="AppendBatches", retries=20)
         life = Life(group, W1, server.url, tmp_path / "checkpoints")
         await copying.submit()
@@ -69,11 +69,11 @@ async def test_a_function_that_writes_batches_goes_on_without_a_worker_and_under
 
 
 @pytest.mark.parametrize("sleeps_in", ["lineage", "run"], ids=["no handle is written", "its handle is written"])
-async def test_who_sleeps_before_its_query_begins_begins_none_when_it_wakes(
+async def test_a_paused_worker_starts_no_query_after_it_wakes(
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path, sleeps_in: str
 ) -> None:
-    """The other worker ends its session: if it reads of it, because it can't see whether a query will begin there; else
-    because its own would have the same id.
+    """The other worker ends the paused worker's session: if it has read the handle, because a query may still begin
+    there; if not, because its own session would have the same id.
     """
     async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
         copying = Copying(group, tmp_path, job="SleepsOnce", notes=str(tmp_path), sleeps_in=sleeps_in)
@@ -83,7 +83,9 @@ async def test_who_sleeps_before_its_query_begins_begins_none_when_it_wakes(
         await until((tmp_path / "asleep").exists, "it sleeps")
         late = session_id(f"{group.topics.cluster}/{group.group_id}", JOB, "0", "first", "1")
         if sleeps_in == "run":
-            told = await life.said(lambda last: last.state is TaskState.RUNNING, "it is stored where it begins")
+            told = await life.said(
+                lambda last: last.state is TaskState.RUNNING, "the session in which it begins is stored"
+            )
             assert (told.handle["session_id"], told.handle["run_id"]) == (late, None)
         group.pause("w1")
         group.start("w2")
@@ -91,11 +93,11 @@ async def test_who_sleeps_before_its_query_begins_begins_none_when_it_wakes(
         assert begun.worker == W2
         assert sleeps_in == "run" or begun.handle["session_id"] == following(late)
         await copying.goes_on()
-        assert is_closed(server.url, late), "before it wakes"
+        assert is_closed(server.url, late), "ended before it wakes"
 
         (tmp_path / "awake").touch()
         group.wake("w1")
-        await group.wait_for(lambda _, status: {W1, W2} <= present(status), "it is back")
+        await group.wait_for(lambda _, status: {W1, W2} <= present(status), "w1 is back")
         await copying.goes_on()
         assert active_queries(server.url, late) == []
         assert active_queries(server.url, begun.handle["session_id"]) == [begun.handle["run_id"]]
@@ -105,14 +107,14 @@ async def test_who_sleeps_before_its_query_begins_begins_none_when_it_wakes(
         if sleeps_in == "run":
             assert "SESSION_CLOSED" in start.read_text()
         else:
-            assert not start.exists(), "its code was not called"
+            assert not start.exists(), "the job's code was not called"
         copying.assert_each_once()
 
 
-async def test_what_has_ended_unseen_and_is_forgotten_begins_again_and_finds_nothing_to_do(
+async def test_a_stream_whose_end_nobody_saw_begins_again_and_finds_nothing_to_do(
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
-    """Of a session that it has closed, because nobody asked for anything there, a server does not say how it ended."""
+    """The server has closed the session for lack of calls, and no longer says how its query ended."""
     async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
         copying = Copying(group, tmp_path, bounded=True)
         life = Life(group, W1, server.url, tmp_path / "checkpoints")
@@ -127,15 +129,15 @@ async def test_what_has_ended_unseen_and_is_forgotten_begins_again_and_finds_not
         await nothing_runs(server.url, began.handle)
         forget(server, began.handle["session_id"])
         group.start("w2")
-        ended = await life.said(lambda last: last.state is TaskState.FINISHED, "it has ended")
+        ended = await life.said(lambda last: last.state is TaskState.FINISHED, "it has finished")
         assert (ended.worker, ended.attempt, ended.spark_deaths) == (W2, 2, 1)
-        assert ended.result["query_id"] == began.handle["query_id"], "it is the same one, by its checkpoint"
-        assert commits(tmp_path) == 40, "it had nothing to do"
+        assert ended.result["query_id"] == began.handle["query_id"], "the same query, by its checkpoint"
+        assert commits(tmp_path) == 40, "the second run had nothing to do"
         copying.assert_each_once()
 
 
 def forget(server: LocalConnectServer, session: str) -> None:
-    """As the server does by itself after an hour."""
+    """Close the session, as the server does by itself after an hour."""
     client = open_session(ConnectSettings(server=ConnectServer.parse(server.url)), "cospark/test", session)
     release(client, DEADLINE_S)
     hang_up(client)

@@ -1,4 +1,4 @@
-"""Streams go on as they move between workers that learn tasks, and between those of a declarative group."""
+"""Streams go on as they move between workers that learn tasks, and between workers of a declarative group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ W1 = WorkerId("w1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """:param leave: the command that has a worker leave a group in which others stay"""
+    """:param leave: the command that removes one worker from a group with others"""
 
     name: str
     connect_protocol: ConnectProtocol
@@ -43,7 +43,7 @@ class Protocol:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Of ``cospark worker``."""
+        """Options of ``cospark worker``."""
         return ("--connect-protocol", self.connect_protocol.value, "--group-protocol", self.group_protocol.value)
 
 
@@ -76,7 +76,7 @@ def connection(broker: LocalBroker, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Streams:
-    """Streams of a group, which are to be the same queries for ever."""
+    """Streams of a group, whose queries must stay the same all the time."""
 
     def __init__(self, group: Fleet, server: LocalConnectServer, *, tasks: int) -> None:
         self._group = group
@@ -85,7 +85,7 @@ class Streams:
         self._began: Mapping[TaskId, Any] = {}
 
     async def begin(self, worker: str) -> None:
-        """All at one worker."""
+        """Start all streams at one worker."""
         entry_point = f"{MODULE}:Ticks"
         await self._group.submit(JOB, tasks=len(self._tasks), kind=TaskKind.STREAMING, entry_point=entry_point)
         self._group.start(worker)
@@ -96,11 +96,11 @@ class Streams:
             last = [status.tasks.get(task) for task in self._tasks]
             return all(each and each.state is TaskState.RUNNING and each.handle["run_id"] for each in last)
 
-        await self._group.wait_for(have_run_ids, "all streams run, and it is said as which queries")
+        await self._group.wait_for(have_run_ids, "all streams run, and their handles name the queries")
         self._began = {task: last.handle for task, last in self._last().items()}
 
     async def at(self, *workers: str) -> None:
-        """Exactly these are in the group, share the streams evenly, and have told how far the very same queries are."""
+        """Wait until exactly these workers share the streams evenly and report progress of the same queries."""
         most = -(-len(self._tasks) // len(workers))
         before = {task: last.progress.batch if last.progress else -1 for task, last in self._last().items()}
 
@@ -134,7 +134,7 @@ class Streams:
 
 
 def options_of(protocol: Protocol, server: LocalConnectServer, folder: Path) -> tuple[str, ...]:
-    """Of ``cospark worker``."""
+    """Options of ``cospark worker``."""
     jobs = ("--allow", MODULE, "--checkpoint-root", str(folder / "checkpoints"), "--slots", "4")
     return ("--spark-master", server.url, *jobs, "--progress-interval", "1", *protocol.options)
 
@@ -161,7 +161,7 @@ async def test_workers_come_leave_and_are_killed_and_the_queries_stay_the_same(
             assert "a fault of this program" not in group.log_of(worker)
 
         assert (await cospark(group, "jobs", "remove", group.group_id, JOB)).status == 0
-        await group.wait_for(lambda _, status: not status.tasks, "what nobody is to run is ended")
+        await group.wait_for(lambda _, status: not status.tasks, "queries without a worker are ended")
 
 
 @each_protocol
@@ -195,10 +195,10 @@ async def test_a_deferred_worker_gives_and_takes_streams_without_its_process(
         assert (await cospark(group, *leave)).status == 0
         assert await group.ended("w2") == [0]
         await streams.at("w1")
-        assert not deferred.done(), "it needs no process for what runs already"
+        assert not deferred.done(), "it adopts running queries without a process"
         assert group.topics.status.workers[W1].state is WorkerPhase.DEFERRED
         await streams.were_never_stopped()
 
         assert (await cospark(group, "jobs", "remove", group.group_id, JOB)).status == 0
-        await group.wait_for(lambda _, status: not status.tasks, "what nobody is to run is ended")
+        await group.wait_for(lambda _, status: not status.tasks, "queries without a worker are ended")
         await over(trigger, deferred)

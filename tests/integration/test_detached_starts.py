@@ -1,4 +1,4 @@
-"""A stream whose worker goes while the server starts it, on a real Spark Connect server: it is nobody's at no time."""
+"""A worker goes while a real Spark Connect server starts its stream: the stream is never without an owner."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def server() -> Iterator[LocalConnectServer]:
 
 
 class Pipe:
-    """What a start on the server waits for."""
+    """A named pipe that holds up the start of a query on the server."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._end = -1
 
     def is_read(self) -> bool:
-        """Whether the server waits for it; from then on until this lets it go on."""
+        """Whether the server waits for the pipe; it then waits until :meth:`let_go_on`."""
         for path in self._folder.rglob("metadata"):
             try:
                 self._end = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
@@ -50,7 +50,7 @@ class Pipe:
         return self._end >= 0
 
     def let_go_on(self) -> None:
-        """Who starts later finds a file."""
+        """Let the start go on; later starts find an ordinary file."""
         metadata = json.dumps({"id": str(uuid.uuid4())})
         for path in self._folder.rglob("metadata"):
             hidden = path.with_suffix(".new")
@@ -61,7 +61,7 @@ class Pipe:
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-async def test_a_worker_that_goes_while_its_stream_is_being_started_leaves_none_behind(
+async def test_a_worker_that_goes_while_its_stream_is_being_started_leaves_no_query_behind(
     how: str, fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
@@ -79,18 +79,18 @@ async def test_a_worker_that_goes_while_its_stream_is_being_started_leaves_none_
         else:
             group.kill("w1")
             group.start("w2")
-        await until(lambda: is_being_ended(server.url, session), "somebody ends its session")
+        await until(lambda: is_being_ended(server.url, session), "its session is being ended")
         assert active_queries(server.url, session) == []
-        assert not is_closed(server.url, session), "before its start has ended"
+        assert not is_closed(server.url, session), "not before its start has ended"
 
         pipe.let_go_on()
-        await until(lambda: is_closed(server.url, session), "it is ended")
+        await until(lambda: is_closed(server.url, session), "its session is closed")
         if how == "stopped":
             assert await group.ended("w1") == [0]
             group.start("w2")
         again = await life.said(
             lambda last: last.worker == W2 and last.state is TaskState.RUNNING and bool(last.handle["run_id"]),
-            "it runs",
+            "it runs at w2",
         )
         assert active_queries(server.url, again.handle["session_id"]) == [again.handle["run_id"]]
         await copying.goes_on()

@@ -56,7 +56,7 @@ def test_a_round_trip_takes_its_time(asker: Asker, group_id: str, capsys: pytest
     assert statistics.median(took) < 1_000
 
 
-def test_what_can_not_be_handled_is_refused_and_holds_up_nobody(asker: Asker, group_id: str) -> None:
+def test_invalid_requests_are_refused_and_hold_up_nobody(asker: Asker, group_id: str) -> None:
     shard = partition_of(group_id, LAYOUT.shards)
     asker.send_bytes(b"\x00", shard)
     good = encode_request(request_of(heartbeat_of(group_id), correlation_id=100, reply_partition=asker.partition))
