@@ -1,4 +1,4 @@
-"""Streams that go on without a process, on two servers, through whatever may go wrong: a seed, a history."""
+"""Random histories of streams that go on without a process, on two servers, with faults: one per seed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from simulation.seeds import fresh
 
 HISTORIES = 200
 ENOUGH = 300
-"""So many histories notice each mistake; a few do most of them."""
+"""Each mistake is noticed within this number of histories, most within a few."""
 
 
 @pytest.mark.parametrize("tenth", range(10))
 def test_no_two_queries_on_a_checkpoint_can_both_commit(tenth: int) -> None:
-    """Of each tenth of the histories. Many more: ``make simulate-detached``."""
+    """Each test plays a tenth of the histories. For many more: ``make simulate-detached``."""
     for seed in fresh(examples(HISTORIES))[tenth::10]:
         play(seed)
 
@@ -38,8 +38,8 @@ def test_a_mistake_is_noticed(mistake: Mistake, monkeypatch: pytest.MonkeyPatch)
         play_on()
 
 
-def test_who_had_not_read_of_another_takes_over_from_it() -> None:
-    """Of two that begin, the one whose word comes later gives up, and ends the other."""
+def test_a_worker_that_reads_late_of_another_start_ends_that_start() -> None:
+    """Two workers start the same stream, and the second reads late of the first: it ends the first one's query."""
     played(0, one_begins_before_it_has_read_of_another)
 
 
@@ -50,7 +50,7 @@ def test_a_mistake_is_noticed_where_somebody_reads_late(mistake: Mistake, monkey
         played(0, one_begins_before_it_has_read_of_another)
 
 
-def test_nothing_is_begun_beside_what_runs_on_a_server_that_is_away() -> None:
+def test_no_query_begins_while_one_runs_on_a_server_that_is_away() -> None:
     played(0, one_waits_for_a_server_that_is_away)
 
 
