@@ -45,7 +45,7 @@ async def test_a_worker_that_joins_learns_before_it_is_given_anything(fleet: Mak
         assert "is ready for" in "\n".join(event.record.reason for event in await group.rounds()), group.story()
 
 
-async def test_the_owner_stops_what_another_is_ready_for_before_the_round_that_moves_it(fleet: MakeFleet) -> None:
+async def test_the_owner_stops_a_task_with_a_ready_learner_before_the_round_that_moves_it(fleet: MakeFleet) -> None:
     async with fleet() as group:
         await group.submit("streams", tasks=2, kind=TaskKind.STREAMING, config=WARM_UP)
         group.start("w1")

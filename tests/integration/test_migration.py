@@ -30,7 +30,7 @@ def fleet(fleet: MakeFleet) -> MakeFleet:
 
 @pytest.fixture
 def coordinators(tmp_path: Path) -> Iterator[Callable[[str], None]]:
-    """Starts a coordinator that bridges groups with classic workers, and first stops the one before."""
+    """Starts a coordinator that bridges groups with classic workers, then stops the one before."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(bootstrap_servers: str) -> None:

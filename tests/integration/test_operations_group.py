@@ -87,7 +87,7 @@ async def test_a_job_and_a_task_start_anew_without_a_rebalance_and_nothing_runs_
         await _runs(group, {task: attempt + (task in mine) for task, attempt in again.items()})
 
 
-async def test_what_has_failed_is_tried_again_and_nothing_that_runs_is_stopped(fleet: MakeFleet) -> None:
+async def test_a_retry_starts_failed_tasks_again_and_stops_no_running_ones(fleet: MakeFleet) -> None:
     async with fleet() as group:
         await _two_workers(group)
         await group.submit("failing", tasks=2, config={"fail": "boom"})
@@ -106,7 +106,7 @@ async def test_what_has_failed_is_tried_again_and_nothing_that_runs_is_stopped(f
 
 
 @pytest.mark.parametrize("fleet", ["classic"], indirect=True)
-async def test_what_has_failed_is_tried_again_where_it_failed_and_in_the_same_epoch(fleet: MakeFleet) -> None:
+async def test_failed_tasks_are_retried_where_they_failed_in_the_same_epoch(fleet: MakeFleet) -> None:
     """Also when the group has had other rounds since."""
     failing = [TaskId("failing", index) for index in range(6)]
     async with fleet() as group:

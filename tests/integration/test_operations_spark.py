@@ -27,7 +27,7 @@ async def _hears(group: Fleet, worker: str, said: str, *, more_than: int = 0) ->
     return times
 
 
-async def test_what_a_running_task_logs_is_changed_and_the_task_goes_on(fleet: MakeFleet) -> None:
+async def test_the_log_level_of_a_running_task_is_changed_and_the_task_goes_on(fleet: MakeFleet) -> None:
     async with fleet("--runner", "local", "--allow", "jobs_for_tests") as group:
         await group.submit("chatty", tasks=1, entry_point="jobs_for_tests:Chatty")
         group.start("w1")

@@ -104,11 +104,11 @@ def test_a_request_whose_records_no_broker_takes_is_refused_and_the_shard_goes_o
     assert asker.reply(100).body.error_code == KafkaErrorCode.INVALID_REQUEST
 
 
-def test_a_timer_answers_what_was_held(asker: Asker, group_id: str) -> None:
+def test_a_timer_answers_a_held_request(asker: Asker, group_id: str) -> None:
     assert asker.heartbeat(group_id, HELD).member_epoch == 1
 
 
-def test_a_shard_reads_what_its_groups_have_to_do(asker: Asker, group_id: str, shard_broker: LocalBroker) -> None:
+def test_a_shard_reads_the_jobs_of_its_groups(asker: Asker, group_id: str, shard_broker: LocalBroker) -> None:
     one_shot.submit_job(
         settings_of_shards(shard_broker.bootstrap_servers),
         group_id,

@@ -48,7 +48,7 @@ async def test_many_memberships_share_one_reader_and_one_writer(settings: KafkaS
     await many[-1].aclose()
 
 
-async def test_what_many_write_at_once_is_told_in_a_few_turns(settings: KafkaSettings, group_id: str) -> None:
+async def test_many_concurrent_writes_reach_a_reader_in_a_few_turns(settings: KafkaSettings, group_id: str) -> None:
     """If each record had its own fetch, each write would wake every reader."""
     async with GroupTopics(settings, group_id, WORKER) as topics:
         await topics.publish_task(task_status(0))

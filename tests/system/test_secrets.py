@@ -53,7 +53,7 @@ class Secret:
         forms = {
             "plain": plain,
             "URL-quoted": quote(self.password, safe="").encode(),
-            "URL-quoted without slashes": quote(self.password).encode(),
+            "URL-quoted except slashes": quote(self.password).encode(),
             "as in a form": quote_plus(self.password).encode(),
             "in JSON": escaped.encode(),
             "in hexadecimal": plain.hex().encode(),
