@@ -19,7 +19,7 @@ class Certificates:
 
     authority: Path
     stranger: Path
-    """Another authority, which signed nothing here."""
+    """An unrelated authority, which signed none of these certificates."""
     broker: Path
     broker_key: Path
     client: Path

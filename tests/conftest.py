@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, settings
 from airflow_provider.broker.local_broker import LocalBroker
 
 _HERE = Path(__file__).parent
-# What is fetched for tests is kept with the checkout.
+# Downloads for tests are kept in the checkout.
 os.environ.setdefault("COSPARK_CACHE", str(_HERE.parent / ".cache"))
-# Airflow writes into its home when it is imported: that shall not be the user's.
+# Airflow writes into its home when it is imported: never use the user's.
 if "AIRFLOW_HOME" not in os.environ:
     os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="cospark-airflow-")
     atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
@@ -28,7 +28,7 @@ sys.path.insert(0, str(_HERE))
 
 from certificates import Certificates, make_certificates  # noqa: E402
 
-# How long an example takes says nothing on a machine that has other work: a test's own limit is the only one.
+# The time of one example means nothing on a busy machine: only the test's own time limit counts.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
 
@@ -39,7 +39,7 @@ collect_ignore = ["unit/test_requests.py"] if sys.version_info < (3, 11) else []
 @pytest.fixture(scope="session")
 def broker() -> Iterator[LocalBroker]:
     """A real broker, shared by all tests of the run: don't stop it, and use group and topic names of your own."""
-    # Compaction looks for something to do each 15 s otherwise.
+    # By default the log cleaner runs only every 15 s.
     with LocalBroker(properties={"log.cleaner.backoff.ms": 200}) as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""A coordinator's machine that echoes: for those who look at what is around it."""
+"""A coordinator machine that only echoes, for tests of what surrounds the machine."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from airflow_provider.declarative.wire.records import Record
 from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks
 
 RAISES = MemberId("raises")
-"""A member whose heartbeats the machine fails at."""
+"""A member whose heartbeats make the machine fail."""
 HELD = MemberId("held")
 """A member whose heartbeats are answered when the timer fires."""
 SILENT = MemberId("silent")
-"""A member whose heartbeats change nothing and are held for ever."""
+"""A member whose heartbeats change nothing and are never answered."""
 HEARTBEAT_MS = 1_000
 SESSION_MS = 10_000
 
@@ -33,7 +33,7 @@ class EchoGroup:
 
 
 class EchoMachine:
-    """Counts a group's heartbeats, in its records. It answers with the number so far, and with that of its tasks."""
+    """Counts a group's heartbeats in its records. Replies carry this count and the number of the group's tasks."""
 
     def __init__(self) -> None:
         self.groups: dict[str, EchoGroup] = {}
@@ -46,7 +46,7 @@ class EchoMachine:
 
     def replay(self, record: Record) -> None:
         if not isinstance(record.value, ConnectWorkerGroupMetadataValue):
-            return  # of a real machine, which has served the shard before
+            return  # written by a real machine that served the shard before
         group = self.groups.setdefault(record.key.group_id, EchoGroup())
         group.epoch = record.value.epoch
         group.members.add("somebody")

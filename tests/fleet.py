@@ -35,21 +35,21 @@ from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 
 DEADLINE_S = 150.0
-"""For whatever is waited for: several JVMs that start together take their time."""
+"""For any wait: several JVMs that start together are slow."""
 _COSPARK = (sys.executable, "-m", "airflow_provider.cli.main")
 TIMING = ("--session-timeout-ms", "30000", "--heartbeat-interval-ms", "1000", "--lease-margin-ms", "3000")
-"""A session that nobody loses only because the machine is busy."""
+"""Long enough that nobody loses its session just because the machine is busy."""
 SHORT_SESSION_S = 10.0
 SHORT_SESSION = ("--session-timeout-ms", str(round(SHORT_SESSION_S * 1000)))
-"""For tests that wait for its end."""
+"""For tests that wait until the session is over."""
 
 SUPERVISED = ("--returns-ms", "600000")
-"""It is the test that starts them again."""
+"""A worker that ends is expected back: the test itself starts it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """A start of a task, as its worker wrote it (wall clock, ms); no end: its worker never wrote one."""
+    """A start of a task as its worker recorded it (wall clock, ms). Without an end if the worker recorded none."""
 
     worker: str
     from_ms: int
@@ -57,7 +57,7 @@ class Start:
 
 
 def starts(steps: Iterable[TaskStatus]) -> dict[TaskId, list[Start]]:
-    """Each task's starts, in their order. The planners', which are short and stay where they are, are left out."""
+    """Each task's starts, in order, without planners, which are short and don't move."""
     seen: dict[tuple[TaskId, str, int], int | None] = {}
     for step in steps:
         if step.started_at_ms is not None and not step.task.is_planner:
@@ -70,7 +70,7 @@ def starts(steps: Iterable[TaskStatus]) -> dict[TaskId, list[Start]]:
 
 
 def overlaps(steps: Iterable[TaskStatus]) -> list[tuple[TaskId, Start, Start]]:
-    """Starts of a task that came before the end of the one before."""
+    """Starts of a task before its previous run had ended."""
     return [
         (task, earlier, later)
         for task, each in starts(steps).items()
@@ -80,7 +80,7 @@ def overlaps(steps: Iterable[TaskStatus]) -> list[tuple[TaskId, Start, Start]]:
 
 
 class Fleet:
-    """Workers of one group, and what the topics say of them.
+    """Workers of one group, and what its topics say about them.
 
     :param options: of ``cospark worker``, for all of them
     :param modules: a folder from which they can import jobs, besides this one
@@ -101,12 +101,12 @@ class Fleet:
     def start(self, name: str, *options: str, command: Sequence[str] = _COSPARK) -> None:
         """Start a worker, or start it again.
 
-        :param command: what takes the arguments of ``cospark``
+        :param command: the program to run; it takes the arguments of ``cospark``
         """
         self._run(name, command, "worker", self.group_id, "--worker", name, *self._options, *options)
 
     def start_coordinator(self, name: str, *options: str) -> None:
-        """Start a coordinator that is no worker, or start it again."""
+        """Start a coordinator process without a worker, or start it again."""
         self._run(name, _COSPARK, "coordinator", "--bootstrap-servers", self.settings.bootstrap_servers, *options)
 
     def _run(self, name: str, command: Sequence[str], *arguments: str) -> None:
@@ -144,7 +144,10 @@ class Fleet:
         return self._processes[name].poll() is None
 
     async def ended(self, *names: str) -> list[int]:
-        """Wait for these to end, and let others go on meanwhile; their exit statuses."""
+        """Wait until these processes end, without blocking the loop.
+
+        :returns: their exit statuses
+        """
         return [await asyncio.to_thread(self.wait_for_end, name) for name in names]
 
     def log_of(self, name: str) -> str:
@@ -158,13 +161,13 @@ class Fleet:
             process.wait()
 
     def _tree(self, name: str) -> list[psutil.Process]:
-        """A worker's process, and those that it has started."""
+        """A worker's process and its descendants."""
         if self._processes[name].poll() is not None:
             return []
         process = psutil.Process(self._processes[name].pid)
         return [process, *process.children(recursive=True)]
 
-    # ---- what the topics say
+    # ---- the content of the topics
 
     @property
     def topics(self) -> GroupTopics:
@@ -185,11 +188,11 @@ class Fleet:
         return self.record.owned_by(WorkerId(worker))
 
     async def steps(self) -> list[TaskStatus]:
-        """Every step of every task so far, from the timeline: of the status topic only the last of several is seen."""
+        """Every step of every task so far, from the timeline; the status topic keeps only each task's last one."""
         return [event.status for event in await self._timeline() if isinstance(event, TaskEvent)]
 
     async def rounds(self) -> list[RebalanceEvent]:
-        """Every round so far, likewise."""
+        """Every round so far, from the timeline."""
         return [event for event in await self._timeline() if isinstance(event, RebalanceEvent)]
 
     async def _timeline(self) -> tuple[Event, ...]:
@@ -199,7 +202,7 @@ class Fleet:
         return starts(await self.steps())
 
     async def stops(self) -> set[tuple[TaskId, str]]:
-        """Which tasks were stopped where, so far."""
+        """Which tasks were stopped on which workers, so far."""
         return {
             (step.task, step.worker)
             for step in await self.steps()
@@ -207,7 +210,7 @@ class Fleet:
         }
 
     def story(self) -> str:
-        """The rounds that were seen, a line each."""
+        """The rounds seen so far, one per line."""
         return "\n".join(
             f"epoch {record.epoch}: {record.reason}; "
             + ", ".join(
@@ -219,7 +222,7 @@ class Fleet:
         )
 
     async def submit(self, name: str, *, tasks: int, seconds: float | None = None, **more: object) -> None:
-        """A job for the noop runner: so many tasks that each run so long, or until they are stopped."""
+        """Submit a job for the noop runner whose tasks run for ``seconds``, or until they are stopped."""
         config = {} if seconds is None else {"seconds": seconds}
         definition: dict[str, Any] = {"entry_point": "noop:job", "config": config, "run_key": "first", **more}
         await self.topics.submit(JobDefinition(name=name, max_tasks=tasks, submitted_at_ms=wall_ms(), **definition))
@@ -234,7 +237,7 @@ class Fleet:
             raise AssertionError(f"not within {within_s:.0f} s: {what}\n{self.story()}\n{logs}") from late
 
     async def balanced(self, *workers: str) -> None:
-        """Wait until exactly these are in the group and share evenly all that is configured, and all of it runs."""
+        """Wait until exactly these workers are in the group, share all tasks evenly, and all tasks run."""
 
         def holds(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
             record = status.group
@@ -279,11 +282,11 @@ class Fleet:
 
 
 MakeFleet = Callable[..., Fleet]
-"""Makes a group's workers by their options."""
+"""Makes the fleet of a test's group, with these options for its workers."""
 
 
 class Said(NamedTuple):
-    """What a command ended with, and what it said."""
+    """A command's exit status and output."""
 
     status: int
     out: str
@@ -291,7 +294,7 @@ class Said(NamedTuple):
 
 
 async def cospark(group: Fleet, *arguments: str) -> Said:
-    """In a thread of this process: that is what the entry point of the command does, too."""
+    """Run the command in a thread of this process; it is what the command's entry point does, too."""
 
     def run() -> Said:
         out, err = io.StringIO(), io.StringIO()

@@ -1,4 +1,4 @@
-"""Records of completed rounds, made up: a test names what it is about, the rest is a quiet group led by w1."""
+"""Made-up records of completed rounds: a test passes what it is about; the rest is a quiet group led by w1."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _NOBODY: Final[Mapping[WorkerId, Tasks]] = MappingProxyType({})
 
 
 def record_of(assignment: Mapping[WorkerId, Tasks] = _NOBODY, *, epoch: int = 5, **fields: Any) -> ClassicRecord:
-    """The record of a round: nothing was revoked or moved, nothing waits, nothing is remembered.
+    """The record of a round in which nothing was revoked or moved and nothing waits.
 
-    :param epoch: the generation's number too
-    :param fields: of :class:`ClassicRecord`, in place of those made up here
+    :param epoch: also the generation
+    :param fields: of :class:`ClassicRecord`, which replace the made-up ones
     """
     made_up: dict[str, Any] = {
         "generation": GenerationId(epoch),

@@ -1,4 +1,4 @@
-"""How many random examples tests play: as many as each run has time for. ``make thorough`` plays more."""
+"""How many random examples tests play. The defaults suit every run; ``make thorough`` plays more."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 
 
 def examples(number: int) -> int:
-    """So many, times ``COSPARK_EXAMPLES``."""
+    """This number times ``COSPARK_EXAMPLES``."""
     return number * int(os.environ.get("COSPARK_EXAMPLES", "1"))

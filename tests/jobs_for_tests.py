@@ -21,7 +21,7 @@ DECLARED = {"properties": {"table": {"type": "string"}}, "required": ["table"]}
 
 
 class Squares(SparkJob):
-    """Adds up the squares of the numbers below ``rows``, a residue class a task; ``bad`` names one that fails."""
+    """Adds up the squares of the numbers below ``rows``, one residue class per task; the task ``bad`` fails."""
 
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
         return [{**job.config, "modulus": job.max_tasks, "residue": index} for index in range(job.max_tasks)]
@@ -38,16 +38,16 @@ class Squares(SparkJob):
 
 @spark_job(plan=lambda job: [{}] * (job.max_tasks + 1))
 def too_many(spark: SparkSession, task: TaskContext) -> None:
-    """Plans one task more than it may."""
+    """Plans one task more than ``max_tasks``."""
 
 
 @spark_job(plan=[])
 def nothing(spark: SparkSession, task: TaskContext) -> None:
-    """Finds nothing to do."""
+    """Plans no task."""
 
 
 def no_job() -> None:
-    """Is not decorated."""
+    """Lacks the decorator."""
 
 
 def never_planned(job: JobContext) -> list[dict[str, Any]]:
@@ -57,11 +57,11 @@ def never_planned(job: JobContext) -> list[dict[str, Any]]:
 
 @spark_job(plan=never_planned)
 def stubborn(spark: SparkSession, task: TaskContext) -> None:
-    """Plans for ever, and looks neither left nor right."""
+    """Plans for ever, and ignores that it is told to stop."""
 
 
 class Scribe(SparkJob):
-    """Writes a line every tenth of a second as long as its fence lets it, and does not look at ``task.stopping``."""
+    """Writes a line every tenth of a second until its fence raises; ignores ``task.stopping``."""
 
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
         return [dict(job.config) for _ in range(job.max_tasks)]
@@ -81,7 +81,7 @@ class Scribe(SparkJob):
 
 
 class Numbers(SparkJob):
-    """Writes the numbers below ``rows``, a range a task, and takes ``seconds`` for it."""
+    """Writes the numbers below ``rows``, one range per task, over ``seconds``."""
 
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
         rows, parts = job.config["rows"], job.max_tasks
@@ -98,7 +98,7 @@ class Numbers(SparkJob):
 
 
 class Chatty(SparkJob):
-    """Says what it does, at a level that nobody hears by default."""
+    """Logs what it does, at a level that is off by default."""
 
     def run(self, spark: SparkSession, task: TaskContext) -> None:
         while not task.wait(0.1):
@@ -106,7 +106,7 @@ class Chatty(SparkJob):
 
 
 class Declared(SparkJob):
-    """Says what its config must look like."""
+    """Declares a schema for its config."""
 
     config_schema = DECLARED
 
@@ -118,7 +118,7 @@ class Declared(SparkJob):
 
 
 class Append(SparkJob):
-    """Copies what arrives in a folder, without any Python beside Spark."""
+    """A stream that copies what arrives in a folder; Spark does it all, without Python."""
 
     def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
         lines = spark.readStream.schema("id long").option("maxFilesPerTrigger", 1).json(task.config["input"])
@@ -149,8 +149,8 @@ class StartsWhenLet(Append):
 
 
 class AppendBatches(SparkJob):
-    """The same by a function, which runs beside Spark: each batch in a folder that its number names, beside the id of
-    the process that has written it.
+    """Copies with a ``foreachBatch`` function: each batch goes to a folder named by its number, with the id of the
+    process that wrote it.
     """
 
     def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
@@ -167,8 +167,8 @@ class AppendBatches(SparkJob):
 
 
 class SleepsOnce(Append):
-    """Who comes first to what ``sleeps_in`` names sleeps there until there is a file ``awake``. What its start came to
-    then, stands in ``start``.
+    """The first worker to reach the method ``sleeps_in`` sleeps there until a file ``awake`` exists. It then writes how
+    its start went into the file ``start``.
     """
 
     def lineage(self, task: TaskContext) -> Lineage:

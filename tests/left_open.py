@@ -1,7 +1,7 @@
-"""A module of tests that leaves something open fails itself.
+"""Fails the test module that leaves something open.
 
-Only a collection of garbage finds a socket that nobody has closed, and pytest has it fail whatever test runs then. So
-garbage is collected after each module, where tests open sockets and start processes. It takes some 50 ms.
+An unclosed socket is noticed only when the garbage collector runs, and pytest then fails whichever test is running. So
+at the levels whose tests open sockets and start processes, garbage is collected after each module. It takes some 50 ms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WHAT = "what the module left open"
 
 
 def found_open() -> Sequence[str]:
-    """What is garbage and has not been closed, in the words of its warning; where it was made, if that is traced."""
+    """The warnings about garbage that was not closed, with where it was created if that is traced."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always", ResourceWarning)
         gc.collect()
@@ -31,7 +31,7 @@ def _words(warning: warnings.WarningMessage) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """For the ``conftest.py`` of a level. A fixture would end too early: the last test still has its values then."""
+    """For the ``conftest.py`` of a level. A fixture ends too early: the last test still holds its values then."""
     result = yield
     if (nextitem is None or nextitem.path != item.path) and (left := found_open()):
         file = item.nodeid.partition("::")[0]

@@ -1,7 +1,7 @@
-"""Messages and records of the declarative group: any value of them, and their schemas as the proposal has them.
+"""Strategies for messages and records of the declarative group, and their schemas as the proposal has them.
 
-``connect_schemas.json`` is taken from the text of the proposal, with what ``docs/protocol.md`` lists mended, and not
-from our tables: it checks them.
+``connect_schemas.json`` is taken from the text of the proposal, corrected as ``docs/protocol.md`` lists, and not from
+our tables, so that it can check them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _any_of: Final[Mapping[Type, st.SearchStrategy[Any]]] = {
     INT16: st.integers(-(2**15), 2**15 - 1),
     INT32: st.integers(-(2**31), 2**31 - 1),
     STRING: _texts,
-    COMPACT_STRING: _texts | st.integers(120, 130).map("x".__mul__),  # around the length that takes two bytes
+    COMPACT_STRING: _texts | st.integers(120, 130).map("x".__mul__),  # around the length whose encoding takes two bytes
     COMPACT_BYTES: st.binary(max_size=12),
 }
 

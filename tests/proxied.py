@@ -14,7 +14,7 @@ from airflow_provider.broker.local_broker import LocalBroker
 
 
 class Network(NamedTuple):
-    """A broker that is reached directly, and through proxies by those who begin there."""
+    """A broker with a direct address, and one address for each proxy."""
 
     broker: LocalBroker
     ways: Sequence[TcpProxy]
@@ -26,10 +26,10 @@ class Network(NamedTuple):
 
 @contextmanager
 def proxied_broker(ways: int, properties: Mapping[str, object] | None = None) -> Iterator[Network]:
-    """The broker has a listener for each proxy, and tells clients that come through it to go on coming that way.
+    """Start a broker with a listener for each proxy, so that clients that connect through a proxy stay behind it.
 
     :param ways: how many proxies
-    :param properties: more of the broker's
+    :param properties: further broker settings
     """
     with ExitStack() as held:
         proxies = [held.enter_context(TcpProxy()) for _ in range(ways)]

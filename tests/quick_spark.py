@@ -1,6 +1,6 @@
-"""Spark's JVMs in tests: from an archive of their classes, and with the quick compiler only.
+"""Starts Spark's JVMs quickly in tests: with an archive of loaded classes, and only the C1 compiler.
 
-Each of them lives for seconds, and most of what it costs is to load and compile Spark: 15 s of a core, 4 s this way.
+Each of them lives for seconds, and spends most of its CPU time on loading and compiling Spark: 15 s, and 4 s this way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_provider.driver.pyspark_internals import home_of_spark
 
 _JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _SEEN_LATER: Final = "-Dspark.sql.streaming.pollingDelay=100ms"
-"""A stream that has read everything looks for more so often; by default a hundred times a second."""
+"""How often an idle stream looks for new input; by default a hundred times a second."""
 _LIMIT_S: Final = 300
 
 _PROGRAM: Final = """
@@ -45,23 +45,23 @@ spark.stop()
 jvm.stdin.close()
 jvm.wait()
 """
-"""Does a little of what the jobs of tests do, and waits for the JVM, which writes the archive at its end."""
+"""Does a little of what the tests' jobs do, and waits for the JVM to end, which then writes the archive."""
 
 
 def have_spark_start_quickly() -> None:
-    """For this process and those that it starts. Makes the archive if there is none: half a minute, once a machine."""
+    """Set it up for this process and its children. Without an archive it makes one, which takes half a minute."""
     os.environ["SPARK_LAUNCHER_OPTS"] = launcher_options()
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join((*quick_jvm(), _SEEN_LATER))
 
 
 def launcher_options() -> str:
-    """For the JVM that works out how to start the real one."""
+    """Options of Spark's launcher, the JVM that works out the command of the real one."""
     return " ".join(_JVM)
 
 
 @functools.cache
 def quick_jvm() -> tuple[str, ...]:
-    """Options of a JVM whose class path is Spark's jars."""
+    """Options of a JVM with Spark's jars as its class path."""
     jars = Path(home_of_spark()) / "jars"
     archive = ClassArchive.of(find_java(), f"{jars} {version('pyspark')}", cache=default_cache())
     if not archive.path.exists():

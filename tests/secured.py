@@ -1,4 +1,4 @@
-"""A broker with TLS, passwords and ACLs, and the table of rights in ``docs/security.md``, which is what is tested."""
+"""A broker with TLS, passwords and ACLs, and the table of rights in ``docs/security.md`` that the tests check."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ANY_ACL = AclBindingFilter(
 
 @dataclass(frozen=True, slots=True)
 class PageRight:
-    """A right as the page has it; ``suffix`` comes after the group's name."""
+    """A right as the page lists it; ``suffix`` follows the group's name."""
 
     operation: str
     resource: str
@@ -57,7 +57,7 @@ class PageRight:
 
 
 def rights_on_the_page() -> dict[str, tuple[PageRight, ...]]:
-    """What each role of the page needs."""
+    """The rights that each role needs, as the page lists them."""
     rights: dict[str, tuple[PageRight, ...]] = {}
     for operation, resource, suffix, roles in _ROW.findall(PAGE.read_text()):
         for role in roles.split(", "):
@@ -66,7 +66,7 @@ def rights_on_the_page() -> dict[str, tuple[PageRight, ...]]:
 
 
 class SecuredBroker:
-    """A running one, and everybody's password."""
+    """A running secured broker, with the users' passwords."""
 
     def __init__(self, broker: LocalBroker, certificates: Certificates, passwords: dict[str, str]) -> None:
         self.broker = broker
@@ -74,7 +74,7 @@ class SecuredBroker:
         self.passwords = passwords
 
     def extra(self, user: str, **other: object) -> dict[str, object]:
-        """A connection's extra."""
+        """The extra of this user's connection."""
         return {
             "bootstrap.servers": self.broker.bootstrap_servers,
             "security.protocol": "SASL_SSL",
@@ -89,7 +89,7 @@ class SecuredBroker:
         return KafkaSettings.from_extra(self.extra(user, **other), conn_id="secured")
 
     def allow(self, rights: Iterable[tuple[str, PageRight, str]]) -> None:
-        """Grant users rights in groups; returns when the broker knows."""
+        """Grant users rights in groups; returns when they are in effect."""
         acls = [
             AclBinding(
                 ResourceType[right.resource.upper()],
@@ -106,7 +106,7 @@ class SecuredBroker:
 
 
 def grant(administrator: KafkaSettings, acls: Collection[AclBinding]) -> None:
-    """Returns when the broker knows."""
+    """Returns when the ACLs are in effect."""
     admin = AdminClient(administrator.librdkafka())
     for done in admin.create_acls([*acls]).values():
         done.result(DEADLINE_S)
@@ -123,8 +123,8 @@ def secured_broker(
     *,
     properties: Mapping[str, object] | None = None,
 ) -> Iterator[SecuredBroker]:
-    """:param users: their names, or their passwords by name
-    :param properties: further settings of the broker
+    """:param users: names, or passwords by name
+    :param properties: further broker settings
     """
     known = users if isinstance(users, Mapping) else {}
     passwords = {user: secrets.token_urlsafe(24) for user in (ADMIN, *users)} | dict(known)

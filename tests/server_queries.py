@@ -57,4 +57,4 @@ async def nothing_runs(server: str, handle: Mapping[str, Any]) -> None:
     def ended() -> bool:
         return not active_queries(server, handle["session_id"])
 
-    await eventually(ended, "nothing of it runs on the server", within_s=_DEADLINE_S)
+    await eventually(ended, "the server has closed its session", within_s=_DEADLINE_S)

@@ -1,4 +1,4 @@
-"""How many records a log says that nobody could read: many that are read together have one line."""
+"""Counts the unreadable records that a log reports; a batch of them has one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A StatsD server for tests: a UDP socket, and what came by it."""
+"""A StatsD server for tests: a UDP socket, and what it received."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-import statsd  # noqa: F401  what Airflow sends by: without it nothing would ever come, and nothing say why
+import statsd  # noqa: F401  Airflow sends with it; without it nothing arrives, and no error says why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
     """One line of the protocol, ``name:value|kind``.
 
-    :param port: of the process that sent it: each has one socket
+    :param port: of the sending process, which has one socket
     """
 
     name: str
@@ -30,7 +30,7 @@ class Line:
 
 
 class StatsdServer(asyncio.DatagramProtocol):
-    """:ivar lines: all that have come, in their order"""
+    """:ivar lines: all received lines, in order"""
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
@@ -40,7 +40,7 @@ class StatsdServer(asyncio.DatagramProtocol):
         self.lines.extend(Line.of(line, addr[1]) for line in data.decode().splitlines())
 
     def named(self, name: str, since: int = 0) -> list[Line]:
-        """The lines of that name, without those that had come when there were ``since``."""
+        """The lines with that name, without the first ``since`` of all lines."""
         return [line for line in self.lines[since:] if line.name == name]
 
     def last(self, name: str, since: int = 0) -> float | None:
@@ -48,7 +48,7 @@ class StatsdServer(asyncio.DatagramProtocol):
         return lines[-1].value if lines else None
 
     def total(self, name: str) -> float:
-        """Of a counter."""
+        """The sum of a counter."""
         return sum(line.value for line in self.named(name))
 
 

@@ -1,6 +1,6 @@
-"""What a test puts in the place of something takes no more than that takes.
+"""A test's stand-in may take no arguments that the real thing does not take.
 
-Else a call that the real thing would refuse passes in the test, and goes on passing when the real thing changes.
+Otherwise a call that the real thing would refuse passes in the test, also after the real thing has changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 def be_strict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have ``monkeypatch.setattr`` refuse what takes more than what it replaces."""
+    """Have ``monkeypatch.setattr`` refuse a stand-in that takes more than what it replaces."""
     patch = monkeypatch.setattr
 
     def setattr_strictly(target: Any, name: Any, *value: Any, **options: Any) -> None:
@@ -31,7 +31,7 @@ def be_strict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def takes_more(stand_in: object, real: object) -> str:
-    """What a stand-in takes and the real thing does not; empty: nothing, or that can't be known."""
+    """What a stand-in takes and the real thing does not; empty if nothing, or if it can't be known."""
     taken, known = _signature(stand_in), _signature(real)
     if taken is None or known is None:
         return ""
@@ -51,9 +51,11 @@ def takes_more(stand_in: object, real: object) -> str:
 
 
 def _as_defined(target: object, name: str) -> object:
-    """A method of a class as a function that takes ``self`` or ``cls``, as what replaces it does."""
+    """A method of a class as a function that takes ``self`` or ``cls``, as its stand-in does."""
     found = inspect.getattr_static(target, name, None)
-    if isinstance(found, (classmethod, staticmethod, MethodType)):  # a bound method: somebody's stand-in
+    if isinstance(
+        found, (classmethod, staticmethod, MethodType)
+    ):  # a bound method of another object, used as a stand-in
         return found.__func__
     return getattr(target, name, None)
 

@@ -1,4 +1,4 @@
-"""A host that is suspended, as its processes see it when it wakes up: one of the monotonic clocks has gone on."""
+"""A host that was suspended, as its processes see it after waking: only one of the monotonic clocks has gone on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 class Host:
-    """The host of this process."""
+    """This process's host."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._away_ns = 0
@@ -20,5 +20,5 @@ class Host:
         monkeypatch.setattr(time, "clock_gettime_ns", read)
 
     def was_suspended(self, ms: int) -> None:
-        """It has just woken up."""
+        """From now on the clocks say that the host has just woken up."""
         self._away_ns += ms * 1_000_000

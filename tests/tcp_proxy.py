@@ -1,6 +1,6 @@
-"""A TCP proxy for tests that does to connections what networks do: slow them down, swallow what is sent, cut them.
+"""A TCP proxy for tests that breaks connections as networks do: it slows them down, swallows data, cuts them.
 
-It runs in a thread with an event loop of its own, so a test that blocks does not hold up the traffic.
+It runs its own event loop in a thread, so a test that blocks does not hold up the traffic.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _END = b""
 
 
 class TcpProxy:
-    """Hands bytes on, both ways, between clients of :attr:`port` and a server on this machine.
+    """Forwards bytes both ways between clients of :attr:`port` and a server on this machine.
 
-    :param target_port: the server's; may be set later, because Kafka brokers have to know the proxy's port first
-    :param tls: what clients speak with it; the server is spoken to in plain text, as by a proxy that stands before it
+    :param target_port: the server's; may be set later, because a Kafka broker must know the proxy's port first
+    :param tls: for connections of clients; the connection to the server is plain text
     """
 
     def __init__(self, target_port: int = 0, tls: ssl.SSLContext | None = None) -> None:
@@ -45,17 +45,15 @@ class TcpProxy:
         return f"{_HOST}:{self.port}"
 
     def slow_down(self, delay_s: float) -> None:
-        """Bytes take so long from now on, each way."""
+        """Delay all bytes from now on, each way."""
         self._delay_s = delay_s
 
     def stall(self) -> None:
-        """Nothing gets through, and nobody notices: what is sent arrives when the network is healed, as TCP has it."""
+        """Let nothing through, without an error: what is sent arrives after :meth:`heal`, as TCP retransmits it."""
         self._loop.call_soon_threadsafe(lambda: self._passing.clear())
 
     def strand(self) -> None:
-        """Nothing gets through connections that are open now, ever, and nobody notices: a firewall has forgotten them.
-        New ones are fine.
-        """
+        """Silently drop the open connections, as a firewall that has forgotten them does. New ones work."""
 
         def forget() -> None:
             self._passing.clear()
@@ -65,7 +63,7 @@ class TcpProxy:
         self._loop.call_soon_threadsafe(forget)
 
     def cut(self) -> None:
-        """Connections break, and new ones break immediately."""
+        """Break all connections, and new ones immediately."""
         self._refusing = True
         self._call(self._end_all())
 
@@ -98,7 +96,7 @@ class TcpProxy:
     async def _close(self) -> None:
         self._refusing = True
         await self._end_all()
-        # A server that is closed while it takes a connection in leaves the socket open.
+        # A server that is closed while it accepts a connection leaves the socket open.
         while accepting := asyncio.all_tasks() - {asyncio.current_task()} - self._tasks:
             await asyncio.wait(accepting)
         self._server.close()
@@ -109,7 +107,7 @@ class TcpProxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for writer in self._accepted_from:  # a task that is cancelled before it begins ends nothing
+        for writer in self._accepted_from:  # a task that is cancelled before its first step runs no clean-up
             writer.transport.abort()
         self._accepted_from.clear()
 
@@ -130,13 +128,13 @@ class TcpProxy:
                 writers.append(onward)
                 await _first_to_end(self._carry(reader, onward), self._carry(there, writer))
         except OSError:
-            pass  # one side has gone, so the other one is closed
+            pass  # one side is gone: close the other
         finally:
             for each in writers:
                 each.transport.abort()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Everything from one side to the other, in its order, each piece after its delay."""
+        """Forward from one side to the other, in order, each piece after its delay."""
         loop, passing = asyncio.get_running_loop(), self._passing
         way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 

@@ -1,8 +1,8 @@
-"""A clock that tests turn: it stands still while anybody has something to do, and then goes on to the next timer.
+"""A virtual clock: it stands still while the event loop is busy, and then jumps to the next timer.
 
-So a test may let an hour pass in no time, and sees all that happens in it, in the order in which it would; a busy
-machine makes nothing late. It is for tests marked ``turned_clock``, whose event loop nobody wakes from outside: no
-socket, no process. While a thread works for the loop, the clock goes on as everybody's does.
+So a test can let an hour pass in no time, with everything in its real order, and a busy machine makes nothing late. It
+is for tests marked ``turned_clock``, whose event loop is not woken from outside: no sockets, no processes. While a
+thread works for the loop, the clock runs in real time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REAL, _WALL = time.monotonic, time.time
 
 
 class _Clock:
-    """All clocks of the process."""
+    """Replaces all clocks of the process."""
 
     def __init__(self) -> None:
         self.now_ns = 1_000_000_000_000
@@ -47,9 +47,9 @@ CLOCK = _Clock()
 
 
 class _Selector(selectors.DefaultSelector):
-    """Turns the clock instead of waiting, unless a thread works for the loop.
+    """Advances the clock instead of waiting, unless a thread works for the loop.
 
-    :ivar threads: how many do
+    :ivar threads: how many threads do
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class TurnedLoop(asyncio.SelectorEventLoop):
-    """An event loop by that clock."""
+    """An event loop on that clock."""
 
     def __init__(self) -> None:
         self._waits = _Selector()
@@ -92,13 +92,13 @@ class TurnedLoop(asyncio.SelectorEventLoop):
     async def shutdown_default_executor(self, *limits: Any) -> None:
         self._waits.threads += 1
         try:
-            await super().shutdown_default_executor(*limits)  # since Python 3.12 it has a time limit
+            await super().shutdown_default_executor(*limits)  # since Python 3.12 it takes a timeout
         finally:
             self._waits.threads -= 1
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:
-    """As :func:`asyncio.run`, for tests that run a loop of their own for each example."""
+    """As :func:`asyncio.run`, for tests that run a new loop for each example."""
     loop = TurnedLoop()
     try:
         return loop.run_until_complete(work)
@@ -107,6 +107,6 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def time_passes(seconds: float) -> None:
-    """What happens within so long has happened then."""
+    """Let ``seconds`` pass, with all that happens in them."""
     assert isinstance(asyncio.get_running_loop(), TurnedLoop), "mark the test with turned_clock"
     await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Waiting for something to come true, however busy the machine is."""
+"""Waits for a condition with a deadline, however busy the machine is."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _PAUSE_S = 0.005
 
 
 async def eventually(holds: Callable[[], object], what: str = "it", *, within_s: float = DEADLINE_S) -> None:
-    """Wait until ``holds`` does.
+    """Wait until ``holds`` returns something true.
 
-    :raises AssertionError: if it does not in time
+    :raises AssertionError: if it does not in time; the message says ``what``
     """
 
     async def look() -> None:
-        while not holds():  # noqa: ASYNC110  what tests look at has no event to wait for
+        while not holds():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(_PAUSE_S)
 
     try:

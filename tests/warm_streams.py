@@ -1,6 +1,6 @@
-"""A stream with state and with reference data that is slow to come; and what its sink says of it.
+"""A stream with state and slow reference data, and what its sink shows about it.
 
-What each batch must come to is known: its source gives the same rows for the same batch, whoever asks.
+The right result of each batch is known: the source gives the same rows for the same batch to any reader.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 KEYS: Final = 10
 ROWS: Final = 100
-"""In each batch, the same number of each key."""
+"""Rows per batch, spread evenly over the keys."""
 
 _TRIGGER: Final = "500 milliseconds"
 _STEP_S: Final = 0.25
 _fetched: set[tuple[str, int]] = set()
-"""Whose reference data this process has already."""
+"""The tasks whose reference data this process has loaded."""
 
 
 class Totals(SparkJob):
-    """Running totals by key. A task's prices take ``warm_up_s`` to come, but only once in a process.
+    """Running totals by key. A task's prices take ``warm_up_s`` to load, once in a process.
 
-    The planner reads from the file ``again`` how often each task is to be started anew where it is.
+    The planner reads from the file ``again`` how often each task is to be restarted in place.
     """
 
     def __init__(self) -> None:
@@ -104,8 +104,8 @@ class Batch:
     """A batch as it was written.
 
     :param at: the wall clock, in seconds
-    :param run: which call of ``run`` has written it
-    :param warm: whether that found the prices there, from its warm-up
+    :param run: which call of ``run`` wrote it
+    :param warm: whether that call found the prices already loaded by its warm-up
     """
 
     number: int
@@ -121,8 +121,8 @@ class Gap:
     """The time between two batches, in seconds.
 
     :param at: when the later one was written
-    :param moved: whether another process has written it
-    :param restarted: whether another call of ``run`` has
+    :param moved: whether another process wrote the later one
+    :param restarted: whether another call of ``run`` wrote it
     """
 
     seconds: float
@@ -132,14 +132,14 @@ class Gap:
 
 
 class Sink:
-    """What one task has written."""
+    """The output of one task."""
 
     def __init__(self, folder: Path, index: int) -> None:
         self._folder = folder / f"sink-{index}"
         self._read: dict[Path, Batch] = {}
 
     def batches(self) -> list[Batch]:
-        """In the order in which they were written."""
+        """In the order of writing."""
         for path in self._folder.glob("[!.]*.json"):
             if path not in self._read:
                 self._read[path] = Batch(**json.loads(path.read_text()))
@@ -157,11 +157,11 @@ class Sink:
         ]
 
     def check(self) -> int:
-        """Every batch is there, and each total of each batch is what it must be: no row was lost or counted twice.
-        A batch that was written again, as its commit was not known, has replaced itself.
+        """Check that every batch is there with the right totals: no row was lost or counted twice. A batch that was
+        written again, because its commit was not recorded, replaces its first version.
 
         :returns: how many batches there are
-        :raises AssertionError: if not
+        :raises AssertionError: if a batch is missing or wrong
         """
         batches = self.batches()
         assert sorted({batch.number for batch in batches}) == list(range(len({batch.number for batch in batches})))
@@ -174,5 +174,5 @@ class Sink:
 
 
 def written_by(sinks: Sequence[Sink]) -> list[int]:
-    """Which process has written each one's last batch; 0: none."""
+    """The process that wrote each sink's last batch; 0 if there is none."""
     return [batches[-1].pid if (batches := sink.batches()) else 0 for sink in sinks]

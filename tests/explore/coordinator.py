@@ -1,11 +1,11 @@
-"""The rules of Kafka's classic group coordinator, as functions from one value of a group to the next.
+"""The rules of Kafka's classic group coordinator, as functions from one group value to the next.
 
-The same as ``simulation/coordinator.py`` has, where the Java names stand in the docstrings: JoinGroup, SyncGroup,
-Heartbeat and LeaveGroup of static members, sessions and the two barriers. Left out beside what is left out there:
-other coordinators, members without an instance id, an initial delay, and the five minutes after which a new member is
-given up that has joined and whose rebalance is not complete. ``test_coordinator`` compares the two.
+They are the rules of ``simulation/coordinator.py``, which has the Java names in its docstrings: JoinGroup, SyncGroup,
+Heartbeat and LeaveGroup of static members, sessions and the two barriers. Left out, besides what is left out there:
+other coordinators, members without an instance id, an initial delay, and the five minutes after which a new member
+whose rebalance never completes is removed. ``test_coordinator`` compares the two.
 
-Where Java goes by the order of a hash map, here it is the order of names. With two workers there is nothing to choose.
+Where Java uses the order of a hash map, names are in order here. With two workers there is no choice.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from airflow_provider.protocol.model import MemberId
 
 
 def take(group: Group, flight: Flight, fresh: MemberId) -> Taken:
-    """A request arrives.
+    """Handle a request.
 
-    :param fresh: a member id that nobody has had
+    :param fresh: a new member id
     """
     turn, mark = _Coordinator(group), flight.mark
     match flight.what:
@@ -48,7 +48,7 @@ def take(group: Group, flight: Flight, fresh: MemberId) -> Taken:
 
 
 def timers(group: Group) -> Iterator[tuple[int, str]]:
-    """When what is due: the name of a worker whose session is over, or of a barrier."""
+    """The due times of sessions, by worker, and of barriers, by their names."""
     for member in group.members:
         if member.session_at is not None:
             yield member.session_at, member.worker
@@ -59,7 +59,7 @@ def timers(group: Group) -> Iterator[tuple[int, str]]:
 
 
 def fire(group: Group, timer: str) -> Taken:
-    """Let what is due happen."""
+    """Handle a due timer."""
     turn = _Coordinator(group)
     if timer == "join":
         turn.join_barrier()
@@ -71,12 +71,12 @@ def fire(group: Group, timer: str) -> Taken:
 
 
 class _Coordinator(Rebalance):
-    """The group while something happens to it."""
+    """The group while it handles a request or a timer."""
 
     # ---- JoinGroup
 
     def join(self, mark: str, command: SendJoin, fresh: MemberId) -> None:
-        """:param fresh: a member id that nobody has had"""
+        """:param fresh: a new member id"""
         group, worker = self.group, worker_of(mark)
         if command.member_id:
             self._join_existing(mark, worker, command)
@@ -181,7 +181,7 @@ class _Coordinator(Rebalance):
         self.answers.append(Flight(Way.ANSWER, mark, flight.seq, answered))
 
     def session_over(self, worker: str) -> None:
-        """Who waits for a join or sync reply needs no heartbeat."""
+        """A member that waits for a join or sync reply needs no heartbeat."""
         member = self.group.static(worker)
         assert member is not None
         self.group = self.group.put(member._replace(session_at=None))

@@ -1,4 +1,4 @@
-"""The epochs in bytes of version 3, where they count down with all others: see module ``normal``."""
+"""Epochs inside the bytes of version 3, which are lowered with all others: see module ``normal``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ASSIGNMENT = frozenset({"assignment", "assignments"})
 
 @cache
 def epoch_in(name: str, data: bytes) -> int:
-    """0: there is none.
+    """The epoch in the bytes; 0 if there is none.
 
-    :param name: of the field that has the bytes
+    :param name: of the field with the bytes
     """
     if not data.startswith(_VERSION) or name not in _METADATA | _ASSIGNMENT:
         return 0
@@ -28,7 +28,7 @@ def epoch_in(name: str, data: bytes) -> int:
 
 @cache
 def lowered(name: str, data: bytes, down: int) -> bytes:
-    """The bytes with an epoch lower by so much."""
+    """The bytes with the epoch lowered by ``down``."""
     epoch = epoch_in(name, data)
     if not epoch:
         return data

@@ -1,4 +1,4 @@
-"""A group as its coordinator knows it: one value."""
+"""A group as its coordinator knows it, as one value."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from airflow_provider.protocol.model import GenerationId, MemberId, WorkerId
 class Member(NamedTuple):
     """A member as the coordinator knows it.
 
-    :param join: the process that waits for the answer to its JoinGroup, None: it has not joined this rebalance
-    :param sync: the same of SyncGroup
-    :param session_at: when its session is over, None: it has no need to heartbeat
+    :param join: the process that waits for the answer to its JoinGroup; None if it has not joined this rebalance
+    :param sync: the same for SyncGroup
+    :param session_at: the end of its session; None while it needs no heartbeats
     """
 
     member_id: MemberId
@@ -38,7 +38,7 @@ class Group(NamedTuple):
     """The group as its coordinator knows it.
 
     :param members: by their workers' names
-    :param initial: the rebalance that prepares is the first of an empty group: it waits for its timer
+    :param initial: whether this is the first rebalance of an empty group, which waits for its timer
     """
 
     state: GroupState = GroupState.EMPTY

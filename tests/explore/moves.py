@@ -1,20 +1,20 @@
-"""What may happen next in a world. So here is what an exploration covers, and what it does not.
+"""What may happen next in a world: this defines what an exploration covers.
 
-Without a fault: what is under way arrives, in any order; timers that are due fire, in any order among themselves and
-with what arrives; who has not read the group record does; a worker starts that has no process; who is paused wakes. Who
-learns a task gets ready for it, and its owner hears of that, at any time or not before it joins.
-Time passes when nothing is under way any more that has to arrive, and nothing is due: up to the next time for which
-somebody waits. So messages take no time, or get lost, or are late; and timers fire in the order of their times. A
-paused process misses its own while those of the others fire, for as long as it likes.
+Without a fault: flights arrive in any order; due timers fire in any order among themselves and with arrivals; processes
+read a new group record; workers without a process start; paused processes wake. A learner gets ready for its task, and
+the owner learns of it, at any time or not before it joins.
+Time passes when no flight has to arrive first and nothing is due: up to the next time for which somebody waits. So
+messages take no time, or are lost or late; and timers fire in the order of their times. A paused process misses its own
+timers while those of others fire, for any length of time.
 
-Covered, for the workers, tasks and faults of a scope: each order of all that; each message lost (its sender notices at
-once, or when the request's time is over) or late (arriving any time after, up to that); a crash, a pause, a leave, or a
+Covered, for the workers, tasks and faults of a scope: all orders of these events; each message lost (its sender notices
+at once, or at the request's timeout) or late (arriving at any time before the timeout); a crash, a pause, a leave, or a
 second process under a worker's name at each moment.
 
-Not covered: other proportions of times than those of ``values.SETTINGS``; clocks that differ; answers that come twice;
-a coordinator that moves or forgets the group; eager groups and other policies than a delay; jobs that change, tasks
-that finish, and so the leader's look for new work; a membership that is handed over; learners that fail or take
-too long, and workers that leave soon.
+Not covered: other ratios of times than in ``values.SETTINGS``; clocks that differ; duplicate answers; a coordinator
+that moves or forgets the group; eager groups, and policies other than a delay; changing jobs and finishing tasks, so
+also the leader's watch for new work; hand-overs of a membership; learners that fail or take too long; workers that
+leave soon.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Kind(str, Enum):
     READS = "reads"
     TIMER = "timer"
     READY = "gets ready"
-    HEARS = "hears who is ready"
+    HEARS = "reads who is ready"
     GROUP_TIMER = "the group's timer"
     TIME = "time passes"
     STARTS = "starts"
@@ -88,7 +88,7 @@ FAULTS = {
     Kind.LEAVES: Fault.LEAVE,
 }
 BY_ITSELF = frozenset(Kind) - FAULTS.keys() - {Kind.STARTS}
-"""What happens sooner or later if nobody does anything."""
+"""Moves that happen sooner or later by themselves."""
 
 
 class Move(NamedTuple):
@@ -97,7 +97,7 @@ class Move(NamedTuple):
     :param mark: the process; of a group's timer, its name
     :param flight: what arrives or does not
     :param ms: how much time passes
-    :param task: for which it gets ready
+    :param task: the one it gets ready for
     """
 
     kind: Kind
@@ -109,7 +109,7 @@ class Move(NamedTuple):
 
 
 def moves(world: World, scope: Scope) -> Iterator[Move]:
-    """All that may happen next. What happens by itself comes first: to go on with that is a fair course of things."""
+    """All moves. Those that happen by themselves come first: always taking the first one is a fair schedule."""
     waits = False
     for move in _by_itself(world):
         waits = waits or _blocks(move)
@@ -125,7 +125,7 @@ _POSITION = {fault: position for position, fault in enumerate(Fault)}
 
 
 def left_after(left: tuple[int, ...], kind: Kind) -> tuple[int, ...]:
-    """How often each fault may still strike after this one has."""
+    """How often each fault may still strike after this one."""
     at = _POSITION[FAULTS[kind]]
     return (*left[:at], left[at] - 1, *left[at + 1 :])
 
@@ -134,7 +134,7 @@ _AT_ANY_TIME = frozenset({Kind.WAKES, Kind.READY, Kind.HEARS})
 
 
 def _blocks(move: Move) -> bool:
-    """Whether time can't pass before this has happened."""
+    """Whether this move must happen before time passes."""
     return move.kind not in _AT_ANY_TIME and (move.flight is None or move.flight.value.due <= NOW)
 
 
@@ -162,7 +162,7 @@ def _by_itself(world: World) -> Iterator[Move]:
 
 
 def ready_for(process: Process, topics: Topics) -> Tasks:
-    """What of its own the status topic says that others are ready for."""
+    """The tasks of this owner for which others are ready, by the status topic."""
     said = (tasks for worker, (_, tasks) in topics.ready.items() if worker != process.worker)
     return process.state.lessons.learned & NO_TASKS.union(*said)
 
@@ -172,7 +172,7 @@ def _awake(world: World) -> dict[str, Process]:
 
 
 _BY_NETWORK = frozenset({Way.REQUEST, Way.WRITE})
-"""Goes on its way whatever its process does."""
+"""The flights that go on whatever their process does."""
 
 
 def _time(world: World) -> Iterator[Move]:
@@ -190,7 +190,7 @@ def _is_carried(flight: Flight, awake: dict[str, Process]) -> bool:
 
 
 def _starts(world: World, scope: Scope) -> Iterator[Move]:
-    """Where the record knows a worker, its next process may know what became of the one before, or not."""
+    """If the record has the worker, its next process may or may not know what became of the one before."""
     present = {node.value.worker for node in world.processes}
     record = world.topics.value.record
     for worker in scope.names:
@@ -236,7 +236,7 @@ def _accidents(flight: Flight) -> Iterator[Kind]:
 
 
 def failed(flight: Flight, *, noticed: bool) -> Flight:
-    """What comes to the one who waits for the answer."""
+    """What the waiting process gets instead of the answer."""
     request = request_of(flight)
     at = NOW if noticed else NOW + TIMEOUTS_MS[request]
     event = RequestFailed(now_ms=NOW, seq=flight.seq, request=request, cause="lost")
@@ -244,8 +244,8 @@ def failed(flight: Flight, *, noticed: bool) -> Flight:
 
 
 def late(flight: Flight) -> Flight:
-    """The same, and it may arrive at any time from now on. An answer comes before the time of its request is over, and
-    what is told to stop stops within the lease's margin.
+    """The same flight, which may arrive at any time from now on: an answer before its request's timeout, a stop within
+    the lease's margin.
     """
     if flight.way is Way.STOP:
         return flight._replace(due=NOW + SETTINGS.lease_margin_ms)
@@ -266,7 +266,7 @@ TIMEOUTS_MS = {
 
 
 def request_of(flight: Flight) -> Request:
-    """The request that it is, or is answered by it."""
+    """The request that this flight is or answers."""
     if flight.way is Way.FIND:
         return Request.FIND_COORDINATOR
     if flight.way is Way.COMPUTE:

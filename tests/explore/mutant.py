@@ -1,6 +1,6 @@
-"""Searches a scope with a mistake in the product, in a process of its own: ``python -m explore.mutant "name" scope``.
+"""Searches a scope with a mutation of the product, in a process of its own: ``python -m explore.mutant "name" scope``.
 
-Prints what noticed it: the name of the rule, or of the exception, and the story. Ends with 1 if nothing did.
+Prints what noticed it: the rule or the exception, and the story. Exits with 1 if nothing did.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from simulation.mutant import mutate
 from simulation.mutations import MUTATIONS
 
 LIMIT = 100_000
-"""Of worlds."""
+"""The most worlds that are searched."""
 
 
 def main() -> int:

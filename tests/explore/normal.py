@@ -1,18 +1,18 @@
-"""Worlds that mean the same are made equal, and equal values the same object.
+"""Maps equivalent worlds to one normal form, and keeps each distinct part once.
 
-A world is made of few parts (processes, the group, what is under way, the topics), and few different ones of each. Each
-is kept once, as a :class:`Node`; what is computed from a part is computed once.
+A world has few parts (processes, the group, flights, the topics), and there are few different ones of each. Each is
+kept once, as a :class:`Node`, so that anything derived from a part is computed once.
 
 What is made equal, and why that loses nothing:
 
-- *Times* count from now. One that is past is as good as now, where the product only asks whether it is; where it adds
-  to a time (``FLOORS``), it is as good as one so long ago that the sum is past, too.
-- *Member ids* are numbered by worker, in their order: the product only asks whether two are the same. A new one is one
-  that nobody has or remembers.
-- *Generations and epochs* are lowered together, so far that the lowest is 1: the product compares, subtracts, and adds.
-  So are those in bytes (module ``epochs``).
+- *Times* count from now. A past time becomes now where the product only asks whether it is past; where it adds to a
+  time (``FLOORS``), it becomes the latest time with which the sum is past, too.
+- *Member ids* are numbered by worker, in order: the product only asks whether two are equal. A new id is one that
+  nobody has or remembers.
+- *Generations and epochs*, also those in bytes (module ``epochs``), are lowered together so that the lowest is 1: the
+  product only compares, subtracts and adds them.
 - *Texts* for people are left out: reasons, and the record's moves and lessons.
-- A few numbers that change nothing any more: see ``_process`` and ``_record``.
+- So are a few numbers that no longer make a difference: see ``_process`` and ``_record``.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ FLOORS: Mapping[str, int] = {
     "sent_at_ms": _LONG_AGO, "sent_at": _LONG_AGO, "opens": NOW, "due": NOW,
     "session_at": NOW, "join_at": NOW, "sync_at": NOW,
 }  # fmt: skip
-"""Each field that is a time, and the earliest from which it makes a difference."""
+"""Each field that is a time, with the earliest time that makes a difference."""
 COUNTS = frozenset({"generation", "last_completed", "epoch", "spoken_epoch"})
-"""Generations and epochs. What is below 1 stands for none."""
+"""Generations and epochs. Values below 1 mean none."""
 _TEXTS = frozenset({"reason", "step", "rejoin_reason", "join_reason"})
 _MANY_ROUNDS = 3
-"""From here on the delay after rounds that revoked has reached its maximum, and so has that of rounds for nothing."""
+"""From this number on, the delays after rounds that revoked and after rounds for nothing are at their maximum."""
 _MEMBER_ID = re.compile(r"w\d#\w")
 _DIGITS = "123456789abcdef"
 _NONE = sys.maxsize
 
 
 class Node:
-    """A part of a world. Two of one space are equal only if they are the same.
+    """A part of a world. Nodes of one space are equal only if they are identical.
 
-    :param number: counts the parts of the space
-    :param ids: the member ids that are in it, as bits
-    :param lowest: the lowest generation or epoch, ``_NONE``: it has none
-    :param made: what was computed from it
+    :param number: of the part in its space
+    :param ids: the member ids in it, as bits
+    :param lowest: the lowest generation or epoch in it; ``_NONE`` if there is none
+    :param made: values computed from it
     """
 
     __slots__ = ("ids", "lowest", "made", "number", "value")
@@ -90,7 +90,7 @@ class Node:
 
 
 class World(NamedTuple):
-    """Everything at one moment.
+    """The whole state at one moment.
 
     :param processes: by their marks
     :param flights: what is under way
@@ -119,7 +119,7 @@ class World(NamedTuple):
 
 
 class Nodes:
-    """All the parts that there are."""
+    """All parts of a space."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[type, Any], Node] = {}
@@ -135,14 +135,14 @@ class Nodes:
         return node
 
     def later(self, node: Node, ms: int) -> Node:
-        """The same when so much time has passed."""
+        """The part after this time has passed."""
         made = node.made.get(ms)
         if made is None:
             made = node.made[ms] = self.of(rebuilt(node.value, lambda name, leaf: _later(name, leaf, ms)))
         return made
 
     def normal(self, world: World) -> World:
-        """The world that stands for all that mean the same."""
+        """The normal form of a world."""
         names = _renaming(world.ids)
         down = min([part.lowest for part in world.parts])
         how = (names, 0 if down == _NONE else down - 1)
@@ -170,7 +170,7 @@ def _number(node: Node) -> int:
     return node.number
 
 
-# ---- leaf by leaf
+# ---- leaves
 
 
 def _later(name: str, leaf: Any, ms: int) -> Any:
@@ -198,7 +198,7 @@ _MEMBER_ID_BYTES = re.compile(_MEMBER_ID.pattern.encode())
 
 
 Names = tuple[tuple[str, str], ...]
-"""Pairs of a member id and the one that stands for it, where that is another."""
+"""Pairs of a member id and its replacement, where they differ."""
 
 
 @cache
@@ -218,12 +218,12 @@ def _bit(member_id: str) -> int:
 
 
 def fresh_id(world: World, worker: str) -> MemberId:
-    """A member id that nobody has or remembers, above those that somebody does."""
+    """A member id that nobody has or remembers, above all others of the worker."""
     of_worker = world.ids >> _bit(f"{worker}#{_DIGITS[0]}") & (1 << len(_DIGITS)) - 1
     return MemberId(f"{worker}#{_DIGITS[of_worker.bit_length()]}")
 
 
-# ---- part by part
+# ---- parts
 
 
 def _shortened(part: Any) -> Any:
@@ -236,8 +236,8 @@ def _shortened(part: Any) -> Any:
 
 
 def _process(process: Process) -> Process:
-    """``attempts`` only spreads backoffs, which all end at the next step. When the last JoinGroup was sent nobody asks
-    once it is answered.
+    """``attempts`` only spreads backoffs, which all end at the next step. The time of the last JoinGroup does not
+    matter once it is answered.
     """
     state = rebuilt(process.state, lambda _name, leaf: leaf, of_record=_record)
     changes: dict[str, Any] = {"attempts": 0}
@@ -246,13 +246,13 @@ def _process(process: Process) -> Process:
     if state.record is not None and not state.record.delay_ms:
         changes["record_at"] = _LONG_AGO
     if state.settings.protocol is not ConnectProtocol.EXTENSIBLE:
-        changes["released_since_join"] = NO_TASKS  # only a whole target is compared with it
+        changes["released_since_join"] = NO_TASKS  # it is only compared with a whole target
     state = state.changed(changes)
     return process._replace(state=state.changed({"armed_at": state.next_deadline()}))
 
 
 def _record(record: ClassicRecord) -> ClassicRecord:
-    """Its age counts only for a delay that runs."""
+    """Its age only matters while a delay runs."""
     memory = replace(
         record.memory,
         released=(),
@@ -268,7 +268,7 @@ def _record(record: ClassicRecord) -> ClassicRecord:
     )
 
 
-# ---- through and through
+# ---- recursion
 
 
 _WHOLE = (MemberSettings, TaskId, Deferred)
@@ -280,9 +280,9 @@ def rebuilt(
     name: str = "",
     of_record: Callable[[ClassicRecord], ClassicRecord] | None = None,
 ) -> Any:
-    """The same value with changed leaves.
+    """The value with all leaves changed.
 
-    :param change: is given a leaf and the name of the field that it is in
+    :param change: takes a leaf and the name of its field
     :param of_record: changes each record as a whole
     """
     if isinstance(value, _WHOLE):

@@ -1,4 +1,4 @@
-"""A process of the exploration: the product's member machine, fed with one event, and what its driver makes of that."""
+"""A process of the exploration: the product's member machine handles an event, and a driver executes its commands."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ NOTHING_SAID = Said()
 
 
 class TimerLostError(AssertionError):
-    """The machine wants to be called at a time for which it has asked nobody."""
+    """Something is due in the machine, and it has set no timer for it."""
 
 
 class Reaction(NamedTuple):
-    """What a process makes of an event.
+    """A process's reaction to an event.
 
-    :param sent: what it sets under way
-    :param spoken: the highest epoch in which it has spoken
-    :param started: what it starts, in which epoch
-    :param asks_anew: the answer that it waited for is not waited for any more
+    :param sent: the flights that it sends
+    :param spoken: the highest epoch in which it has written
+    :param started: the tasks that it starts, with their epochs
+    :param asks_anew: whether it no longer waits for the answer that it waited for
     """
 
     process: Process
@@ -82,10 +82,10 @@ class Reaction(NamedTuple):
 
 
 def react(process: Process, *events: Event, last: ClassicRecord | None = None, said: Said = NOTHING_SAID) -> Reaction:
-    """Feed the events, one after the other.
+    """Handle the events one after the other.
 
-    :param last: the newest record that a leader knew who has computed an assignment
-    :param said: what it knew of tasks
+    :param last: the newest record that the leader knew when it computed an assignment
+    :param said: what it knew about tasks
     """
     before = process.state
     state, commands = before, list[Command]()
@@ -111,7 +111,7 @@ def _check_timer(due: int | None, asked: int | None, commands: Iterable[Command]
 
 
 def _numbered(process: Process) -> Process:
-    """Requests are counted from here again, and the timer that is asked for is the one that is needed."""
+    """The process with its requests numbered from the start again, and exactly the timer that it needs."""
     state = process.state
     changes: StateChanges = {"seq": AFTER, "armed_at": state.next_deadline()}
     if state.awaiting is not None:
@@ -120,7 +120,7 @@ def _numbered(process: Process) -> Process:
 
 
 def _recovered(process: Process) -> Process:
-    """Who slept is as any other again when it has a lease that it will not overrun."""
+    """A process that slept counts as any other once it has a lease that it can't overrun."""
     if not process.overslept:
         return process
     state = process.state
@@ -129,7 +129,7 @@ def _recovered(process: Process) -> Process:
 
 
 class _Driver:
-    """What ``group/member.py`` and the worker are to a real membership."""
+    """Stands for ``group/member.py`` and the worker of a real membership."""
 
     def __init__(self, process: Process, last: ClassicRecord | None, said: Said) -> None:
         self._process = process
@@ -199,11 +199,11 @@ class _Driver:
         self._send(Way.STOP, BEFORE, command.tasks)
 
 
-# ---- what comes to a process
+# ---- events of a process
 
 
 def stopped(process: Process, tasks: Tasks) -> Reaction:
-    """Tasks that were told to stop have stopped."""
+    """The tasks that were told to stop have stopped."""
     left = tuple(attempt for attempt in process.running if attempt.task not in tasks)
     return react(process._replace(running=left), TasksStopped(now_ms=NOW, tasks=tasks))
 
@@ -219,7 +219,7 @@ def computed(
     topics: Topics,
     scope: Scope,
 ) -> Reaction:
-    """A leader reads the status topic to its end and assigns. After rounds for nothing it keeps that for a while."""
+    """A leader reads the status topic to its end and assigns. After rounds for nothing it holds this back a while."""
     record, said = topics.record, topics.said
     news = [read_record(record)] if process.unread and record is not None else []
     last = newer(command.last_record, record)
@@ -261,7 +261,7 @@ def computed(
 
 
 def may_write(process: Process, attempt: Attempt) -> bool:
-    """Whether the fence of the attempt would let it write now."""
+    """Whether the attempt's fence lets it write now."""
     lease = WorkerLease(lambda: process.state.lease_until, lambda: NOW)
     try:
         lease.check(lease.grant if attempt.granted else lease.grant - 1)
@@ -271,7 +271,7 @@ def may_write(process: Process, attempt: Attempt) -> bool:
 
 
 def runs(process: Process, attempt: Attempt) -> bool:
-    """Whether the task does anything now that it could be sorry for. In a process that woke from a pause it may still,
-    until it has stopped: what keeps it from writing then is its fence.
+    """Whether the task really runs now. In a process that woke from a pause it may run until it has stopped, but its
+    fence keeps it from writing: that does not count.
     """
     return not process.paused and (not process.overslept or may_write(process, attempt))

@@ -18,10 +18,10 @@ BARRIER_AT = NOW + SETTINGS.rebalance_timeout_ms
 
 
 class Taken(NamedTuple):
-    """What came of a request or a timer.
+    """The result of a request or a timer.
 
-    :param answers: what goes to whom
-    :param stored: the record of the round, if its assignment was taken
+    :param answers: the answers and their receivers
+    :param stored: the record of the round, if its assignment was accepted
     """
 
     group: Group
@@ -30,7 +30,7 @@ class Taken(NamedTuple):
 
 
 class Rebalance:
-    """The group while something happens to it."""
+    """The group while it handles a request or a timer."""
 
     def __init__(self, group: Group) -> None:
         self.group = group
@@ -50,7 +50,7 @@ class Rebalance:
         self._answer(mark, RequestRejected(now_ms=NOW, seq=AWAITED, request=request, error=error))
 
     def _answer_join(self, member: Member, error: KafkaErrorCode) -> Member:
-        """Who waits hears of an error."""
+        """A waiting process gets an error."""
         if member.join is not None:
             self._reject(member.join, Request.JOIN, error)
         return member._replace(join=None)
@@ -123,7 +123,7 @@ class Rebalance:
             self.join_barrier()
 
     def join_barrier(self) -> None:
-        """Static members who did not join stay, with what they said last time."""
+        """Static members that did not join stay, with their last metadata."""
         group = self.group
         joined = [member.member_id for member in group.members if member.join is not None]
         if group.members and not joined:
@@ -151,7 +151,7 @@ class Rebalance:
             self.group = self.group.put(member._replace(is_new=False, session_at=SESSION_AT))
 
     def _protocol(self) -> str:
-        """All offer the same, so it is what they like best."""
+        """All offer the same protocols, so it is their first choice."""
         return self.group.members[0].protocols[0][0]
 
     def sync_barrier(self) -> None:

@@ -1,8 +1,8 @@
-"""What must hold in each world and at each step. Rounds are judged by the simulation's own rules.
+"""What must hold in each world and at each step. Rounds are checked with the simulation's rules.
 
-One limit is known (docs/protocol.md, "What is not"): who takes the name of a process that still runs speaks for its
-tasks by the group record. Where the record of the last round had not come to it by then, the older process is *unspoken
-for*: until its lease is over it may run what others start. Nothing else is excused.
+One limit is known (docs/protocol.md, "What is not"): a process that takes the name of one that still runs reports that
+one's tasks from the group record. If it had not yet read the record of the last round, the older process is *unspoken
+for*: until its lease is over, it may run tasks that others start. Nothing else is excused.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ STARTED = "a task is started only after it was stopped or its lease was over"
 HIGHER = "a task goes to another worker with a higher epoch"
 GROW = "epochs only grow"
 OWN_EPOCH = "each round has an epoch of its own"
-UNTOUCHED = "who is not touched by a fault stops only what is revoked"
+UNTOUCHED = "a member untouched by faults stops only what is revoked"
 FAILED = "no membership fails"
-REST = "what happens by itself comes to rest, with each task running once and fairly spread"
+REST = "without faults the group comes to rest, with each task running once, spread evenly"
 
 
 def kind_of(broken: BaseException) -> str:
-    """What kind of failure: the rule that is broken, else the exception."""
+    """The kind of failure: the broken rule, else the exception."""
     if isinstance(broken, BrokenError):
         return broken.rule
     return broken.invariant if isinstance(broken, invariants.BrokenError) else type(broken).__name__
@@ -110,7 +110,7 @@ def check_reaction(before: Process, reaction: Reaction) -> None:
 
 
 def check_untouched(reaction: Reaction) -> None:
-    """Asked as long as no fault has struck at all."""
+    """Checked as long as no fault has struck."""
     for command in reaction.commands:
         if isinstance(command, StopTasks) and command.reason not in (StopReason.REVOKED, StopReason.LEARNED):
             tasks = ", ".join(map(str, sorted(command.tasks)))
@@ -142,7 +142,7 @@ def check_start(world: World, process: Process, start: Start) -> None:
 
 
 def check_round(world: World, sync: Sync, scope: Scope) -> None:
-    """The coordinator takes a leader's assignment."""
+    """The coordinator accepts a leader's assignment."""
     group: Group = world.group.value
     record, last, stored = sync.record, sync.last, world.topics.value.stored
     assert record is not None
@@ -176,7 +176,7 @@ def check_round(world: World, sync: Sync, scope: Scope) -> None:
     invariants.the_target_is_complete_and_without_duplicates(now)
     invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)
     invariants.only_the_surplus_moves(now)
-    invariants.who_is_back_has_its_own(now)
+    invariants.a_returning_worker_has_its_own_tasks(now)
     learner_invariants.check_round(None, now, DEFAULT_LIMITS.longest_ms)
 
 
@@ -184,8 +184,8 @@ def check_round(world: World, sync: Sync, scope: Scope) -> None:
 
 
 def at_rest(world: World, scope: Scope) -> bool:
-    """Whether each task runs once, evenly spread, and nothing is on its way to change that. A group without a process
-    is at rest when the coordinator has found out.
+    """Whether each task runs once, evenly spread, and nothing under way will change that. A group without processes is
+    at rest when the coordinator has noticed.
     """
     group: Group = world.group.value
     processes: list[Process] = [node.value for node in world.processes]

@@ -1,7 +1,7 @@
-"""Searches scopes to their ends: ``make explore`` (all small ones), ``make explore SCOPE=pause``.
+"""Searches scopes to the end: ``make explore`` (all small ones), ``make explore SCOPE=pause``.
 
-A search is the same each time: the command that found something finds it again. What is found is shown as the shortest
-story that leads there; times in it are steps.
+A search is deterministic: the same command finds the same. A broken rule is shown as the shortest story that leads
+there, with times in steps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from explore.values import Scope
 
 
 def report(scope: Scope, found: Found, took_s: float) -> str:
-    """In a line; and if a rule is broken, the story of that."""
+    """One line; if a rule is broken, its story."""
     pace = found.worlds / max(took_s, 0.1)
     size = f"{found.worlds:,} worlds, {found.moves:,} moves, {took_s:.0f} s ({pace:,.0f} a second)"
     if found.broken is not None:

@@ -1,4 +1,4 @@
-"""The scopes that are searched, and how many worlds each has."""
+"""The scopes to search, and how many worlds each has."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ _ALL = (
     Scope(name="begun-learners-loss", faults={Fault.LOSS: 1}, protocol=ConnectProtocol.EXTENSIBLE, begun=1),
 )
 SCOPES = {scope.name: scope for scope in _ALL}
-"""By the name under which ``make explore SCOPE=`` knows them."""
+"""By the names for ``make explore SCOPE=``."""
 IN_TESTS = ("calm", "begun-takeover-loss", "learners")
 IN_A_MINUTE = ("calm", "takeover", "loss", "begun-losses", "begun-takeovers", "begun-takeover-loss", "learners")

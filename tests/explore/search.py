@@ -1,9 +1,9 @@
-"""Breadth first through all worlds of a scope, those seen before cut off; then: does each come to rest?
+"""Searches all worlds of a scope breadth first, each once; then checks that each comes to rest.
 
-To rest. From each world one course of things is followed in which no fault strikes any more and no worker starts: the
-first move of module ``moves``, again and again. There are finitely many worlds, so it ends in a circle (or stands
-still). All worlds of that circle must be at rest. What is shown is that from every world that can be reached, however
-many faults are left, a way leads to rest on which nobody has to do anything; not that every way does.
+Rest: from each world one path is followed on which no fault strikes and no worker starts: always the first move of
+module ``moves``. There are finitely many worlds, so it ends in a cycle (or stands still). All worlds of that cycle must
+be at rest. This shows that from every reachable world, however many faults are left, some path leads to rest without
+any action; not that every path does.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _OFTEN = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What came of a search.
+    """The result of a search.
 
-    :param complete: every world of the scope was seen, and all that may follow
-    :param moves: how many were made
-    :param path: the shortest to what is broken, and for a world that does not come to rest, the circle in which it ends
+    :param complete: all worlds of the scope were visited
+    :param moves: the number of moves made
+    :param path: the shortest one to the broken rule; for a world without rest, followed by the cycle in which it ends
     :param broken: what the next move breaks
     """
 
@@ -41,10 +41,10 @@ class Found:
 
 
 def explore(scope: Scope, *, limit: int = 0, progress: Callable[[int, int], None] | None = None) -> Found:
-    """Search to the end, or to the first rule that is broken.
+    """Search to the end, or to the first broken rule.
 
-    :param limit: of worlds; 0: none
-    :param progress: called now and then with how many worlds have been left behind, and how many are known
+    :param limit: of worlds; 0 means none
+    :param progress: called now and then with the numbers of finished and of known worlds
     """
     return _Search(scope).run(limit, progress or (lambda _done, _known: None))
 
@@ -70,13 +70,13 @@ class _Search:
                 progress(at, len(worlds))
             try:
                 self._leave(at)
-            except Exception as broken:  # noqa: BLE001  # whatever the product raises, too
+            except Exception as broken:  # noqa: BLE001  # also whatever the product raises
                 return self._found(complete=False, path=self._path(at), broken=broken)
         restless = self._restless()
         if restless is None:
             return self._found(complete=True)
         path = tuple(worlds[number] for number in restless)
-        return self._found(complete=False, path=path, broken=rules.BrokenError(rules.REST, "it goes on and on"))
+        return self._found(complete=False, path=path, broken=rules.BrokenError(rules.REST, "it never comes to rest"))
 
     def _leave(self, at: int) -> None:
         """Make every move from a world."""
@@ -119,7 +119,7 @@ class _Search:
     # ---- rest
 
     def _restless(self) -> list[int] | None:
-        """The way to a world that does not come to rest, and round the circle in which it ends."""
+        """The path to a world that does not come to rest, and around the cycle in which it ends."""
         comes_to_rest = bytearray(len(self._worlds))
         for number in range(len(self._worlds)):
             way, circle = self._follow(number, comes_to_rest)
@@ -130,9 +130,9 @@ class _Search:
         return None
 
     def _follow(self, number: int, comes_to_rest: bytearray) -> tuple[list[int], list[int]]:
-        """What happens by itself, up to a world that is known to come to rest or has been passed before.
+        """Follow the moves that happen by themselves, up to a world that is known to come to rest or was passed before.
 
-        :return: the way, and the circle in which it ends
+        :return: the path, and the cycle in which it ends
         """
         way: list[int] = []
         passed: dict[int, int] = {}

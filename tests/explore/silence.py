@@ -1,4 +1,4 @@
-"""What becomes of what is under way to or from a process that does not wait for it any more."""
+"""What becomes of the flights of a process that no longer waits for them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from airflow_provider.membership.events import RequestFailed, SendHeartbeat
 
 
 def without_waiting(world: World, nodes: Nodes, mark: str, *, ended: bool) -> World:
-    """The world when a process asks anew, and so waits for nothing that it had asked for before.
+    """The world after a process asks again and no longer waits for its earlier requests.
 
-    :param ended: its membership has: it waits for nothing at all
+    :param ended: whether its membership has ended: it waits for nothing at all
     """
     flights = []
     for node in world.flights:
@@ -34,8 +34,8 @@ def without_waiting(world: World, nodes: Nodes, mark: str, *, ended: bool) -> Wo
 
 
 def without_process(world: World, nodes: Nodes, mark: str, *, killed: bool) -> World:
-    """The world when a process is gone. What it has sent arrives all the same; a record that it was about to write only
-    if it ended by itself.
+    """The world after a process is gone. What it has sent still arrives; a record that it was about to write, only if
+    it ended by itself.
     """
     stays = tuple(node for node in world.flights if not _ends_with(node.value, mark, killed=killed))
     processes = tuple(node for node in world.processes if node.value.mark != mark)
@@ -47,7 +47,7 @@ def _ends_with(flight: Flight, mark: str, *, killed: bool) -> bool:
 
 
 def _given_up(flight: Flight, *, ended: bool) -> Flight | None:
-    """What becomes of what is under way from or to a process that does not wait for it any more."""
+    """The flight after its process has stopped waiting for it."""
     if flight.way is Way.WRITE:
         return flight._replace(mark=unheard(flight.mark)) if ended else flight
     if flight.way is Way.STOP:

@@ -1,4 +1,4 @@
-"""From one world to the next: what a move does, and what must hold while it does it."""
+"""The step from one world to the next: what a move does, and the rules that it must keep."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Space:
         rules.check_world(world)
         return world
 
-    # ---- what is under way
+    # ---- flights
 
     def arrives(self, world: World, move: Move) -> World:
         assert move.flight is not None
@@ -115,7 +115,7 @@ class Space:
         return self._taken(world, taken)
 
     def _spoken_for(self, world: World, flight: Flight) -> World:
-        """A process takes a name. What it says of one that may still run is by the newest record that it had read."""
+        """A process takes over a name. It reports the tasks of the older process from the newest record it has read."""
         stored, known = world.topics.value.stored, flight.what.last
         if stored is None or (known is not None and known.is_round(stored.generation, stored.leader_member)):
             return world
@@ -134,7 +134,9 @@ class Space:
         return computed(process, flight.what, topics=world.topics.value, scope=self.scope)
 
     def _written(self, world: World, record: ClassicRecord) -> World:
-        """The rule of the product's reader: an older epoch never wins; of two rounds in one epoch the first."""
+        """By the rule of the product's reader: an older epoch never wins, and of two rounds in one epoch the first
+        wins.
+        """
         topics: Topics = world.topics.value
         known = topics.record
         stale = known is not None and (
@@ -160,7 +162,7 @@ class Space:
     # ---- processes
 
     def starts(self, world: World, move: Move) -> World:
-        """A process starts for a worker, and reads the topics."""
+        """A process of a worker starts and reads the topics."""
         worker = worker_of(move.mark)
         taken = {node.value.mark for node in world.processes}
         mark = worker if worker not in taken else f"{worker}'"
@@ -188,7 +190,7 @@ class Space:
         return self._reacts(world, node, ("ready", move.task), lambda: react(node.value, ready))
 
     def hears(self, world: World, move: Move) -> World:
-        """An owner reads in the status topic what others are ready for."""
+        """An owner reads in the status topic which tasks others are ready for."""
         node = self._process(world, move)
         heard = LearnersReady(now_ms=NOW, tasks=ready_for(node.value, world.topics.value))
         return self._reacts(world, node, ("hears", heard.tasks), lambda: react(node.value, heard))
@@ -239,7 +241,7 @@ class Space:
         return world._replace(processes=tuple([node if each is old else each for each in world.processes]))
 
     def _reacts(self, world: World, node: Node, to: Any, make: Callable[[], Reaction]) -> World:
-        """:param to: what it reacts to; what the same process makes of it is known from the first time"""
+        """:param to: the event; reactions are cached by process and event"""
         reaction: Reaction | None = node.made.get(to)
         if reaction is None:
             reaction = node.made[to] = make()
@@ -279,7 +281,7 @@ class Space:
 
 
 def _with_word(ready: Frozen, state: MemberState) -> Frozen:
-    """What workers say that they are ready for, with the last word of one."""
+    """The tasks that workers are ready for, with the latest report of one."""
     others = {worker: word for worker, word in ready.items() if worker != state.settings.worker}
     own = state.lessons.ready(state.settings.ready_from)
     return Frozen({**others, state.settings.worker: (state.member_id, own)} if own else others)

@@ -1,4 +1,4 @@
-"""Tells a path of worlds as a story: what happened, what the product made of it, with time that goes on."""
+"""Tells a path of worlds as a story: what happened and how the product reacted, with running time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HIDDEN = frozenset(
 
 
 class Story:
-    """What happens along a path; the ids, generations and reasons in it are those of one history."""
+    """What happens along a path, with the ids, generations and reasons of one history."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -42,26 +42,26 @@ class Story:
         return self._world
 
     def go_to(self, normal: World) -> None:
-        """Do whatever leads to that world.
+        """Make the move that leads to this world.
 
-        :param normal: one that follows
+        :param normal: a successor, in normal form
         """
         for move in moves(self._world, self._space.scope):
             after = self._space.after(self._world, move)
             if self._space.normal(after) == normal:
                 self._tell(move, after)
                 return
-        raise AssertionError("there is no such way")
+        raise AssertionError("no move leads there")
 
     def break_it(self, kind: str) -> None:
-        """Do what breaks a rule.
+        """Make the move that breaks a rule.
 
-        :param kind: of the failure
+        :param kind: the kind of failure
         """
         for move in moves(self._world, self._space.scope):
             try:
                 self._space.after(self._world, move)
-            except Exception as broken:  # noqa: BLE001  # whatever the product raises, too
+            except Exception as broken:  # noqa: BLE001  # also whatever the product raises
                 if rules.kind_of(broken) == kind:
                     self._tell(move, None)
                     self.lines.append(f"      {broken}")
@@ -168,7 +168,7 @@ def _value(value: Any) -> str:
 
 
 def tell(found: Found) -> str:
-    """The shortest way to what is broken; of what does not come to rest, with the circle in which it ends."""
+    """The shortest path to the broken rule; for a world without rest, with the cycle in which it ends."""
     story = Story(found.space)
     for world in found.path[1:]:
         story.go_to(world)

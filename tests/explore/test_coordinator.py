@@ -1,4 +1,4 @@
-"""The coordinator of the exploration answers as the simulation's does, whatever it is asked and whenever."""
+"""The coordinator of the exploration answers like the simulation's, to any requests at any time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Answer = tuple[Any, ...]
 
 
 class Both:
-    """The two coordinators, asked the same. A request is known by the mark of its sender, another one each time."""
+    """The two coordinators with the same requests. Each request has a mark of its own as its sender."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -75,7 +75,7 @@ class Both:
         self.their_answers.clear()
 
     def _id(self, worker: str) -> MemberId:
-        """Mostly its own, sometimes none or an old one."""
+        """Mostly the worker's own id, sometimes none or an old one."""
         known = self.ours.static(worker)
         own = known.member_id if known is not None else MemberId("")
         return self.rng.choice((own, own, own, own, own, MemberId(""), self.rng.choice(self.ids[worker])))
@@ -91,7 +91,7 @@ class Both:
         self.ours = taken.group
         self.our_answers += [(flight.mark, _answer(flight.what)) for flight in taken.answers]
 
-    # ---- what is asked
+    # ---- requests
 
     def join(self, worker: str, mark: str) -> None:
         member_id, metadata = self._id(worker), self.rng.choice((b"one", b"two"))
@@ -142,7 +142,7 @@ class Both:
         self._take(mark, SendLeave(seq=1, node=1, member_id=member_id, reason=""))
 
     def wait(self, _worker: str, _mark: str) -> None:
-        """What is due at the same time may happen in either order."""
+        """Timers that are due at the same time may fire in either order."""
         left = self.rng.randint(0, self.rng.choice((1, TICK, 3 * TICK)))
         until = self.clock.now + left
         while self.clock.step(until=until):
@@ -189,7 +189,7 @@ def _members(members: Iterable[Any]) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_it_answers_as_the_simulations(seed: int) -> None:
+def test_it_answers_like_the_coordinator_of_the_simulation(seed: int) -> None:
     both = Both(seed)
     while both.asked < STEPS and not both.tie:
         both.step()

@@ -1,6 +1,6 @@
-"""Small scopes are searched to their ends, and nothing is broken.
+"""Small scopes are searched to the end without a broken rule.
 
-Larger ones: ``make explore SCOPE=pause``.
+For larger ones: ``make explore SCOPE=pause``.
 """
 
 from __future__ import annotations
@@ -44,13 +44,15 @@ def test_is_searched_to_the_end(name: str) -> None:
     assert found.broken is None, report(scope, found, 0)
     assert found.complete
     assert scope.worlds is not None
-    assert found.worlds > scope.worlds // 2, "does it still make all moves? The table in scopes.py has twice as many"
+    assert found.worlds > scope.worlds // 2, (
+        "are moves missing? The table in scopes.py has at least twice as many worlds"
+    )
 
 
 @pytest.mark.parametrize("protocol", [ConnectProtocol.COMPATIBLE, ConnectProtocol.EXTENSIBLE])
 @pytest.mark.parametrize("seed", range(20))
-def test_the_same_follows_from_a_world_and_from_its_normal_form(seed: int, protocol: ConnectProtocol) -> None:
-    """What is made equal may not make a difference: this is what cutting off relies on."""
+def test_a_world_and_its_normal_form_have_the_same_successors(seed: int, protocol: ConnectProtocol) -> None:
+    """The search relies on this when it visits only one of several equivalent worlds."""
     rng = random.Random(seed)
     space = Space(Scope(name="anything", faults=dict.fromkeys(Fault, 1), protocol=protocol))
     world = space.beginning()
@@ -63,8 +65,8 @@ def test_the_same_follows_from_a_world_and_from_its_normal_form(seed: int, proto
         world = rng.choice(following)
 
 
-def test_every_number_in_a_state_is_known_to_be_a_time_a_count_or_neither() -> None:
-    """A time that is not known to be one would not pass, and no two worlds would be equal any more."""
+def test_every_number_in_a_state_is_declared_as_a_time_a_count_or_neither() -> None:
+    """A time that is not declared as one would not pass, and no two worlds would be equal any more."""
     known = FLOORS.keys() | COUNTS | COUNTED | SPANS
     for value in (MemberState, ClassicRecord, Memory):
         hints = get_type_hints(value)

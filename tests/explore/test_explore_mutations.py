@@ -1,4 +1,4 @@
-"""The search bites: mistakes that the simulation knows, too, are found in the smallest scope that has them."""
+"""The search finds mistakes of the simulation's lists, each in the smallest scope that has it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ NOTICED = {
     "gives a lesson up whenever somebody joins": ("learners", rules.REST),
     "says nothing when it is ready": ("learners", rules.REST),
     "owns what it learns": ("learners", rules.STARTED),
-    "does not tell an owner what others learn": ("learners", "its_owner_knows_what_is_learned"),
+    "does not tell an owner what others learn": ("learners", "owners_know_what_others_learn"),
 }
-"""By the names in ``simulation/mutations.py``: the scope, and the rule that is broken."""
+"""By the mutation's name in ``simulation/mutations.py``: the scope, and the rule that it breaks."""
 
 
 @pytest.mark.parametrize("name", NOTICED)

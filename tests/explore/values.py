@@ -1,7 +1,7 @@
-"""What a world of the exploration is made of: values that can be compared and hashed, and nothing else.
+"""The parts of a world of the exploration: plain values that can be compared and hashed.
 
-Time. There is no clock: it is always ``NOW``, and every time in a world counts from there. When time passes, all of
-them come nearer. So worlds that differ only in when they happen are equal.
+There is no clock: it is always ``NOW``, and every time in a world is relative to it. When time passes, all times are
+lowered. So worlds that differ only in when they happen are equal.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from airflow_provider.protocol.model import (
 T = TypeVar("T")
 
 TICK = 100
-"""Time passes in steps of so many milliseconds; what is due between two steps happens at the second."""
+"""The length of a time step in milliseconds; what is due between two steps happens at the second."""
 NOW = 10_000_000
-"""The time, by every clock: milliseconds, and far from 0, which some fields take for "none"."""
+"""The time on every clock in milliseconds, far from 0, which means "none" in some fields."""
 OFFSET = ConfigOffset(1)
-"""All that is configured has been read by everybody, from the beginning."""
+"""From the beginning, everybody has read the whole configuration."""
 
 SETTINGS = MemberSettings(
     group_id="g",
@@ -49,7 +49,7 @@ SETTINGS = MemberSettings(
     retry_backoff_ms=80,
     retry_backoff_max_ms=80,
 )
-"""A heartbeat in each step, two may be lost; and who tries again does so in the next step."""
+"""One heartbeat per step, of which two may be lost; retries happen in the next step."""
 DELAYED = Deferred(max_delay_ms=5 * TICK)
 REQUEST_TIMEOUT_MS = 2 * TICK
 HEARTBEAT_TIMEOUT_MS = SETTINGS.session_timeout_ms - SETTINGS.lease_margin_ms
@@ -57,7 +57,7 @@ ROUND_TIMEOUT_MS = SETTINGS.rebalance_timeout_ms + REQUEST_TIMEOUT_MS
 
 
 class Frozen(dict[Any, Any]):
-    """A mapping that can be hashed. Nobody changes it."""
+    """A hashable mapping that is never changed."""
 
     __slots__ = ("_hash",)
 
@@ -72,12 +72,12 @@ class Frozen(dict[Any, Any]):
 
 
 def frozen(record: ClassicRecord) -> ClassicRecord:
-    """The record with mappings that can be hashed."""
+    """The record with hashable mappings."""
     learners = record.learner_memory
     return replace(
         _hashable(record),
         memory=_hashable(record.memory),
-        # what KIP-415 remembers stands in the record, too
+        # the record also has what KIP-415's leader remembers
         learner_memory=None if learners is None else replace(_hashable(learners), cooperative=_hashable(Memory())),
     )
 
@@ -96,12 +96,12 @@ def _frozen(mapping: Mapping[Any, Any]) -> Frozen:
 
 
 class Fault(str, Enum):
-    """What may go wrong, or be done to a worker; a scope says how often."""
+    """What may go wrong, or be done to a worker; a scope limits how often."""
 
     LOSS = "loss"
-    """A request or an answer is lost; who waits notices immediately, or when the request's time is over."""
+    """A request or an answer is lost; the waiting process notices immediately, or at the request's timeout."""
     LATE = "late"
-    """A request, an answer, or the writing of a record takes longer than a step; or a task's stop does."""
+    """A request, an answer, the write of a record or the stop of a task takes longer than a step."""
     CRASH = "crash"
     """SIGKILL; another process for the worker may start at any time after it."""
     PAUSE = "pause"
@@ -116,7 +116,7 @@ class Attempt(NamedTuple):
     """A task that runs in a process.
 
     :param granted: the lease under which it was started was not ended since
-    :param followed: another process has started the same task since
+    :param followed: whether another process has started the same task since
     """
 
     task: TaskId
@@ -127,10 +127,10 @@ class Attempt(NamedTuple):
 class Process(NamedTuple):
     """One process of a worker.
 
-    :param mark: its worker's name, and ``'`` if it was started beside another process of that name
-    :param overslept: was paused, and has not been seen with a good lease since
-    :param unread: the status topic has a group record that it has not read
-    :param unspoken_for: another process has taken its name and could not know all that the last round gave it
+    :param mark: its worker's name, with ``'`` if it was started beside another process of that name
+    :param overslept: whether it was paused and has had no good lease since
+    :param unread: whether the status topic has a group record that it has not read
+    :param unspoken_for: whether another process has taken its name without knowing all that the last round gave it
     """
 
     mark: str
@@ -154,7 +154,7 @@ _UNHEARD = "-"
 
 
 def unheard(mark: str) -> str:
-    """The mark under which a process sent what it does not wait for any more: it is gone, or has asked again since."""
+    """The mark for flights that a process no longer waits for: it is gone, or has asked again since."""
     return worker_of(mark) + _UNHEARD
 
 
@@ -167,12 +167,12 @@ def worker_of(mark: str) -> WorkerId:
 
 
 class Way(str, Enum):
-    """What something under way is."""
+    """The kinds of flights."""
 
     REQUEST = "request"
     ANSWER = "answer"
     FIND = "find"
-    """FindCoordinator with its answer: any broker knows."""
+    """FindCoordinator with its answer: any broker can answer."""
     COMPUTE = "compute"
     """A leader reads the topics and assigns."""
     HOLD = "hold"
@@ -180,33 +180,33 @@ class Way(str, Enum):
     WRITE = "write"
     """A group record on its way to the topic."""
     STOP = "stop"
-    """Tasks were told to stop."""
+    """Tasks that were told to stop."""
 
 
 class Said(NamedTuple):
-    """What the status topic says of tasks, by which a leader computes a round.
+    """The status topic's information about tasks from which a leader computes a round.
 
-    :param ready: what workers are ready for, by worker, with the member id under which each has said so
-    :param started: what has ever been started
+    :param ready: the tasks that each worker is ready for, with the member id under which it reported them
+    :param started: all tasks that were ever started
     """
 
     ready: Frozen = Frozen()
     started: Tasks = NO_TASKS
 
     def ready_as(self, members: Mapping[WorkerId, MemberId]) -> dict[WorkerId, Tasks]:
-        """What those members have said themselves."""
+        """What these very members have reported."""
         return {worker: tasks for worker, (member, tasks) in self.ready.items() if members.get(worker) == member}
 
 
 class Flight(NamedTuple):
-    """Something under way.
+    """A message, timer or other event under way.
 
     :param mark: the process that sent it or that it goes to
-    :param seq: of the request. ``AWAITED``: the one that the process waits for; ``AFTER``: a heartbeat that was sent
-        after that one; ``BEFORE``: any other
-    :param sent_at: of a heartbeat
-    :param opens: it arrives then at the earliest
-    :param due: time does not pass beyond this before it has arrived
+    :param seq: of the request: ``AWAITED`` if the process waits for it; ``AFTER`` for a heartbeat that was sent after
+        that one; ``BEFORE`` for any other
+    :param sent_at: when a heartbeat was sent
+    :param opens: the earliest time of its arrival
+    :param due: the latest time of its arrival
     """
 
     way: Way
@@ -222,9 +222,9 @@ BEFORE, AWAITED, AFTER = 0, 1, 2
 
 
 class Join(NamedTuple):
-    """A JoinGroup, and what the one who takes a name knew of the process that had it before.
+    """A JoinGroup, and what a process that takes over a name knew of the one before.
 
-    :param alone: there is none that may run still
+    :param alone: whether no other process of this name may still run
     :param last: the newest record that it had read
     """
 
@@ -234,11 +234,11 @@ class Join(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """A leader's SyncGroup, and what it was computed from.
+    """A SyncGroup, and what a leader's was computed from.
 
-    :param record: what the leader decided; None in a follower's request
-    :param last: the newest record that it knew
-    :param said: what it knew of tasks
+    :param record: the leader's decision; None in a follower's request
+    :param last: the newest record that the leader knew
+    :param said: what the leader knew about tasks
     """
 
     command: SendSync
@@ -248,7 +248,7 @@ class Sync(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What a leader has computed, and the newest record, and what was said of tasks, that it knew."""
+    """A leader's computed round, with the newest record and the tasks' information that it knew."""
 
     event: AssignmentComputed
     last: ClassicRecord | None
@@ -264,11 +264,11 @@ class Start(NamedTuple):
 
 
 class Topics(NamedTuple):
-    """What the status topic has; and, for the invariants, what has happened.
+    """The content of the status topic and, for the invariants, what has happened.
 
-    :param spoken_epoch: the highest one in which a worker has spoken
-    :param stored: of the last round whose assignment the coordinator took, written or not
-    :param ready: what workers are ready for, see :class:`Said`
+    :param spoken_epoch: the highest epoch in which a worker has written
+    :param stored: the record of the last round whose assignment the coordinator accepted, written or not
+    :param ready: the tasks that workers are ready for, see :class:`Said`
     """
 
     record: ClassicRecord | None = None
@@ -284,12 +284,12 @@ class Topics(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """How large a world is, and what may happen in it.
+    """The size of a world, and what may happen in it.
 
     :param faults: how often each fault may strike
-    :param protocol: in version 3 all tasks have state, and are learned before they move
-    :param begun: it begins at rest, with so many workers; each of the others may start at any time
-    :param worlds: how many there are, where it has been searched to the end; None: it never was
+    :param protocol: in version 3 all tasks have state and are learned before they move
+    :param begun: the number of workers at the beginning, when all is at rest; the others may start at any time
+    :param worlds: the number of worlds, if it was ever searched to the end
     """
 
     name: str
@@ -311,8 +311,8 @@ class Scope:
 
     @property
     def settings(self) -> MemberSettings:
-        """Where tasks are learned, rounds follow each other step by step, without a heartbeat. What starts then must
-        outlast the step to the next one, which comes sooner in a real group: so nothing starts on so short a lease.
+        """Where tasks are learned, rounds follow each other in each step, without a heartbeat between them. A lease
+        must last until the next step, which comes sooner in a real group: so nothing starts on a shorter lease.
         """
         settings = replace(SETTINGS, protocol=self.protocol)
         return replace(settings, lease_margin_ms=TICK * 3 // 2) if self.stateful else settings

@@ -37,7 +37,7 @@ def quick_spark() -> None:
 
 @pytest.fixture
 def fleet(broker: LocalBroker, group_id: str, tmp_path: Path) -> MakeFleet:
-    """Makes a group of worker processes, by their options; it has no worker so far."""
+    """Makes a group of worker processes with these options; none is started yet."""
 
     def make(*options: str) -> Fleet:
         return Fleet(broker.bootstrap_servers, group_id, tmp_path, *options)
@@ -53,7 +53,7 @@ def settings(broker: LocalBroker) -> KafkaSettings:
 
 @pytest.fixture
 def nothing_left_open() -> Iterator[None]:
-    """Whatever follows topics in this process has been closed when the test is over, and its threads have ended."""
+    """When a test is over, all readers of topics in this process are closed and their threads have ended."""
     yield
     assert not clients._open.own.clients
     deadline = time.monotonic() + DEADLINE_S
@@ -72,13 +72,13 @@ def spark_application() -> Iterator[None]:
 
 @pytest.fixture
 def events() -> Events:
-    """What the runner tells."""
+    """The events of the runner."""
     return Events()
 
 
 @pytest.fixture
 async def runner(events: Events, request: pytest.FixtureRequest) -> AsyncIterator[LocalRunner]:
-    """A local runner for the jobs of the test's module and of its bench; at the end nothing runs there."""
+    """A local runner for the jobs of the test's module and of the bench; it is empty at the end."""
     SIGNALS.clear()
     SEEN.clear()
     allowed = [request.module.__name__, BENCH]

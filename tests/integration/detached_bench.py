@@ -1,4 +1,4 @@
-"""A worker whose streams go on without it, with a real broker and a real server, and without Airflow around it."""
+"""A worker with detached streams, on a real broker and a real Spark Connect server, without Airflow."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ LINES: Final = 5
 
 
 def options_of(server: LocalConnectServer, folder: Path) -> tuple[str, ...]:
-    """Of ``cospark worker``."""
+    """Options of ``cospark worker``."""
     jobs = ("--allow", MODULE, "--checkpoint-root", str(folder / "checkpoints"))
     return ("--spark-master", server.url, *jobs)
 
 
 class Copying:
-    """A stream that copies lines, and what it has copied.
+    """A stream that copies lines, its input and its output.
 
-    :param job: which of :mod:`jobs_for_tests`
+    :param job: its class in :mod:`jobs_for_tests`
     :param retries: how often its start may fail
-    :param config: more of its configuration
+    :param config: further configuration
     """
 
     def __init__(self, group: Fleet, folder: Path, /, *, job: str = "Append", retries: int = 0, **config: Any) -> None:
@@ -70,7 +70,7 @@ class Copying:
         await self._group.submit(JOB, tasks=1, config=config, **self._definition)
 
     async def goes_on(self) -> None:
-        """What is written now is copied."""
+        """Check that the stream copies new lines."""
         self.write()
         await self.all_copied()
 
@@ -78,7 +78,7 @@ class Copying:
         await eventually(partial(self._has, self._written), "the lines are copied", within_s=DEADLINE_S)
 
     def write(self) -> None:
-        """More lines, in a file that appears whole or not at all."""
+        """Add lines, in a file that appears whole or not at all."""
         first = LINES * self._written
         hidden = self._input / f".{self._written}"
         hidden.write_text("".join(json.dumps({"id": each}) + "\n" for each in range(first, first + LINES)))
@@ -86,7 +86,7 @@ class Copying:
         self._written += 1
 
     def assert_each_once(self) -> None:
-        """By what Spark says of the batches that have come to their end, where it writes the files itself."""
+        """Check that each line was copied once. Where Spark writes the files itself, only committed batches count."""
         commits = [file.read_text() for file in (self._output / "_spark_metadata").glob("[0-9]*")]
         named = {json.loads(line)["path"] for said in commits for line in said.splitlines() if line.startswith("{")}
         parts = [Path(unquote(urlsplit(path).path)) for path in named] or self._parts()
@@ -94,7 +94,7 @@ class Copying:
         assert copied == list(range(LINES * self._written))
 
     def _has(self, files: int) -> bool:
-        """What was written by a batch that did not come to its end, only Spark tells from the rest."""
+        """Whether all lines of these files were copied, also by batches that did not commit: only Spark can tell."""
         copied: set[int] = set()
         for part in self._parts():
             with contextlib.suppress(FileNotFoundError):  # Spark moves what it has written
@@ -102,7 +102,7 @@ class Copying:
         return copied == set(range(LINES * files))
 
     def _parts(self) -> list[Path]:
-        """Unlike :meth:`pathlib.Path.rglob` this goes on where a folder of Spark's vanishes meanwhile."""
+        """Unlike :meth:`pathlib.Path.rglob`, this does not fail if Spark deletes a folder meanwhile."""
         found = glob.iglob(f"{self._output}/**/part-*.json", recursive=True)  # noqa: PTH207
         return [Path(each) for each in found]
 
@@ -111,9 +111,9 @@ class Life:
     """One worker, held by a process or by a trigger as the operator would have it.
 
     :param server: the URL of its server
-    :param module: of its jobs
-    :param connect_protocol: what is said in its rounds, if its group has rounds
-    :param group_protocol: by which it joins
+    :param module: from which it imports jobs
+    :param connect_protocol: the embedded protocol, if its group has rounds
+    :param group_protocol: with which it joins
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Life:
         return WorkerTrigger(kafka_conn_id="broker", plan=self.spec.to_json(), saved=saved, story=story.to_json())
 
     async def said(self, holds: Callable[[TaskStatus], bool], what: str, task: TaskId = COPY) -> TaskStatus:
-        """Wait until this is said of the task."""
+        """Wait until the task's status is like this."""
 
         def look(_jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
             return task in status.tasks and holds(status.tasks[task])
@@ -192,7 +192,7 @@ class Life:
         return last
 
     async def begun(self, attempt: int = 1) -> TaskStatus:
-        """Its handle says which query runs."""
+        """Wait until this attempt runs, and its handle names the query."""
 
         def runs(last: TaskStatus) -> bool:
             return last.state is TaskState.RUNNING and last.attempt == attempt and bool(last.handle["run_id"])
@@ -201,7 +201,7 @@ class Life:
 
 
 async def over(trigger: WorkerTrigger, run: asyncio.Future[Any]) -> None:
-    """End it as a triggerer does that is shut down."""
+    """End the trigger as a triggerer does when it is shut down."""
     await trigger.cleanup()
     run.cancel()
     await asyncio.gather(run, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What tests of the local runner share: how they order tasks and hear of them, and jobs that more than one needs."""
+"""What tests of the local runner share: task orders, the runner's events, and common jobs."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 DEADLINE_S = 120.0
 NOTICED_S = 5 * LOOK_S
-"""Within so long a dead Spark is noticed: one look finds it, but a driver takes 5 s to give up an executor."""
+"""A dead Spark is noticed within this time: one look finds it, but a driver takes 5 s to give up an executor."""
 NOTICED_BUSY_S = 6 * NOTICED_S
 """The same on a machine that is busy."""
 SETTINGS = LocalSparkSettings(master="local[2]")
 BENCH = __name__
-"""Where the jobs below are, as a runner allows them."""
+"""The module of the jobs below, for the modules that a runner allows."""
 
 SIGNALS: dict[str, threading.Event] = {}
-"""For a test and the jobs that it runs, which are threads of its process; what waits is woken when the test is over."""
+"""A barrier between a test and its jobs, which are threads of its process; it is released when the test is over."""
 
 SEEN: dict[str, Any] = {}
-"""What jobs tell the test."""
+"""What jobs report to their test."""
 
 _Event = TypeVar("_Event", bound=RunnerEvent)
 
@@ -41,7 +41,7 @@ until = partial(eventually, within_s=DEADLINE_S)
 
 
 class Events:
-    """Hears a runner's events and lets a test wait for the one it needs."""
+    """Collects a runner's events and lets a test wait for one."""
 
     def __init__(self) -> None:
         self.heard: list[RunnerEvent] = []
@@ -68,7 +68,7 @@ class Events:
         return await self.wait_for(task, *LAST_EVENTS)
 
     async def result(self, task: TaskId) -> object:
-        """What a task has returned, which has to finish."""
+        """Wait until the task finishes; what it returned."""
         last = await self.last(task)
         assert isinstance(last, TaskFinished), last
         return last.result
@@ -113,7 +113,7 @@ def hold_a_core(spark: SparkSession, task: TaskContext) -> object:
 
 
 def holding(folder: Path, index: int) -> TaskOrder:
-    """To run :func:`hold_a_core` until it is let go; it has started when its ``started`` exists."""
+    """An order to run :func:`hold_a_core` until it is let go; it has started when the file ``started`` exists."""
     held = folder / f"held-{index}"
     held.touch()
     return order_of(BENCH, "hold_a_core", index, started=str(folder / f"started-{index}"), held=str(held))

@@ -1,4 +1,4 @@
-"""What the tests of shards share: a machine that echoes, a process that serves it, and a client that asks."""
+"""What the tests of shards share: a process that serves the echo machine, and a client."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ QUICK = {
     "group.consumer.heartbeat.interval.ms": 300,
     "group.consumer.min.heartbeat.interval.ms": 100,
 }
-"""A broker that notices soon who is gone: by default it takes 45 s."""
+"""Settings of a broker that soon notices a lost coordinator: by default it takes 45 s."""
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
 _PROCESS = _HERE / "shard_process.py"
@@ -45,7 +45,7 @@ _PROCESS = _HERE / "shard_process.py"
 
 @contextmanager
 def quick_broker() -> Iterator[LocalBroker]:
-    """A broker that notices soon who is gone, with the topics of shards."""
+    """A broker with the shards' topics that soon notices a lost coordinator."""
     with LocalBroker(properties=QUICK) as running:
         topics = ShardTopics({"bootstrap.servers": running.bootstrap_servers}, Outage(running.bootstrap_servers))
         assert asyncio.run(topics.prepare_shards(timeout_s=DEADLINE_S, make=LAYOUT)) == LAYOUT
@@ -53,7 +53,7 @@ def quick_broker() -> Iterator[LocalBroker]:
 
 
 class Asker:
-    """Asks, as a member does. Its replies are in one partition."""
+    """Sends requests as a member does. Its replies are in one partition."""
 
     def __init__(self, connection: Mapping[str, Any], layout: Layout = LAYOUT) -> None:
         self._layout = layout
@@ -124,7 +124,7 @@ def settings_of_shards(servers: str) -> KafkaSettings:
 
 @contextmanager
 def in_process(servers: str) -> Iterator[ShardServer]:
-    """A coordinator in this process, when it serves all shards."""
+    """A coordinator in this process that serves all shards."""
     server = ShardServer(settings_of_shards(servers), EchoMachine, make=LAYOUT)
     server.start()
     try:
@@ -173,13 +173,13 @@ class Coordinating:
         return self._process.wait(DEADLINE_S)
 
     def kill(self) -> None:
-        """As a crash would end it."""
+        """End it like a crash."""
         self._process.kill()
         self._process.wait()
 
 
 class CoordinatorProcess(Coordinating):
-    """One that serves with a machine that echoes."""
+    """A coordinator with the echo machine."""
 
     def __init__(self, servers: str, folder: Path, *options: str) -> None:
         super().__init__(folder, str(_PROCESS), servers, *options)
@@ -190,7 +190,7 @@ class CoordinatorProcess(Coordinating):
         return {int(number) for number in said[-1].split()[1:]} if said else set()
 
     def serves(self, *shards: int) -> None:
-        """Wait until it serves these, and no others."""
+        """Wait until it serves exactly these shards."""
         until(lambda: self.served == set(shards), f"it serves {shards}\n{self.log}")
 
 

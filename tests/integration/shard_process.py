@@ -1,7 +1,7 @@
-"""A coordinator process of the tests: says which shards it serves, until it is signalled.
+"""A coordinator process for tests: prints which shards it serves, until it is signalled.
 
-With ``--hang`` it pauses itself (SIGSTOP) when a heartbeat of the member "hangs" has been written, in the middle of the
-transaction: what is left is to commit it.
+With ``--hang`` it pauses itself (SIGSTOP) in the middle of the transaction of a heartbeat of the member "hangs": all is
+written, and only the commit is left.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class HangingMachine(EchoMachine):
 
 
 class _PausedBeforeItCommits:
-    """A producer."""
+    """A producer that pauses the process before it commits."""
 
     def __init__(self, producer: Any) -> None:
         self._producer = producer
@@ -42,7 +42,7 @@ class _PausedBeforeItCommits:
         if name == "commit_transaction" and _hanging.is_set():
             _hanging.clear()
             self._producer.flush(10)
-            # To this thread: sent to the process, another one may take it, and this one commit before all have stopped.
+            # To this thread: if another thread took the signal, this one could commit before all have stopped.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         return getattr(self._producer, name)
 
@@ -57,8 +57,8 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
     servers, hangs = sys.argv[1], "--hang" in sys.argv
     if hangs:
-        setattr(kafka_log, "ShardProducer", HangingProducer)  # noqa: B010  which mypy would not have assigned
-    faulthandler.register(signal.SIGUSR1)  # where its threads are, for who looks at a test that fails
+        setattr(kafka_log, "ShardProducer", HangingProducer)  # noqa: B010  mypy refuses the assignment
+    faulthandler.register(signal.SIGUSR1)  # shows where its threads are when a test fails
     signalled = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: signalled.set())
     machine = HangingMachine if hangs else EchoMachine

@@ -1,4 +1,4 @@
-"""Work for real Spark of which it can be said afterwards whether anything was lost or done twice."""
+"""Work for real Spark whose output shows whether anything was lost or done twice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALLOWED: Final = ("--allow", "jobs_for_tests", "--allow", _EXAMPLES)
 class SparkWork:
     """A bounded job that writes numbers, and streams that copy lines.
 
-    :param tasks: of the bounded job
+    :param tasks: number of tasks of the bounded job
     """
 
     def __init__(self, group: Fleet, folder: Path, *, tasks: int, streams: int = 1) -> None:
@@ -45,7 +45,7 @@ class SparkWork:
         await self._group.submit("numbers", tasks=self._tasks, entry_point="jobs_for_tests:Numbers", config=numbers)
 
     def write_lines(self) -> None:
-        """More of them for each stream, in a file that appears whole or not at all."""
+        """Add lines for each stream, in a file that appears whole or not at all."""
         start = LINES * self._written
         lines = "".join(json.dumps({"id": each}) + "\n" for each in range(start, start + LINES))
         for stream in self._streams:
@@ -57,7 +57,7 @@ class SparkWork:
         self._written += 1
 
     def is_at_work(self, worker: str, since_ms: int, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
-        """Whether the worker's process is in the group and runs something, unless there is nothing left to run."""
+        """Whether the worker's process is in the group and has started a task since, or nothing is left to run."""
         told = status.workers.get(WorkerId(worker))
         if told is None or told.process.split("/")[2] != str(self._group.pid(worker)) or not told.state.applied:
             return False
@@ -79,12 +79,12 @@ class SparkWork:
         return len(_rows(self._folder / stream / "copied")) >= LINES * self._written
 
     async def check(self) -> None:
-        """Call it when no worker runs any more."""
+        """Check the output. Call it when no worker runs any more."""
         for stream in self._streams:
             assert _rows(self._folder / stream / "copied") == list(range(LINES * self._written)), "each line once"
         assert _rows(self._folder / "numbers") == list(range(100 * self._tasks)), "each number once"
         steps = await self._group.steps()
-        # The end of one start may be told twice: once more in the epoch that began while it was being written.
+        # The end of one start may be recorded twice: again if a new epoch began while it was being written.
         ended = {
             (step.task, step.worker, step.started_at_ms)
             for step in steps
@@ -97,6 +97,6 @@ class SparkWork:
 
 
 def _rows(folder: Path) -> list[int]:
-    """What was written, sorted: what was written twice is there twice."""
+    """All rows that were written, sorted, with duplicates."""
     parts = folder.glob("*/part-*.json")
     return sorted(json.loads(line)["id"] for part in parts for line in part.read_text().splitlines())

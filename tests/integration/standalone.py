@@ -1,6 +1,6 @@
 """A real standalone Spark cluster on this machine: a master and workers from the PySpark package, loopback only.
 
-Its executors know nothing of the test's import path: they have no ``PYTHONPATH``, and a folder of their own.
+Its executors do not see the test's import path: they have no ``PYTHONPATH``, and a working directory of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from airflow_provider.driver.pyspark_internals import home_of_spark
 _HOST = "127.0.0.1"
 _START_S = 90.0
 _POLL_S = 0.05
-# Below the range from which the kernel takes ports for outgoing connections.
+# Below the range of ports that the kernel uses for outgoing connections.
 _PORTS = range(20_000, 32_000)
 _FAST: Mapping[str, str] = {
     "spark.driver.host": _HOST,
@@ -44,12 +44,12 @@ _FAST: Mapping[str, str] = {
 
 
 class StandaloneCluster:
-    """A master, and as many workers as one adds. As a context manager it is started and, in the end, killed.
+    """A master, and the workers that a test adds. As a context manager it is started and finally killed.
 
-    It does not outlive this process, however this process ends.
+    It never outlives this process.
 
-    :param worker_timeout_s: after what silence the master takes a worker for lost (``spark.worker.timeout``)
-    :param recovery: where the next master finds what this one knew (``spark.deploy.recoveryMode``); NONE: nowhere
+    :param worker_timeout_s: the silence after which the master counts a worker as lost (``spark.worker.timeout``)
+    :param recovery: where the master keeps its state for the next one (``spark.deploy.recoveryMode``); NONE: nowhere
     """
 
     def __init__(self, *, worker_timeout_s: int = 60, recovery: Literal["NONE", "FILESYSTEM"] = "NONE") -> None:
@@ -62,17 +62,17 @@ class StandaloneCluster:
 
     @property
     def url(self) -> str:
-        """For ``spark.master``."""
+        """The value of ``spark.master``."""
         return f"spark://{_HOST}:{self._port}"
 
     def settings(self, name: str = "cospark", cores: int = 2, **conf: str) -> LocalSparkSettings:
-        """For a runner whose application takes ``cores``; ``conf`` has further settings, with ``_`` for a dot."""
+        """Settings of a runner with so many ``cores``; ``conf`` are further settings, with ``_`` for a dot."""
         return LocalSparkSettings(
             master=self.url, app_name=name, conf={**_FAST, "spark.cores.max": str(cores), **_settings(conf)}
         )
 
     def options(self, **conf: str) -> tuple[str, ...]:
-        """The same for ``cospark worker``; how many cores it takes is for the caller to say."""
+        """The same as options of ``cospark worker``; the caller adds the number of cores."""
         given = (f"{name}={value}" for name, value in {**_FAST, **_settings(conf)}.items())
         return ("--spark-master", self.url, *(part for each in given for part in ("--spark-conf", each)))
 
@@ -91,7 +91,7 @@ class StandaloneCluster:
         self.stop()
 
     def stop(self) -> None:
-        """Kill all of it and remove its files; may be called again."""
+        """Kill all processes and remove the files; may be called again."""
         for worker in [*self.workers]:
             self.kill_worker(worker)
         self.kill_master()
@@ -99,7 +99,7 @@ class StandaloneCluster:
         atexit.unregister(self.stop)
 
     def start_master(self) -> None:
-        """At the same address as the last one, of which it knows nothing."""
+        """Start a master at the same address; it recovers only what ``recovery`` keeps."""
         options = ("--host", _HOST, "--port", str(self._port), "--webui-port", str(self._page))
         self.master = self._start("master", "org.apache.spark.deploy.master.Master", *options)
         self.wait(lambda state: state["status"] == "ALIVE", "the master is alive")
@@ -110,7 +110,7 @@ class StandaloneCluster:
             self.master = None
 
     def add_worker(self, *, cores: int = 2, memory: str = "2g") -> subprocess.Popen[bytes]:
-        """Start a worker; the master knows it when this returns."""
+        """Start a worker; returns when it has registered with the master."""
         known = self.alive_workers()
         name = f"worker-{len(list(self.folder.glob('worker-*.log')))}"
         options = ("--host", _HOST, "--webui-port", "0", "--cores", str(cores), "--memory", memory)
@@ -121,7 +121,7 @@ class StandaloneCluster:
         return worker
 
     def kill_worker(self, worker: subprocess.Popen[bytes]) -> None:
-        """With its executors, as the loss of its machine would."""
+        """Kill a worker and its executors, like the loss of its machine."""
         executors = self.executors(worker)
         _kill(worker)
         for executor in executors:
@@ -130,7 +130,7 @@ class StandaloneCluster:
         self.workers.remove(worker)
 
     def executors(self, worker: subprocess.Popen[bytes] | None = None) -> list[psutil.Process]:
-        """The executors' JVMs, of one worker or of all."""
+        """The JVMs of the executors of one worker, or of all."""
         found = []
         for each in [worker] if worker is not None else self.workers:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -144,12 +144,12 @@ class StandaloneCluster:
         return 0 if state is None else int(state["aliveworkers"])
 
     def applications(self) -> list[str]:
-        """The names of those that the master holds for active."""
+        """The names of the applications that the master counts as active."""
         state = self.state()
         return [] if state is None else [app["name"] for app in state["activeapps"]]
 
     def state(self) -> dict[str, Any] | None:
-        """What the master's page says as JSON; None if it does not answer, or with its front page only: it starts."""
+        """The master's state from its JSON page; None while the master is starting."""
         try:
             with urllib.request.urlopen(f"http://{_HOST}:{self._page}/json/", timeout=5) as answer:
                 return dict(json.load(answer))
@@ -157,9 +157,9 @@ class StandaloneCluster:
             return None
 
     def wait(self, holds: Callable[[dict[str, Any]], bool], what: str, *, within_s: float = _START_S) -> None:
-        """Wait until the master's state is as wanted.
+        """Wait until ``holds`` is true of the master's state.
 
-        :raises AssertionError: if it is not in time; with the ends of all logs
+        :raises AssertionError: if it is not in time; the message has the ends of all logs
         """
         deadline = time.monotonic() + within_s
         while (state := self.state()) is None or not holds(state):

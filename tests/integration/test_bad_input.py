@@ -1,4 +1,4 @@
-"""Bad input on a real broker: each a clear error at the right place, and nothing else disturbed."""
+"""Bad input on a real broker: each gives a clear error at the right place and disturbs nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BAD_JOBS = {
 
 
 async def test_each_bad_job_fails_with_its_reason_and_is_not_tried_again(fleet: MakeFleet) -> None:
-    """No Spark starts for it: what is wrong is found before."""
+    """The mistake is found before any Spark starts."""
     async with fleet("--runner", "local", "--allow", "jobs_for_tests", "--until", "drained") as group:
         for name, (entry_point, _) in BAD_JOBS.items():
             await group.submit(name, tasks=2, entry_point=entry_point, config={}, retries=3)
@@ -61,7 +61,7 @@ async def test_a_worker_that_allows_nothing_runs_nothing_and_says_why(fleet: Mak
         assert "imports jobs from nowhere" in error.message
 
 
-GARBAGE = [  # a record without a key is refused by the broker: the topic is compacted
+GARBAGE = [  # the broker refuses a record without a key, because the topic is compacted
     (b"\xff\x00 no text", b"{}"),
     (b"job:torn", b'{"v": 1, "name": "to'),
     (b"job:fl/ights", b'{"v": 1, "name": "fl/ights", "entry_point": "m:f"}'),
@@ -88,7 +88,7 @@ async def test_garbage_in_the_jobs_topic_is_counted_and_skipped(fleet: MakeFleet
             lambda _jobs, status: (
                 (told := status.tasks.get(TaskId("after", 0))) is not None and told.state is TaskState.FINISHED
             ),
-            "what was submitted after it runs",
+            "the job that was submitted afterwards runs",
         )
         assert group.topics.jobs.unreadable == len(GARBAGE)
         assert group.topics.jobs.jobs.keys() == {"forever", "after"}
@@ -98,7 +98,7 @@ async def test_garbage_in_the_jobs_topic_is_counted_and_skipped(fleet: MakeFleet
         assert skipped_records(log) == len(GARBAGE), log
 
 
-async def test_topics_that_were_made_anew_are_not_taken_for_the_old_ones(fleet: MakeFleet) -> None:
+async def test_recreated_topics_are_not_taken_for_the_old_ones(fleet: MakeFleet) -> None:
     async with fleet() as group:
         await group.submit("lost", tasks=1)
         await group.topics.catch_up()
@@ -108,7 +108,7 @@ async def test_topics_that_were_made_anew_are_not_taken_for_the_old_ones(fleet: 
         await asyncio.to_thread(deleted.result, DEADLINE_S)
         (made,) = admin.create_topics([NewTopic(topic, 1, 1)]).values()
         await asyncio.to_thread(made.result, DEADLINE_S)
-        with suppress(TopicRenewedError):  # unless the reader has found out first
+        with suppress(TopicRenewedError):  # unless the reader noticed first
             await group.topics.catch_up()
         await eventually(lambda: group.topics.renewals[topic] == 1)
         assert not group.topics.jobs.jobs
@@ -142,7 +142,7 @@ def test_a_broker_that_is_not_there_is_named_at_once(arguments: tuple[str, ...])
     assert "check bootstrap.servers" in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
-    assert time.monotonic() - began < DEFAULT_TIMEOUT_S, "it did not wait for one"
+    assert time.monotonic() - began < DEFAULT_TIMEOUT_S, "it did not wait for a broker"
 
 
 @pytest.mark.parametrize(

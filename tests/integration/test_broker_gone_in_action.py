@@ -1,4 +1,4 @@
-"""A broker that goes away while somebody acts on a job: nothing half done stays unsaid, and what is said is so."""
+"""A broker that goes away during an action on a job: what is reported as done, not done or unsure is true."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch, network: Network) -> Iterator[None]:
-    """Who writes waits for seconds, and not for half a minute."""
+    """Writers give up after seconds, and not after half a minute."""
     monkeypatch.setattr(clients, "TopicWriter", partial(TopicWriter, delivery_timeout_ms=DELIVERY_MS))
     yield
     network.ways[0].heal()
 
 
 async def _prepare(settings: KafkaSettings, group: str) -> None:
-    """A job with tasks that run and tasks that have failed."""
+    """Submit a job with running and failed tasks."""
     async with GroupTopics(settings, group, WORKER) as topics:
         await topics.submit(JOB)
         plan = PlanRecord.of(JOB, [{"part": part} for part in range(4)], planned_by=ME, at_ms=0)
@@ -67,9 +67,9 @@ async def _prepare(settings: KafkaSettings, group: str) -> None:
 
 
 class Scene:
-    """A group, and somebody who reaches its broker by a way that a test can cut.
+    """A group, and a user who reaches its broker through a proxy that the test can cut.
 
-    :ivar before: how many records there are in each of its topics
+    :ivar before: the number of records in each of its topics
     """
 
     def __init__(self, network: Network, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ class Scene:
 
     @contextmanager
     def harmed_by(self, harm: Callable[[], None], *, at: int = 1) -> Iterator[None]:
-        """This happens right before something is written for the ``at``-th time."""
+        """Call ``harm`` right before the ``at``-th write."""
         write, times = TopicWriter.write, itertools.count(1)
 
         def harmed(writer: TopicWriter, *records: NewRecord) -> asyncio.Future[None]:
@@ -110,7 +110,7 @@ def scene(network: Network, group_id: str, monkeypatch: pytest.MonkeyPatch) -> S
     [("pause",), ("alter", "--retries", "3"), ("restart",), ("submit", "m:f", "--retries", "2")],
     ids=lambda arguments: arguments[0],
 )
-def test_from_the_command_line_nothing_is_done_when_the_broker_is_gone_before_it_is_written(
+def test_a_command_changes_nothing_when_the_broker_goes_before_it_writes(
     arguments: tuple[str, ...], scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     action, *more = arguments
@@ -125,7 +125,7 @@ def test_from_the_command_line_nothing_is_done_when_the_broker_is_gone_before_it
 
 
 @pytest.mark.parametrize("act", [pause_job, restart_job], ids=lambda act: act.__name__)
-def test_on_the_page_neither(act: Any, scene: Scene) -> None:
+def test_an_action_on_the_page_changes_nothing_when_the_broker_goes_before_it_writes(act: Any, scene: Scene) -> None:
     world = World(connections=Connections(lambda: ["far"], lambda _conn: scene.far), note=lambda *_: None)
     asked: dict[str, Any] = {"conn": "far", "group": scene.group, "job": "etl", "defined_at": 0}
     with scene.harmed_by(scene.way.cut), pytest.raises(HTTPException) as refused:
@@ -136,10 +136,10 @@ def test_on_the_page_neither(act: Any, scene: Scene) -> None:
     assert scene.now() == scene.before
 
 
-async def test_what_was_on_its_way_is_done_whole_all_the_same(scene: Scene) -> None:
-    """Nobody can call it back: so who is told that no broker answered is told this, too."""
+async def test_an_action_that_was_already_sent_is_carried_out_completely(scene: Scene) -> None:
+    """It can't be called back, so the error says that it may be stored all the same."""
     async with GroupTopics(scene.far, scene.group, STEERER) as topics:
-        await topics.carry_out(HaltJob(job="etl", halt=Halt.PAUSED), by="me")  # before that a producer sends nothing
+        await topics.carry_out(HaltJob(job="etl", halt=Halt.PAUSED), by="me")  # only then does a producer send at once
         jobs, status, events = await asyncio.to_thread(scene.now)
         with scene.harmed_by(scene.way.stall), pytest.raises(UnsureError, match="may be stored all the same"):
             await topics.carry_out(StopTasks(job="etl", tasks=frozenset({0, 3})), by="me")
@@ -149,7 +149,7 @@ async def test_what_was_on_its_way_is_done_whole_all_the_same(scene: Scene) -> N
         assert time.monotonic() < deadline, (now, done)
 
 
-def test_of_a_restart_that_is_half_done_it_is_said_what_is_missing_and_that_can_be_done_alone(scene: Scene) -> None:
+def test_a_half_done_restart_names_the_missing_part_which_can_be_done_alone(scene: Scene) -> None:
     with scene.harmed_by(scene.way.cut, at=2), pytest.raises(HalfDoneError) as half:
         one_shot.carry_out(scene.far, scene.group, RestartJob(job="etl"), by="me")
     assert "job 'etl': only a part of this was done" in str(half.value)
@@ -159,4 +159,4 @@ def test_of_a_restart_that_is_half_done_it_is_said_what_is_missing_and_that_can_
     assert scene.now()[:2] == (jobs + 1, status)
     retried = one_shot.retry_failed(scene.far, scene.group, "etl", by="me")
     assert retried == (TaskId("etl", 1), TaskId("etl", 2))
-    assert scene.now()[:2] == (jobs + 1, status + 2), "what runs is not restarted once more"
+    assert scene.now()[:2] == (jobs + 1, status + 2), "running tasks are not restarted again"

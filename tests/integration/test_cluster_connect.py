@@ -36,7 +36,7 @@ JOB = """
 
     @spark_job
     def ran_where(spark, task):
-        "What a function of the job makes of a number, and the process whose Python called it."
+        "The result of a function of the job, and the process whose Python called it."
         from pyspark.sql.functions import udf
 
         (row,) = spark.range(4, 5).select(udf(ran)("id")).collect()
@@ -54,7 +54,7 @@ def cluster() -> Iterator[StandaloneCluster]:
 
 @pytest.fixture
 def server(cluster: StandaloneCluster) -> Iterator[ConnectServer]:
-    """It has one core of the cluster, and so one executor."""
+    """It has one core of the cluster, so it has one executor."""
     options = cluster.options(spark_cores_max="1", spark_python_authenticate_socketTimeout="120s")
     command = [sys.executable, "-m", "airflow_provider.cli.main", "spark-connect", "--master", *options[1:]]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
@@ -68,14 +68,14 @@ def server(cluster: StandaloneCluster) -> Iterator[ConnectServer]:
             assert started.wait(60) == 0
 
 
-async def test_what_a_task_has_the_server_do_the_executors_of_the_cluster_do(
+async def test_the_work_of_a_connect_server_runs_on_the_executors_of_its_cluster(
     cluster: StandaloneCluster,
     server: ConnectServer,
     events: Events,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With the modules of its job; and again, when its executor was killed."""
+    """With the modules of the job, also after the executor was killed."""
     (tmp_path / "cospark_near_jobs.py").write_text(textwrap.dedent(JOB))
     (tmp_path / "cospark_near_help.py").write_text("def double(value):\n    return 2 * value\n")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -83,14 +83,14 @@ async def test_what_a_task_has_the_server_do_the_executors_of_the_cluster_do(
     runner = ConnectRunner(
         events, allowed=["cospark_near_jobs"], settings=settings, worker="w1", scope="cluster/group", tell_every_s=1.0
     )
-    cluster.wait(lambda state: [app["cores"] for app in state["activeapps"]] == [1], "it has its share")
+    cluster.wait(lambda state: [app["cores"] for app in state["activeapps"]] == [1], "it has its executor")
     for index in range(2):
         executor = cluster.executors()[0]
         task = order_of("cospark_near_jobs", "ran_where", index)
         await runner.start(task)
         assert await events.result(task.task) == f"8 {executor.pid}"
         executor.kill()
-        await until(partial(_is_replaced, cluster, executor), "there is another one in its place")
+        await until(partial(_is_replaced, cluster, executor), "another executor replaces it")
     assert await runner.close() == frozenset()
 
 

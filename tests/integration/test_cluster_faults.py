@@ -1,4 +1,4 @@
-"""A standalone cluster whose master is away for a while, and knows its applications again."""
+"""A standalone cluster whose master goes away and recovers its applications."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ async def on_cluster(events: Events) -> AsyncIterator[tuple[StandaloneCluster, L
         await runner.close()
 
 
-async def test_while_its_master_is_away_a_worker_runs_on_and_what_lacks_executors_says_so(
+async def test_a_worker_runs_on_without_its_master_and_reports_a_lack_of_executors(
     on_cluster: tuple[StandaloneCluster, LocalRunner], events: Events, tmp_path: Path
 ) -> None:
     cluster, runner = on_cluster
     task = holding(tmp_path, 0)
     await runner.start(task)
     await until(Path(task.config["started"]).exists, "it runs")
-    await until(lambda: len(cluster.executors()) == 2, "there is room for another one")
+    await until(lambda: len(cluster.executors()) == 2, "the cluster has room for another executor")
 
     cluster.kill_master()
     beside = counting(5)
@@ -42,9 +42,9 @@ async def test_while_its_master_is_away_a_worker_runs_on_and_what_lacks_executor
 
     for executor in cluster.executors():
         executor.kill()
-    await until(lambda: runner.condition == Sight.MASTERLESS.value, "nobody can give it others")
+    await until(lambda: runner.condition == Sight.MASTERLESS.value, "there is no master to give it new ones")
     cluster.start_master()
-    await until(lambda: runner.condition == "", "the master knows it again, and has given it others")
+    await until(lambda: runner.condition == "", "the master has recovered it and given it new executors")
     let_go(task)
     assert isinstance(await events.last(task.task), TaskFinished)
     told = [type(event) for event in events.of(task.task) if not isinstance(event, TaskProgressed)]

@@ -1,4 +1,4 @@
-"""Tasks on a cluster: its executors are other processes, elsewhere, with an import path of their own."""
+"""Tasks on a cluster: its executors are other processes with an import path of their own."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def cluster() -> Iterator[StandaloneCluster]:
 async def on_cluster(
     cluster: StandaloneCluster, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[LocalRunner]:
-    """Runs jobs of a folder that only this process has on its import path."""
+    """A runner for jobs in a folder that only this process has on its import path."""
     (tmp_path / "cospark_cluster_jobs.py").write_text(textwrap.dedent(JOBS))
     helpers = tmp_path / "cospark_cluster_help"
     helpers.mkdir()
@@ -78,7 +78,7 @@ def order(function: str) -> TaskOrder:
     )
 
 
-async def test_executors_import_what_the_job_consists_of(on_cluster: LocalRunner, events: Events) -> None:
+async def test_executors_import_the_modules_of_the_job(on_cluster: LocalRunner, events: Events) -> None:
     task = order("own_functions")
     await on_cluster.start(task)
     last = await events.last(task.task)
@@ -86,10 +86,10 @@ async def test_executors_import_what_the_job_consists_of(on_cluster: LocalRunner
     assert last.result["udf"] == 6
     doubled, *files = last.result["rdd"]
     assert doubled == 8
-    assert [name for name in files if ".zip/" not in name] == [], "not from a folder that both happen to see"
+    assert [name for name in files if ".zip/" not in name] == [], "not from a folder that both can see"
 
 
-async def test_what_executors_lack_is_named_with_what_to_install_where(
+async def test_a_module_that_executors_lack_is_named_with_where_to_install_it(
     on_cluster: LocalRunner, events: Events, cluster: StandaloneCluster
 ) -> None:
     task = order("missing")

@@ -28,7 +28,7 @@ JOBS = """
 
     @spark_job(plan=lambda job: [{"held": f"{job.config['held']}-{number}"} for number in range(job.max_tasks)])
     def doubles(spark, task):
-        "Goes on until its file is gone."
+        "Runs until its file is deleted."
         from pyspark.sql.functions import sum, udf
 
         batches = 0
@@ -49,7 +49,7 @@ def cluster() -> Iterator[StandaloneCluster]:
 
 @pytest.fixture
 def group(broker: LocalBroker, group_id: str, tmp_path: Path) -> Fleet:
-    """Its jobs are in modules that the executors do not have, and run as long as ``held-N`` is there."""
+    """Its jobs are in modules that the executors do not have, and run as long as the file ``held-N`` exists."""
     modules = tmp_path / "modules"
     modules.mkdir()
     (modules / "cospark_far_jobs.py").write_text(textwrap.dedent(JOBS))
@@ -81,7 +81,7 @@ async def finished(group: Fleet, *tasks: TaskId) -> None:
         assert (last.attempt, last.failures, last.spark_deaths) == (1, 0, 0)
 
 
-async def test_workers_have_a_share_of_the_cores_each_and_a_killed_executor_costs_no_attempt(
+async def test_each_worker_has_its_share_of_cores_and_a_killed_executor_costs_no_attempt(
     group: Fleet, cluster: StandaloneCluster, tmp_path: Path
 ) -> None:
     async with group:
@@ -89,14 +89,16 @@ async def test_workers_have_a_share_of_the_cores_each_and_a_killed_executor_cost
         for worker in (W1, W2):
             group.start(worker, *cluster.options(spark_cores_max="1"))
         await group.balanced(W1, W2)
-        cluster.wait(lambda state: [app["cores"] for app in state["activeapps"]] == [1, 1], "each has its share")
+        cluster.wait(
+            lambda state: [app["cores"] for app in state["activeapps"]] == [1, 1], "each worker has its executors"
+        )
 
         killed = cluster.executors()
         for executor in killed:
             executor.kill()
         cluster.wait(
             lambda _state: len(now := cluster.executors()) == len(killed) and not {*now} & {*killed},
-            "there are others in their place",
+            "new executors replace them",
         )
         for index in range(len(TASKS)):
             held(tmp_path, index).unlink()
@@ -104,7 +106,7 @@ async def test_workers_have_a_share_of_the_cores_each_and_a_killed_executor_cost
 
 
 @pytest.mark.thorough
-async def test_with_dynamic_allocation_a_worker_that_has_nothing_to_do_gives_its_cores_back(
+async def test_with_dynamic_allocation_an_idle_worker_gives_its_cores_back(
     group: Fleet, cluster: StandaloneCluster, tmp_path: Path
 ) -> None:
     dynamic = cluster.options(
@@ -116,7 +118,7 @@ async def test_with_dynamic_allocation_a_worker_that_has_nothing_to_do_gives_its
     async with group:
         await submit(group, tmp_path)
         group.start(W1, *dynamic)
-        await group.wait_for(lambda _jobs, status: any(task in status.tasks for task in TASKS), "one runs")
+        await group.wait_for(lambda _jobs, status: any(task in status.tasks for task in TASKS), "a task runs")
         cluster.wait(lambda state: state["coresused"] == 2, "it has taken all cores")
         group.start(W2, *dynamic)
         await group.balanced(W1, W2)
@@ -127,6 +129,6 @@ async def test_with_dynamic_allocation_a_worker_that_has_nothing_to_do_gives_its
         first, second = sorted(TASKS, key=lambda task: group.topics.status.tasks[task].worker)
         held(tmp_path, first.index).unlink()
         await finished(group, first)
-        await group.wait_for(lambda _jobs, status: status.workers[W2].condition == "", "it has what it needs")
+        await group.wait_for(lambda _jobs, status: status.workers[W2].condition == "", "it has the cores it needs")
         held(tmp_path, second.index).unlink()
         await finished(group, second)

@@ -50,7 +50,7 @@ pytestmark = pytest.mark.filterwarnings(r"ignore:\[RETRIES_EXCEEDED\]")
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalConnectServer]:
     require_client()
-    # On a busy machine a Python needs longer than 15 s to import what it is to run.
+    # On a busy machine a Python worker may need more than 15 s for its imports.
     patience = {"spark.python.authenticate.socketTimeout": f"{DEADLINE_S:.0f}s"}
     conf = {**patience, "spark.connect.progress.reportInterval": "100ms"}
     with LocalConnectServer(conf=conf, start_timeout_s=DEADLINE_S) as server:
@@ -63,7 +63,7 @@ def settings_of(server: LocalConnectServer, **conf: str) -> ConnectSettings:
 
 @pytest.fixture
 async def make_runner(server: LocalConnectServer, events: Events) -> AsyncIterator[Callable[..., ConnectRunner]]:
-    """Makes workers' runners; at the end nothing runs in them."""
+    """Makes runners of workers; they are empty at the end."""
     SIGNALS.clear()
     SEEN.clear()
     made: list[ConnectRunner] = []
@@ -87,7 +87,7 @@ async def make_runner(server: LocalConnectServer, events: Events) -> AsyncIterat
         waiting.set()
     for runner in made:
         assert await runner.close() == frozenset()
-    assert "SPARK_REMOTE" not in os.environ, "the process may have a Spark of its own again"
+    assert "SPARK_REMOTE" not in os.environ, "the process may have its own Spark again"
 
 
 def order(function: str, index: int = 0, **config: Any) -> TaskOrder:
@@ -115,7 +115,7 @@ def count(spark: SparkSession, task: TaskContext) -> dict[str, Any]:
 
 @spark_job
 def touch_on(spark: SparkSession, task: TaskContext) -> None:
-    """Works on the server for ever: a Python there writes the time into a file."""
+    """Works on the server for ever: a Python worker there keeps writing the time into a file."""
     from pyspark.sql.functions import udf
 
     file = task.config["file"]
@@ -175,7 +175,7 @@ async def touched(events: Events, order: TaskOrder) -> None:
 
 
 async def begins(runner: ConnectRunner, events: Events, stream: TaskOrder) -> None:
-    """A Python that has not started within ten seconds Spark takes for one that failed, however busy the machine is."""
+    """Start the stream; again if Spark gave up a Python worker, as it does after ten seconds even on a busy machine."""
     while True:
         await runner.start(stream)
         began = await events.wait_for(stream.task, QueryStarted, TaskFailed)
@@ -187,13 +187,13 @@ async def begins(runner: ConnectRunner, events: Events, stream: TaskOrder) -> No
 
 
 def is_quiet(file: Path) -> bool:
-    """Whether nobody writes it any more."""
+    """Whether nobody writes to it any more."""
     before = file.read_text()
     time.sleep(0.5)
     return file.read_text() == before
 
 
-async def test_tasks_beside_each_other_have_each_a_session_of_their_own(
+async def test_tasks_that_run_at_once_have_separate_sessions(
     make_runner: Callable[..., ConnectRunner], events: Events, server: LocalConnectServer
 ) -> None:
     runner = make_runner(settings=settings_of(server, **{"spark.sql.shuffle.partitions": "3"}))
@@ -207,7 +207,7 @@ async def test_tasks_beside_each_other_have_each_a_session_of_their_own(
     assert await events.result(TaskId("share", 2)) == 7
 
 
-async def test_what_was_given_up_before_it_began_ends_nothing_of_the_next_worker_s(
+async def test_a_start_that_was_given_up_ends_nothing_of_the_next_worker(
     make_runner: Callable[..., ConnectRunner], events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_up = Events()
@@ -235,7 +235,7 @@ async def test_what_was_given_up_before_it_began_ends_nothing_of_the_next_worker
     assert await other.stop([moving.task], "the test is over") == frozenset()
 
 
-async def test_what_a_stopped_task_has_begun_on_the_server_ends_and_its_neighbour_goes_on(
+async def test_stopping_a_task_ends_its_own_work_on_the_server_and_nothing_else(
     make_runner: Callable[..., ConnectRunner], events: Events, tmp_path: Path
 ) -> None:
     runner = make_runner()
@@ -294,9 +294,9 @@ async def test_a_query_of_a_session_that_nobody_knows_fails_its_task_and_is_stop
 async def test_the_next_attempt_ends_what_the_last_one_has_left_on_the_server(
     make_runner: Callable[..., ConnectRunner], events: Events, tmp_path: Path
 ) -> None:
-    """Its worker may have been killed, or is paused and will wake: it can do nothing any more."""
+    """The last one's worker may have been killed, or paused and will wake: it can do nothing any more."""
     lost = make_runner()
-    first = order("touch_on", 7, file=str(tmp_path / "first"))  # whose session no other test has had
+    first = order("touch_on", 7, file=str(tmp_path / "first"))  # a task whose session no other test has used
     await lost.start(first)
     await touched(events, first)
     theirs = Events()
@@ -316,7 +316,7 @@ async def test_the_next_attempt_ends_what_the_last_one_has_left_on_the_server(
     await until(lambda: not is_quiet(tmp_path / "second"))
 
 
-async def test_what_a_job_consists_of_is_sent_to_the_server(
+async def test_the_modules_of_a_job_are_sent_to_the_server(
     make_runner: Callable[..., ConnectRunner], events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cospark_shipped.py").write_text(
@@ -335,7 +335,7 @@ async def test_what_a_job_consists_of_is_sent_to_the_server(
     sys.modules.pop("cospark_shipped")
 
 
-async def test_what_spark_connect_does_not_have_is_said_and_not_tried_again(
+async def test_a_task_that_uses_what_spark_connect_lacks_fails_for_good_with_the_reason(
     make_runner: Callable[..., ConnectRunner], events: Events
 ) -> None:
     runner = make_runner()
@@ -365,7 +365,7 @@ def tell_settings(spark: SparkSession, task: TaskContext) -> object:
 async def test_a_task_has_the_settings_of_its_job_and_runs_in_the_pool_that_it_names(
     make_runner: Callable[..., ConnectRunner], events: Events, server: LocalConnectServer
 ) -> None:
-    """Beside those of the worker, which it may set otherwise."""
+    """They come on top of the worker's settings, and override them."""
     runner = make_runner(settings=settings_of(server, **{"spark.sql.shuffle.partitions": "3"}))
     conf = {"spark.sql.shuffle.partitions": "17", "spark.scheduler.pool": "etl"}
     given, plain = replace(order("tell_settings", 0), session_conf=conf), order("tell_settings", 1)
@@ -380,7 +380,7 @@ async def test_a_task_has_the_settings_of_its_job_and_runs_in_the_pool_that_it_n
     assert "Spark refuses 'spark.sql.shuffle.partitions' for a session" in failed.error
 
 
-async def test_with_a_setting_that_no_session_can_have_a_worker_runs_nothing(
+async def test_a_worker_whose_settings_no_session_accepts_runs_nothing(
     make_runner: Callable[..., ConnectRunner], events: Events, server: LocalConnectServer
 ) -> None:
     runner = make_runner(settings=settings_of(server, **{"spark.executor.memory": "2g"}))
@@ -392,7 +392,9 @@ async def test_with_a_setting_that_no_session_can_have_a_worker_runs_nothing(
     assert "refuses 'spark.executor.memory' for a session: [CANNOT_MODIFY" in absent.error
 
 
-async def test_nobody_at_the_port_is_said_at_once(make_runner: Callable[..., ConnectRunner], events: Events) -> None:
+async def test_an_unreachable_server_is_reported_at_once(
+    make_runner: Callable[..., ConnectRunner], events: Events
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     runner = make_runner(settings=ConnectSettings(server=ConnectServer(host="127.0.0.1", port=port)))
@@ -405,7 +407,7 @@ async def test_nobody_at_the_port_is_said_at_once(make_runner: Callable[..., Con
     assert time.monotonic() - began < connection.AWAY_S, "it was not tried again and again"
 
 
-@pytest.mark.thorough  # a server starts again
+@pytest.mark.thorough  # restarts a server
 async def test_tasks_of_a_server_that_was_killed_are_lost_and_run_again_when_it_is_back(
     make_runner: Callable[..., ConnectRunner], events: Events, server: LocalConnectServer, tmp_path: Path
 ) -> None:
@@ -425,8 +427,8 @@ async def test_tasks_of_a_server_that_was_killed_are_lost_and_run_again_when_it_
     assert isinstance(await events.last(again.task), TaskFinished)
 
 
-@pytest.mark.thorough  # it takes long to wait that long
-async def test_a_server_that_says_nothing_any_more_is_given_up(
+@pytest.mark.thorough  # it waits long
+async def test_a_server_that_stops_answering_is_given_up(
     make_runner: Callable[..., ConnectRunner],
     events: Events,
     server: LocalConnectServer,
@@ -450,8 +452,8 @@ async def test_a_server_that_says_nothing_any_more_is_given_up(
     assert "it has not answered for" in lost.error
 
 
-@pytest.mark.thorough  # with a server of its own
-async def test_a_wrong_token_is_refused_with_words_and_not_shown(
+@pytest.mark.thorough  # starts a server of its own
+async def test_a_wrong_token_is_reported_but_not_shown(
     make_runner: Callable[..., ConnectRunner], events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
     with LocalConnectServer(token="right-token", start_timeout_s=DEADLINE_S) as closed:

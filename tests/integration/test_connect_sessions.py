@@ -144,7 +144,9 @@ async def test_two_streams_that_start_at_the_same_time_both_send_their_modules(
     monkeypatch.setattr(sys, "path_importer_cache", Finders())
     await asyncio.gather(*map(opened, sessions))
     monkeypatch.undo()
-    assert not [entry for entry in sys.path if "cospark-spark-" in entry], "they go with the worker"
+    assert not [entry for entry in sys.path if "cospark-spark-" in entry], (
+        "the folders of both sessions are off the path"
+    )
     assert all([await takes_calls(session) for session in sessions])
     await close(*sessions)
 

@@ -1,4 +1,4 @@
-"""A Spark Connect server that wants a token, behind a proxy that speaks TLS: a server itself speaks plain text only."""
+"""A Spark Connect server with a token, behind a proxy for TLS: the server itself speaks plain text only."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ async def test_a_stream_is_started_watched_adopted_and_ended(fleet: MakeFleet, u
         group.start("w1")
         began = await life.begun()
         await copying.goes_on()
-        await life.said(lambda last: last.progress is not None, "who watches it tells how far it is")
+        await life.said(lambda last: last.progress is not None, "its progress is reported")
 
         group.start("w2")
-        await group.wait_for(lambda _, status: W2 in present(status), "another worker comes")
+        await group.wait_for(lambda _, status: W2 in present(status), "w2 has joined")
         group.kill("w1")
         adopted = await life.said(lambda last: last.worker == W2 and last.state is TaskState.RUNNING, "w2 goes on")
         assert (adopted.handle, adopted.attempt) == (began.handle, began.attempt)
@@ -80,7 +80,7 @@ async def test_a_stream_is_started_watched_adopted_and_ended(fleet: MakeFleet, u
     [(TOKEN_ENV, "guessed", "does not let this worker in"), (ROOTS, "stranger", "is not trusted here (failed")],
     ids=["token", "certificate"],
 )
-async def test_who_is_not_let_in_is_told_why(
+async def test_a_worker_that_is_refused_says_why(
     fleet: MakeFleet,
     url: str,
     certificates: Certificates,

@@ -1,4 +1,4 @@
-"""The topics of all declarative groups are deleted under workers that coordinate their group themselves."""
+"""The topics of declarative groups are deleted while workers run that coordinate their group themselves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORKERS = ("w1", "w2")
 
 
 class Topics:
-    """Those of a broker, as people see them who may do anything."""
+    """The topics of a broker, as an administrator sees them."""
 
     def __init__(self, servers: str) -> None:
         self._admin = AdminClient({"bootstrap.servers": servers, **COMMON})
@@ -33,7 +33,7 @@ class Topics:
             deleted.result(DEADLINE_S)
 
     def policy_of(self, topic: str) -> str | None:
-        """None: there is no such topic."""
+        """None if there is no such topic."""
         (described,) = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
         try:
             return str(described.result(DEADLINE_S)["cleanup.policy"].value)
@@ -43,7 +43,7 @@ class Topics:
 
 @pytest.fixture(scope="module")
 def own_broker() -> Iterator[LocalBroker]:
-    """Others have declarative groups, too."""
+    """Not the shared broker: other tests have declarative groups there."""
     with LocalBroker(properties=QUICK) as running:
         yield running
 
@@ -70,18 +70,18 @@ def assert_well(group: Fleet, topic: str) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("topic", [REQUESTS_TOPIC, REPLIES_TOPIC])
-async def test_nothing_stops_while_what_is_asked_and_answered_is_made_anew(
+async def test_nothing_stops_while_the_topic_of_requests_or_replies_is_recreated(
     own_broker: LocalBroker, topics_there: Topics, group_id: str, tmp_path: Path, topic: str
 ) -> None:
     async with Fleet(own_broker.bootstrap_servers, group_id, tmp_path, *OPTIONS) as group:
         await started(group)
         stops = await group.stops()
         topics_there.delete([topic])
-        await asyncio.to_thread(until, lambda: topics_there.policy_of(topic) == "delete", "it is made anew")
+        await asyncio.to_thread(until, lambda: topics_there.policy_of(topic) == "delete", "it is recreated")
         group.start("w3")
         await group.balanced(*WORKERS, "w3")
         moved = await group.stops() - stops
-        assert len(moved) == 1, "the one that w3 was given"
+        assert len(moved) == 1, "only the task that w3 was given"
         assert not overlaps(await group.steps())
         assert_well(group, topic)
 
@@ -93,7 +93,7 @@ async def test_nothing_stops_while_what_is_asked_and_answered_is_made_anew(
         (RECORDS_TOPIC, REQUESTS_TOPIC, REPLIES_TOPIC),
     ],
 )
-async def test_workers_join_anew_where_the_records_are_gone_and_nothing_runs_twice(
+async def test_workers_join_anew_when_the_records_are_gone_and_nothing_runs_twice(
     own_broker: LocalBroker, topics_there: Topics, group_id: str, tmp_path: Path, topics: Sequence[str]
 ) -> None:
     async with Fleet(own_broker.bootstrap_servers, group_id, tmp_path, *OPTIONS, *SHORT_SESSION) as group:
@@ -102,7 +102,7 @@ async def test_workers_join_anew_where_the_records_are_gone_and_nothing_runs_twi
         assert last is not None
         topics_there.delete(topics)
         await group.wait_for(
-            lambda _jobs, status: status.group is not None and status.group.epoch > last.epoch, "epochs go on"
+            lambda _jobs, status: status.group is not None and status.group.epoch > last.epoch, "the epoch grows"
         )
         await group.balanced(*WORKERS)
         assert topics_there.policy_of(RECORDS_TOPIC) == "compact"

@@ -15,7 +15,7 @@ from airflow_provider.records import TaskKind
 
 @pytest.fixture
 def fleet(fleet: MakeFleet) -> MakeFleet:
-    """Its workers run nothing, have room for everything, and give lost tasks to others immediately."""
+    """Workers with the noop runner and enough slots; lost tasks go to others immediately."""
     return partial(fleet, "--runner", "noop", "--slots", "20", "--max-delay-ms", "0", "--group-protocol", "connect")
 
 
@@ -42,8 +42,8 @@ async def test_workers_come_leave_and_are_lost_and_nothing_runs_twice(fleet: Mak
 
 
 @pytest.mark.timeout(150)
-async def test_a_busy_group_is_described_as_it_is_at_one_moment(fleet: MakeFleet) -> None:
-    """Each end of a task makes another epoch meanwhile."""
+async def test_a_busy_group_is_described_as_of_one_moment(fleet: MakeFleet) -> None:
+    """Meanwhile each end of a task begins a new epoch."""
     async with fleet() as group:
         await group.submit("short", tasks=3_000, seconds=1.0)
         for worker in ("w1", "w2", "w3"):

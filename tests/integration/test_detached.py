@@ -50,22 +50,24 @@ async def test_a_query_keeps_running_in_the_triggerer_and_under_the_next_worker(
         await copying.submit()
 
         outcome = await asyncio.wait_for(life.in_process(ExitRequests(), linger_s=2.0), DEADLINE_S)
-        assert outcome.ending is Ending.HANDED_OVER, "its process was needed for the start only"
+        assert outcome.ending is Ending.HANDED_OVER, "its process was only needed for the start"
         began = await life.begun()
         assert outcome.saved is not None
-        assert "sc://" not in json.dumps(outcome.saved), "handles stand in the status topic only"
+        assert "sc://" not in json.dumps(outcome.saved), "handles are only in the status topic"
         await copying.goes_on()
 
         trigger = life.trigger(outcome.saved)
         deferred = asyncio.ensure_future(anext(trigger.run()))
         await group.wait_for(lambda _, status: status.workers[W1].state is WorkerPhase.DEFERRED, "the trigger has it")
-        await group.wait_for(lambda _, status: status.workers[W1].running == {began.task}, "and says what it watches")
+        await group.wait_for(
+            lambda _, status: status.workers[W1].running == {began.task}, "the trigger reports what it watches"
+        )
         await copying.goes_on()
-        told = await life.said(lambda last: last.progress is not None, "the trigger tells how far it is")
+        told = await life.said(lambda last: last.progress is not None, "the trigger reports progress")
         assert (told.handle, told.attempt) == (began.handle, began.attempt)
 
         group.start("w2")
-        await group.wait_for(lambda _, status: W2 in present(status), "another worker comes")
+        await group.wait_for(lambda _, status: W2 in present(status), "w2 has joined")
         assert (await cospark(group, "workers", "stop", group.group_id, "w1")).status == 0
         adopted = await life.said(lambda last: last.worker == W2 and last.state is TaskState.RUNNING, "w2 goes on")
         assert (adopted.handle, adopted.attempt) == (began.handle, began.attempt), "no stop, no start"
@@ -76,9 +78,9 @@ async def test_a_query_keeps_running_in_the_triggerer_and_under_the_next_worker(
         await copying.goes_on()
 
         group.start("w3")
-        await group.wait_for(lambda _, status: W3 in present(status), "one more comes")
+        await group.wait_for(lambda _, status: W3 in present(status), "w3 has joined")
         assert (await cospark(group, "scale", group.group_id, "--without", "w2")).status == 0
-        assert await group.ended("w2") == [0], "it waits for nothing"
+        assert await group.ended("w2") == [0], "it leaves at once"
         adopted = await life.said(lambda last: last.worker == W3 and last.state is TaskState.RUNNING, "w3 goes on")
         assert (adopted.handle, adopted.attempt) == (began.handle, began.attempt)
         assert active_queries(server.url, began.handle["session_id"]) == [began.handle["run_id"]]
@@ -86,7 +88,7 @@ async def test_a_query_keeps_running_in_the_triggerer_and_under_the_next_worker(
 
         assert (await cospark(group, "workers", "stop", group.group_id, "w3")).status == 0
         assert await group.ended("w3") == [0]
-        stopped = await life.said(lambda last: last.state is TaskState.STOPPED, "nobody stays, so it is stopped")
+        stopped = await life.said(lambda last: last.state is TaskState.STOPPED, "no worker is left, so it is stopped")
         assert stopped.attempt == began.attempt
         await nothing_runs(server.url, began.handle)
 
@@ -100,9 +102,9 @@ async def test_the_last_of_two_leaving_workers_ends_the_queries_of_both(
         group.start("w1")
         began = await life.begun()
         group.start("w2")
-        await group.wait_for(lambda _, status: W2 in present(status), "another worker comes, and has nothing to run")
+        await group.wait_for(lambda _, status: W2 in present(status), "w2 has joined, with nothing to run")
         await asked_to_stop(group, W1)
-        await group.wait_for(lambda _, said: said.workers[W1].state is not WorkerPhase.STABLE, "the first one leaves")
+        await group.wait_for(lambda _, said: said.workers[W1].state is not WorkerPhase.STABLE, "w1 is leaving")
         await asked_to_stop(group, W2)
         assert await group.ended("w1", "w2") == [0, 0]
         await nothing_runs(server.url, began.handle)
@@ -123,7 +125,7 @@ async def test_the_query_of_a_killed_worker_is_adopted_and_ended_on_request(
         began = await life.begun()
         await copying.goes_on()
         group.start("w2")
-        await group.wait_for(lambda _, status: W2 in present(status), "another worker comes")
+        await group.wait_for(lambda _, status: W2 in present(status), "w2 has joined")
         group.kill("w1")
         await copying.goes_on()
         adopted = await life.said(lambda last: last.worker == W2 and last.state is TaskState.RUNNING, "w2 goes on")
@@ -138,7 +140,7 @@ async def test_the_query_of_a_killed_worker_is_adopted_and_ended_on_request(
         )
         await copying.goes_on()
 
-        assert (await cospark(group, "jobs", "orphans", group.group_id)).status == 0, "each has a worker"
+        assert (await cospark(group, "jobs", "orphans", group.group_id)).status == 0, "no orphans"
         group.kill("w2")
         await copying.goes_on()
         left = await eventually_orphans(group)
@@ -156,8 +158,8 @@ async def eventually_orphans(group: Fleet) -> str:
         said = await cospark(group, "jobs", "orphans", group.group_id)
         if said.status == 1:
             return said.out
-        await asyncio.sleep(1)  # a command each time: nothing tells when the coordinator misses a member
-    raise AssertionError("nothing is left of a killed worker")
+        await asyncio.sleep(1)  # no event tells when the coordinator notices a lost member
+    raise AssertionError("a killed worker has left no orphans")
 
 
 async def test_the_next_worker_ends_the_query_of_a_job_that_was_removed_meanwhile(
@@ -173,7 +175,7 @@ async def test_the_next_worker_ends_the_query_of_a_job_that_was_removed_meanwhil
         assert active_queries(server.url, began.handle["session_id"]) == [began.handle["run_id"]]
         group.start("w2")
         await nothing_runs(server.url, began.handle)
-        await group.wait_for(lambda _, status: not status.tasks, "nothing is said of it any more")
+        await group.wait_for(lambda _, status: not status.tasks, "its status is removed")
 
 
 @pytest.mark.thorough  # with servers of their own
@@ -196,7 +198,9 @@ async def test_a_query_on_another_server_is_ended_before_a_new_one_starts_here(
             group.kill("w2")
 
         group.start("w1")
-        waits = await life.said(lambda last: last.worker == W1 and last.error is not None, "it waits for the other")
+        waits = await life.said(
+            lambda last: last.worker == W1 and last.error is not None, "it waits for the other server"
+        )
         assert (waits.state, waits.attempt, waits.handle) == (TaskState.PENDING, 2, moved.handle)
         assert waits.error is not None
         assert str(ConnectServer.parse(other.url)) in waits.error.message
@@ -216,19 +220,21 @@ async def test_the_group_does_not_wait_for_a_paused_server(fleet: MakeFleet, tmp
             began = await life.begun()
             await copying.goes_on()
             group.start("w2")
-            await group.wait_for(lambda _, status: W2 in present(status), "another worker comes")
+            await group.wait_for(lambda _, status: W2 in present(status), "w2 has joined")
             assert server.pid is not None
             os.kill(server.pid, signal.SIGSTOP)
             assert (await cospark(group, "jobs", "restart", group.group_id, "copy")).status == 0
-            waits = await life.said(lambda last: last.state is TaskState.PENDING, "its worker can't end it")
+            waits = await life.said(
+                lambda last: last.state is TaskState.PENDING, "it waits until its query can be ended"
+            )
             assert (waits.worker, waits.handle) == (W1, began.handle)
             listed = await cospark(group, "jobs", "orphans", group.group_id)
             assert "its worker w1 can't end it" in listed.out
             assert (await cospark(group, "workers", "stop", group.group_id, "w1")).status == 0
-            assert await group.ended("w1") == [0], "it leaves the query to the other one"
+            assert await group.ended("w1") == [0], "it leaves the query to w2"
             os.kill(server.pid, signal.SIGCONT)
             again = await life.begun(2)
-            assert again.worker == W2, "what was asked of the first is done by the second"
+            assert again.worker == W2, "w2 does the restart that w1 was asked for"
             await nothing_runs(server.url, began.handle)
             await copying.goes_on()
 

@@ -29,7 +29,7 @@ until = partial(eventually, within_s=DEADLINE_S)
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalConnectServer]:
     require_client()
-    # On a busy machine a Python needs longer than 15 s to import what it is to run.
+    # On a busy machine a Python worker may need more than 15 s for its imports.
     conf = {"spark.python.authenticate.socketTimeout": f"{DEADLINE_S:.0f}s"}
     with LocalConnectServer(conf=conf, start_timeout_s=DEADLINE_S) as server:
         yield server
@@ -39,7 +39,7 @@ async def test_a_foreach_batch_function_runs_without_a_worker_and_under_the_next
     fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     async with fleet(*options_of(server, tmp_path), *LOST_SOON) as group:
-        # A Python that has not started within ten seconds Spark takes for one that failed, however busy the machine is.
+        # Spark gives up a Python worker that does not start within ten seconds, even on a busy machine.
         copying = Copying(group, tmp_path, job="AppendBatches", retries=20)
         life = Life(group, W1, server.url, tmp_path / "checkpoints")
         await copying.submit()
@@ -81,7 +81,9 @@ async def test_a_worker_suspended_before_its_query_starts_starts_none_when_it_wa
         await until((tmp_path / "asleep").exists, "it sleeps")
         late = session_id(f"{group.topics.cluster}/{group.group_id}", JOB, "0", "first", "1")
         if sleeps_in == "run":
-            told = await life.said(lambda last: last.state is TaskState.RUNNING, "it is stored where it begins")
+            told = await life.said(
+                lambda last: last.state is TaskState.RUNNING, "the session in which it begins is stored"
+            )
             assert (told.handle["session_id"], told.handle["run_id"]) == (late, None)
         group.pause("w1")
         group.start("w2")
@@ -89,11 +91,11 @@ async def test_a_worker_suspended_before_its_query_starts_starts_none_when_it_wa
         assert begun.worker == W2
         assert sleeps_in == "run" or begun.handle["session_id"] == following(late)
         await copying.goes_on()
-        assert is_closed(server.url, late), "before it wakes"
+        assert is_closed(server.url, late), "ended before it wakes"
 
         (tmp_path / "awake").touch()
         group.wake("w1")
-        await group.wait_for(lambda _, status: {W1, W2} <= present(status), "it is back")
+        await group.wait_for(lambda _, status: {W1, W2} <= present(status), "w1 is back")
         await copying.goes_on()
         assert active_queries(server.url, late) == []
         assert active_queries(server.url, begun.handle["session_id"]) == [begun.handle["run_id"]]
@@ -103,7 +105,7 @@ async def test_a_worker_suspended_before_its_query_starts_starts_none_when_it_wa
         if sleeps_in == "run":
             assert "SESSION_CLOSED" in start.read_text()
         else:
-            assert not start.exists(), "its code was not called"
+            assert not start.exists(), "the job's code was not called"
         copying.assert_each_once()
 
 
@@ -125,7 +127,7 @@ async def test_a_query_that_has_ended_unseen_starts_again_and_finds_nothing_to_d
         await nothing_runs(server.url, began.handle)
         forget(server, began.handle["session_id"])
         group.start("w2")
-        ended = await life.said(lambda last: last.state is TaskState.FINISHED, "it has ended")
+        ended = await life.said(lambda last: last.state is TaskState.FINISHED, "it has finished")
         assert (ended.worker, ended.attempt, ended.spark_deaths) == (W2, 2, 1)
         assert ended.result["query_id"] == began.handle["query_id"], "it is the same query, by its checkpoint"
         assert commits(tmp_path) == 40, "it had nothing to do"

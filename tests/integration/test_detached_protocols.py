@@ -43,7 +43,7 @@ class Protocol:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Of ``cospark worker``."""
+        """Options of ``cospark worker``."""
         return ("--connect-protocol", self.connect_protocol.value, "--group-protocol", self.group_protocol.value)
 
 
@@ -134,7 +134,7 @@ class Streams:
 
 
 def options_of(protocol: Protocol, server: LocalConnectServer, folder: Path) -> tuple[str, ...]:
-    """Of ``cospark worker``."""
+    """Options of ``cospark worker``."""
     jobs = ("--allow", MODULE, "--checkpoint-root", str(folder / "checkpoints"), "--slots", "4")
     return ("--spark-master", server.url, *jobs, "--progress-interval", "1", *protocol.options)
 
@@ -161,7 +161,7 @@ async def test_workers_come_leave_and_are_killed_and_the_queries_stay_the_same(
             assert "a fault of this program" not in group.log_of(worker)
 
         assert (await cospark(group, "jobs", "remove", group.group_id, JOB)).status == 0
-        await group.wait_for(lambda _, status: not status.tasks, "what nobody is to run is ended")
+        await group.wait_for(lambda _, status: not status.tasks, "queries without a worker are ended")
 
 
 @each_protocol
@@ -195,10 +195,10 @@ async def test_a_deferred_worker_gives_and_takes_streams_without_its_process(
         assert (await cospark(group, *leave)).status == 0
         assert await group.ended("w2") == [0]
         await streams.at("w1")
-        assert not deferred.done(), "it needs no process for what runs already"
+        assert not deferred.done(), "it adopts running queries without a process"
         assert group.topics.status.workers[W1].state is WorkerPhase.DEFERRED
         await streams.were_never_stopped()
 
         assert (await cospark(group, "jobs", "remove", group.group_id, JOB)).status == 0
-        await group.wait_for(lambda _, status: not status.tasks, "what nobody is to run is ended")
+        await group.wait_for(lambda _, status: not status.tasks, "queries without a worker are ended")
         await over(trigger, deferred)

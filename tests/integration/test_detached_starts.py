@@ -79,12 +79,12 @@ async def test_a_worker_that_goes_during_a_start_leaves_no_query_behind(
         else:
             group.kill("w1")
             group.start("w2")
-        await until(lambda: is_being_ended(server.url, session), "somebody ends its session")
+        await until(lambda: is_being_ended(server.url, session), "its session is being ended")
         assert active_queries(server.url, session) == []
-        assert not is_closed(server.url, session), "before its start has ended"
+        assert not is_closed(server.url, session), "not before its start has ended"
 
         pipe.let_go_on()
-        await until(lambda: is_closed(server.url, session), "it is ended")
+        await until(lambda: is_closed(server.url, session), "its session is closed")
         if how == "stopped":
             assert await group.ended("w1") == [0]
             start = (tmp_path / "start").read_text()
@@ -92,7 +92,7 @@ async def test_a_worker_that_goes_during_a_start_leaves_no_query_behind(
             group.start("w2")
         again = await life.said(
             lambda last: last.worker == W2 and last.state is TaskState.RUNNING and bool(last.handle["run_id"]),
-            "it runs",
+            "it runs at w2",
         )
         assert active_queries(server.url, again.handle["session_id"]) == [again.handle["run_id"]]
         await copying.goes_on()

@@ -1,4 +1,4 @@
-"""Many short tasks in worker processes on a real broker: the timeline has each end once."""
+"""Many short tasks in worker processes on a real broker: each end is in the timeline once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TASKS = 1_000
 @pytest.mark.thorough
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("group_protocol", ["connect", "classic"])
-async def test_each_end_is_told_once_though_the_epoch_grows_while_it_is_written(
+async def test_each_end_is_recorded_once_although_the_epoch_grows_meanwhile(
     fleet: MakeFleet, group_protocol: str
 ) -> None:
     async with fleet("--runner", "noop", "--slots", "4", "--group-protocol", group_protocol) as group:
@@ -33,6 +33,6 @@ async def test_each_end_is_told_once_though_the_epoch_grows_while_it_is_written(
         await group.wait_for(ended, "all tasks have finished", within_s=120)
         steps = await group.steps()
         ends = Counter(step.task for step in steps if step.state is TaskState.FINISHED)
-        assert len(ends) == TASKS + 1  # and the planner
+        assert len(ends) == TASKS + 1  # and of the planner
         assert {task for task, told in ends.items() if told > 1} == set(), group.story()
         assert not overlaps(steps)

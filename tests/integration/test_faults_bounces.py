@@ -1,6 +1,6 @@
-"""Workers that are ended and started again in turn while a bounded job and a stream run, with real Spark.
+"""Workers are restarted in turn while a bounded job and a stream run, with real Spark.
 
-``BOUNCES`` says how often: each worker once by default, thirty times (ten rounds of three workers) by ``make soak``.
+``BOUNCES`` is the number of restarts: by default one for each worker; ``make soak`` sets thirty (ten rounds of three).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BOUNCES = int(os.environ.get("BOUNCES", "3"))
 WORKERS = ("w1", "w2", "w3")
 
 
-@pytest.mark.thorough  # kills at random are played in each run
+@pytest.mark.thorough  # each run has the random kills of test_faults_kills.py
 @pytest.mark.timeout(400 + 60 * BOUNCES)
 async def test_rolling_bounces_lose_and_double_nothing(broker: LocalBroker, group_id: str, tmp_path: Path) -> None:
     """SIGTERM and SIGKILL take turns, so that each worker meets both."""

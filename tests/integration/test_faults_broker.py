@@ -1,4 +1,4 @@
-"""A broker that is killed under its workers and comes back: with its data, or with nothing."""
+"""The broker of running workers is killed and comes back, with its data or without."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _is_back(group: Fleet, worker: str) -> bool:
 
 
 class MortalBroker:
-    """A broker that may be killed and started again at the same address."""
+    """A broker that a test can kill and start again at the same address."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
@@ -78,7 +78,7 @@ async def test_an_outage_shorter_than_the_session_stops_nothing_and_loses_no_end
         await mortal.start()
         await group.wait_for(
             lambda _jobs, status: all(status.tasks[task].state is TaskState.FINISHED for task in short),
-            "the ends of the short tasks are known",
+            "the short tasks are recorded as finished",
         )
         for worker in ("w1", "w2"):
             await eventually(partial(_is_back, group, worker), f"{worker} is back")
@@ -115,10 +115,10 @@ async def test_a_broker_that_comes_back_without_its_data_ends_all_its_workers_wi
             assert_told_that_topics_are_gone(group, worker)
 
 
-async def test_topics_that_are_made_anew_under_living_workers_end_them_and_serve_the_next_ones(
+async def test_recreated_topics_end_running_workers_and_serve_the_next_ones(
     mortal: MortalBroker, group_id: str, tmp_path: Path
 ) -> None:
-    """Nor must the last words of the old ones, of high epochs, be taken for newer than what the next ones say."""
+    """Statuses that the old workers write last, with high epochs, must not win over those of the new workers."""
     options = (*NOOP, *SHORT_SESSION, "--until", "drained")
     async with Fleet(mortal.broker.bootstrap_servers, group_id, tmp_path, *options) as group:
         await start_workers(group)
@@ -145,7 +145,7 @@ async def test_topics_that_are_made_anew_under_living_workers_end_them_and_serve
         ends = Counter(
             task for task, _ in {(step.task, step.started_at_ms) for step in finished if not step.task.is_planner}
         )
-        assert max(ends.values()) == 1, "an end was overlooked, and the task ran again"
+        assert max(ends.values()) == 1, "the end of a task was overlooked, and it ran again"
 
 
 async def start_workers(group: Fleet) -> None:

@@ -1,6 +1,6 @@
-"""A declarative group with real Spark, in which coordinators, workers and the broker are killed at random under load.
+"""Coordinators, workers and the broker of a declarative group are killed at random under load, with real Spark.
 
-``KILLS`` says how often: each kind once by default, and one of them twice; forty times by ``make soak``.
+``KILLS`` is the number of kills: by default each kind once and one of them twice; ``make soak`` sets forty.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KILLS = int(os.environ.get("KILLS", "4"))
 WORKERS = ("w1", "w2", "w3")
 COORDINATORS = ("c1", "c2")
 SESSION = ("--session-timeout-ms", "20000", "--heartbeat-interval-ms", "1000")
-"""Longer than what a broker takes to be back, and to notice after that a coordinator is lost."""
+"""Longer than a broker takes to be back and then to notice a lost coordinator."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def chance() -> random.Random:
 
 @pytest.fixture
 def mortal(tmp_path: Path) -> Iterator[LocalBroker]:
-    """A broker that a test may kill."""
+    """A broker that a test can kill."""
     with LocalBroker(data=tmp_path / "broker") as broker:
         yield broker
 
@@ -90,14 +90,14 @@ async def test_kills_at_random_lose_and_double_nothing(
 
 
 def victims(chance: random.Random) -> list[str]:
-    """Of each kind one, and then whatever comes; in any order."""
+    """One victim of each kind, and then random ones, in random order."""
     kinds = (WORKERS, COORDINATORS, ("broker",))
     chosen = [chance.choice(kind) for kind in (*kinds, *chance.choices(kinds, k=KILLS))][:KILLS]
     return chance.sample(chosen, len(chosen))
 
 
 async def start_again(group: Fleet, chance: random.Random) -> None:
-    """What a supervisor does with all that has ended, also by itself: a worker does not start where no broker is."""
+    """Restart whatever has ended, as a supervisor does. Workers also end by themselves when no broker is there."""
     while True:
         for name in WORKERS + COORDINATORS:
             if not group.runs(name):

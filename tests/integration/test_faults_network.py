@@ -1,4 +1,4 @@
-"""Workers whose way to the broker is cut, stalled or slow, while others go on as if nothing were."""
+"""Workers whose network to the broker is cut, stalled or slow, while others are not affected."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fleet(network: Network, group_id: str, tmp_path: Path) -> Iterator[MakeFleet
 
 
 async def start_three(group: Fleet, network: Network) -> None:
-    """w1 is near the broker, w2 and w3 are behind a proxy each."""
+    """w1 reaches the broker directly, w2 and w3 through a proxy each."""
     group.start("w1")
     for worker, way in zip(("w2", "w3"), network.ways, strict=True):
         group.start(worker, "--bootstrap-servers", way.address)
@@ -67,12 +67,12 @@ async def test_a_cut_that_is_shorter_than_the_session_moves_and_stops_nothing(
         assert dict(group.topics.status.tasks) == tasks
         await assert_nobody_was_lost(group, before, stops)
         for worker in ("w2", "w3"):
-            assert group.log_of(worker).count("trying again until") <= 2, "what of the group, what of the topics"
+            assert group.log_of(worker).count("trying again until") <= 2, "once for the group, once for the topics"
 
 
 async def assert_nobody_was_lost(group: Fleet, before: ClassicRecord, stops: set[tuple[TaskId, str]]) -> None:
-    """So far there was no round. In the next one, for a worker that joins, each member shows whether it still is one:
-    nothing is stopped but what the new one is given.
+    """So far there was no round. The round for a new worker shows that all members have kept their membership: only the
+    tasks that the new worker is given are stopped.
     """
     assert group.record == before, group.story()
     assert await group.stops() == stops
@@ -82,10 +82,10 @@ async def assert_nobody_was_lost(group: Fleet, before: ClassicRecord, stops: set
     assert {task for task, _worker in await group.stops() - stops} == group.owned("w4")
 
 
-async def test_a_connection_that_the_network_has_forgotten_is_made_anew_before_the_session_is_over(
+async def test_a_connection_that_died_silently_is_replaced_before_the_session_is_over(
     fleet: MakeFleet, network: Network
 ) -> None:
-    """Nothing tells that it is dead: a firewall has dropped it, or the broker's address has moved to another host."""
+    """No error shows that it is dead: a firewall dropped it, or the broker's address moved to another host."""
     async with fleet("--max-delay-ms", "0", "--session-timeout-ms", "20000") as group:
         await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
         await start_three(group, network)
@@ -96,7 +96,7 @@ async def test_a_connection_that_the_network_has_forgotten_is_made_anew_before_t
         await assert_nobody_was_lost(group, before, stops)
 
 
-async def test_topics_are_read_and_written_again_before_anybody_gives_up_on_a_connection_that_was_forgotten(
+async def test_topics_are_read_and_written_again_in_time_after_a_connection_died_silently(
     network: Network, group_id: str
 ) -> None:
     near, far = (
@@ -137,12 +137,12 @@ async def test_workers_cut_off_for_longer_than_the_session_stop_before_others_st
             there, here = starts[task][before_cut - 1 :][:2]
             assert there.worker in ("w2", "w3")
             assert here.worker == "w1"
-            assert there.until_ms is not None, "it told of the stop when it was back"
+            assert there.until_ms is not None, "it recorded the stop when it was back"
             assert cut_ms < there.until_ms < cut_ms + SHORT_SESSION_S * 1000
             assert there.until_ms < here.from_ms <= moved_ms
         assert not overlaps(await group.steps())
         for task in kept & group.owned("w1"):
-            assert starts[task][-1].from_ms < cut_ms, "what was not cut off ran on"
+            assert starts[task][-1].from_ms < cut_ms, "the tasks of w1 ran on"
         for worker in ("w2", "w3"):
             log = group.log_of(worker)
             assert log.count("back in the group after") == 1, log
@@ -150,10 +150,8 @@ async def test_workers_cut_off_for_longer_than_the_session_stop_before_others_st
             assert "Traceback" not in log
 
 
-async def test_a_third_of_a_second_for_each_answer_costs_no_worker_its_membership(
-    fleet: MakeFleet, network: Network
-) -> None:
-    """Neither in the steady state nor while the group rebalances, nor when it leads."""
+async def test_slow_answers_cost_no_worker_its_membership(fleet: MakeFleet, network: Network) -> None:
+    """Each answer takes a third of a second: in the steady state, during rebalances, and for the leader."""
     way = network.ways[0]
     async with fleet(*SHORT_SESSION, "--max-delay-ms", "0") as group:
         await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
@@ -165,11 +163,11 @@ async def test_a_third_of_a_second_for_each_answer_costs_no_worker_its_membershi
         await group.balanced("w1", "w2")
         before = group.record
 
-        await asyncio.sleep(6)  # as many heartbeats
+        await asyncio.sleep(6)  # so many heartbeats
 
         assert group.record == before, group.story()
         stopped = {worker for _task, worker in await group.stops()}
-        assert stopped <= {"w2"}, "it gave up what w1 was to have"
+        assert stopped <= {"w2"}, "it gave up the tasks for w1"
         assert {told.worker for told in group.topics.status.tasks.values() if told.state is TaskState.RUNNING} == {
             WorkerId("w1"),
             WorkerId("w2"),

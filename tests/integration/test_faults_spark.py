@@ -1,4 +1,4 @@
-"""Workers whose Spark ends under their tasks, or does not start at all: no task has failed."""
+"""Workers whose Spark dies or does not start: their tasks do not count as failed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fleet(fleet: MakeFleet) -> MakeFleet:
     return partial(fleet, "--allow", "jobs_for_tests", "--spark-master", "local[1]")
 
 
-async def test_a_killed_jvm_is_noticed_though_its_tasks_ask_it_nothing(fleet: MakeFleet, tmp_path: Path) -> None:
+async def test_a_killed_jvm_is_noticed_while_its_tasks_make_no_calls(fleet: MakeFleet, tmp_path: Path) -> None:
     async with fleet() as group:
         await group.submit("lines", tasks=2, entry_point="jobs_for_tests:Scribe", config={"folder": str(tmp_path)})
         group.start(W1)
@@ -68,7 +68,7 @@ async def test_a_worker_without_a_spark_master_leaves_its_tasks_to_another(fleet
 async def test_a_worker_is_back_by_itself_when_its_spark_starts(
     fleet: MakeFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its Java is missing at first."""
+    """At first it has no Java."""
     java, installed = tmp_path / "java" / "bin" / "java", tmp_path / "installed"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\n[ -e '{installed}' ] || exit 1\nexec '{find_java()}' \"$@\"\n")

@@ -1,4 +1,4 @@
-"""Workers that sleep through their session, and a leader that dies while tasks wait for a worker."""
+"""Workers that sleep through their session, and leaders that die while tasks wait for a worker."""
 
 from __future__ import annotations
 
@@ -34,12 +34,14 @@ async def test_the_deadline_of_a_delay_survives_the_leader_that_set_it(fleet: Ma
         waiting = group.owned(lost)
 
         group.kill(lost)
-        await group.wait_for(lambda _jobs, status: status.group is not None and status.group.delay_ms > 0, "a delay")
+        await group.wait_for(
+            lambda _jobs, status: status.group is not None and status.group.delay_ms > 0, "a delay runs"
+        )
         assert group.record.leader == leader
         deadline_ms = group.record.deadline_ms
         group.kill(leader)
         await group.wait_for(
-            lambda _jobs, status: status.group is not None and status.group.leader == other, "a leader"
+            lambda _jobs, status: status.group is not None and status.group.leader == other, "there is a leader"
         )
         assert group.record.deadline_ms == deadline_ms, group.story()
         await group.balanced(other)
@@ -71,7 +73,7 @@ async def test_nobody_waits_for_the_session_of_a_worker_whose_process_has_ended(
 async def test_a_worker_that_sleeps_through_its_session_can_write_nothing_when_it_wakes(
     fleet: MakeFleet, tmp_path: Path
 ) -> None:
-    """With real Spark: neither what its tasks produce, nor a word that wins in the status topic."""
+    """With real Spark: its tasks write no output, and its statuses win over none of the new worker's."""
     async with fleet(*SPARK, *SHORT_SESSION, "--max-delay-ms", "0") as group:
         seen: list[TaskStatus] = []
         group.topics.subscribe(lambda: seen.extend(group.topics.status.tasks.values()))
@@ -95,7 +97,7 @@ async def test_a_worker_that_sleeps_through_its_session_can_write_nothing_when_i
         )
         moved = group.topics.status.tasks[moving]
         group.wake("w2")
-        await eventually(fenced.exists, "its fence has told", within_s=DEADLINE_S)
+        await eventually(fenced.exists, "its fence has raised", within_s=DEADLINE_S)
         await group.balanced("w1", "w2")
 
         assert fenced.read_text().startswith(author)
@@ -105,8 +107,8 @@ async def test_a_worker_that_sleeps_through_its_session_can_write_nothing_when_i
         (word,) = (
             step for step in steps if step.worker == "w2" and step.finished_at_ms and step.attempt == old.attempt
         )
-        assert word.epoch < moved.epoch, "what it said when it woke was of an epoch that was over"
-        assert steps.index(word) > steps.index(moved), "and came later than what w1 had said"
+        assert word.epoch < moved.epoch, "the status it wrote when it woke was of a past epoch"
+        assert steps.index(word) > steps.index(moved), "and came after w1's status"
         for task in (TaskId("scribe", 0), TaskId("scribe", 1)):
             epochs = [status.epoch for status in seen if status.task == task]
             assert epochs == sorted(epochs), "it never won"
@@ -115,7 +117,7 @@ async def test_a_worker_that_sleeps_through_its_session_can_write_nothing_when_i
 
 
 async def cospark(group: Fleet, *arguments: str) -> str:
-    """In a process of its own, which reads the topics from their beginning."""
+    """Run the command in a process of its own, which reads the topics from their beginning."""
     command = (sys.executable, "-m", "airflow_provider.cli.main", *arguments)
     process = await asyncio.create_subprocess_exec(
         *command, "--bootstrap-servers", group.settings.bootstrap_servers, stdout=asyncio.subprocess.PIPE

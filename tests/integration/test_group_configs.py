@@ -1,4 +1,4 @@
-"""What people set for a declarative group holds for its workers while they run."""
+"""Changed configs of a declarative group apply to its running workers."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SOME = 10
 
 
 class Overheard:
-    """What members and coordinators say to each other, of one group with the broker to itself.
+    """The requests and replies of one group that has the broker to itself.
 
     :ivar sent_ms: when the heartbeats of each worker were written
-    :ivar granted: session and heartbeat interval, as the last reply has them
+    :ivar granted: session timeout and heartbeat interval of the last reply
     """
 
     def __init__(self, settings: KafkaSettings, group: str) -> None:
@@ -68,7 +68,7 @@ class Overheard:
                 self.sent_ms.setdefault(worker, []).append(message.timestamp()[1])
 
     def spacing_ms(self, worker: str) -> float:
-        """Between the last heartbeats."""
+        """The time between the last heartbeats."""
         sent = self.sent_ms.get(worker, [])[-SOME:]
         return median(later - earlier for earlier, later in itertools.pairwise(sent)) if len(sent) == SOME else 0
 
@@ -78,7 +78,7 @@ class Overheard:
 
 @pytest.fixture
 def overheard(settings: KafkaSettings, group_id: str) -> Iterator[list[Overheard]]:
-    """Filled by the test, when there are topics to listen to."""
+    """The test starts it once the topics exist."""
     made: list[Overheard] = []
     yield made
     for one in made:
@@ -86,7 +86,7 @@ def overheard(settings: KafkaSettings, group_id: str) -> Iterator[list[Overheard
 
 
 @pytest.mark.timeout(400)
-async def test_a_running_group_goes_by_what_is_set(
+async def test_changed_group_configs_apply_to_a_running_group(
     fleet: MakeFleet,
     settings: KafkaSettings,
     group_id: str,

@@ -1,4 +1,4 @@
-"""Groups that fall on hard times: forgotten by their coordinator, cut off from their broker, given work that fails."""
+"""Groups in trouble: forgotten by their coordinator, cut off from their broker, with tasks that fail."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from airflow_provider.records import TaskKind, TaskState
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 
 
-async def test_a_group_that_was_deleted_and_is_formed_again_counts_its_epochs_on(fleet: MakeFleet) -> None:
+async def test_epochs_go_on_when_a_deleted_group_is_formed_again(fleet: MakeFleet) -> None:
     async with fleet("--runner", "noop", "--slots", "20") as group:
         await group.submit("forever", tasks=4, kind=TaskKind.STREAMING)
         for worker in ("w1", "w2"):
@@ -40,13 +40,13 @@ async def test_a_group_that_was_deleted_and_is_formed_again_counts_its_epochs_on
             group.start(worker)
         await group.balanced("w1", "w3")
 
-        assert group.epoch == before.epoch + group.record.generation, "the coordinator counts anew, the epoch goes on"
+        assert group.epoch == before.epoch + group.record.generation, "the generation starts again, the epoch goes on"
         epochs = [each.record.epoch for each in await group.rounds()]
-        assert epochs == sorted(set(epochs)), "epochs grow, whatever it counts"
+        assert epochs == sorted(set(epochs)), "epochs grow, whatever the generation is"
         assert group.owned("w1") | group.owned("w3") == before.assignment[W1] | before.assignment[W2]
-        # A last word about a task that has moved may come late; a word of the new group never loses to one of the old.
+        # A status of a task that has moved may come late; it never wins over a status of the new group.
         assert all(winner.epoch > before.epoch for winner in group.topics.status.overwritten.values())
-        await eventually(lambda: not group.topics.status.overwritten)  # the leader writes the winning word again
+        await eventually(lambda: not group.topics.status.overwritten)  # the leader writes the winning status again
         assert not group.owned("w2")
 
 
@@ -81,7 +81,7 @@ async def test_workers_cut_off_from_their_broker_stop_in_time_and_go_on_when_it_
                 stopped = [step for step in steps if step.state is TaskState.STOPPED and step.started_at_ms]
                 over_ms = killed_ms + SHORT_SESSION_S * 1000
                 in_time = {step.task for step in stopped if killed_ms < (step.finished_at_ms or 0) < over_ms}
-                assert in_time == attempts.keys(), "stopped before their lease was over"
+                assert in_time == attempts.keys(), "stopped before the lease was over"
                 assert not overlaps(steps), "no two copies of a task"
                 assert max(step.started_at_ms or 0 for step in steps) > back_ms
                 for worker in ("w1", "w2"):
@@ -125,7 +125,8 @@ async def test_two_workers_share_real_spark_work_of_which_one_task_fails(fleet: 
         for worker in ("w1", "w2"):
             group.start(worker)
         await group.wait_for(
-            lambda _jobs, status: status.group is not None and set(status.group.members) == {"w1", "w2"}, "both are in"
+            lambda _jobs, status: status.group is not None and set(status.group.members) == {"w1", "w2"},
+            "both have joined",
         )
         config = {"rows": 1_000, "bad": 2}
         await group.submit("squares", tasks=6, entry_point="jobs_for_tests:Squares", config=config, retries=1)
@@ -157,10 +158,10 @@ async def test_two_workers_share_real_spark_work_of_which_one_task_fails(fleet: 
         assert (empty.state, empty.planned) == (JobState.FINISHED, 0)
 
 
-def test_a_new_broker_is_asked_until_it_knows_of_groups(
+def test_a_new_broker_is_asked_again_until_it_can_answer_for_groups(
     group_id: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first question has it make the topic in which groups are kept."""
+    """The first request makes the broker create the topic in which it keeps groups."""
     with LocalBroker(data=tmp_path / "broker") as broker:
         status = main(["groups", "describe", group_id, "--bootstrap-servers", broker.bootstrap_servers])
     assert (status, capsys.readouterr().err) == (
@@ -169,7 +170,7 @@ def test_a_new_broker_is_asked_until_it_knows_of_groups(
     )
 
 
-async def test_a_group_is_steered_and_seen_from_the_command_line(fleet: MakeFleet) -> None:
+async def test_a_group_is_controlled_and_shown_by_commands(fleet: MakeFleet) -> None:
     async with fleet("--runner", "noop", "--slots", "2") as group:
         name = group.group_id
         submit = ("jobs", "submit", name, "etl", "noop:job", "--config", '{"seconds": 600}', "--max-tasks", "6")
@@ -204,7 +205,7 @@ async def test_a_group_is_steered_and_seen_from_the_command_line(fleet: MakeFlee
         assert (await group.ended("w2")) == [0]
 
         assert (await cospark(group, "jobs", "remove", name, "etl")).out == "job etl: removed\n"
-        await group.wait_for(lambda _jobs, status: not status.tasks, "nothing is left of it")
+        await group.wait_for(lambda _jobs, status: not status.tasks, "no records are left of it")
         assert (await cospark(group, "jobs", "list", name)).out == f"group {name} has no jobs\n"
         again = await cospark(group, "jobs", "remove", name, "etl")
         assert (again.status, again.err) == (1, f"cospark jobs remove: group {name} has no job etl\n")

@@ -1,4 +1,4 @@
-"""Who may write to the jobs topic may write anything: no code runs that the worker did not allow."""
+"""Whatever somebody writes to the jobs topic, no code runs that the worker does not allow."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MODULES = {
     """,
 }
 
-# Entry points, and what their planner's record says. "$TRACE" is the folder in which nothing may appear.
+# Entry points, and the error that the planner's status has. Nothing may appear in the folder "$TRACE".
 REFUSED = {
     "os-system": ("os:system", "module os is not allowed here"),
     "builtins": ("builtins:eval", "module builtins is not allowed here"),
@@ -99,7 +99,7 @@ def definition(name: str, entry_point: str = "allowedjobs.good:Good", **other: o
 
 
 def garbage() -> list[tuple[bytes, bytes]]:
-    """Records that must not be read."""
+    """Records that must be skipped as unreadable."""
     whole = definition("whole").to_json()
 
     def job(name: str, **changed: object) -> tuple[bytes, bytes]:
@@ -126,7 +126,7 @@ def garbage() -> list[tuple[bytes, bytes]]:
 
 
 def forged() -> list[tuple[str, dict[str, Any]]]:
-    """Records that can be read, and that lead nowhere."""
+    """Readable records that must have no effect."""
     forbidden = definition("forged", "os:system", max_tasks=2)
     plan = PlanRecord.of(forbidden, [{"command": "touch $TRACE/plan"}] * 2, planned_by=WorkerId("w1"), at_ms=1)
     unknown = definition("not-there", "os:system")
@@ -144,7 +144,7 @@ def forged() -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.fixture
 def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where code leaves a file that must not run."""
+    """The folder in which forbidden code leaves a file if it runs."""
     for name, source in MODULES.items():
         file = tmp_path / "modules" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def folder_of(location: str) -> Path:
-    """The folder in which this really is, whatever dots are in its name."""
+    """The real folder of this location, with all dots resolved."""
     return Path(location).resolve().parent
 
 
@@ -168,7 +168,7 @@ def names_in(folder: Path) -> list[str]:
 async def test_no_record_makes_a_worker_run_what_it_does_not_allow(
     broker: LocalBroker, group_id: str, trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And it goes on with its other tasks, and says what it refused."""
+    """It goes on with its other tasks, and reports what it refused."""
     root = tmp_path / "checkpoints"
     run = ("--runner", "local", "--spark-master", "local[1]", "--allow", "allowedjobs", "--slots", "4")
     options = (*run, "--checkpoint-root", str(root))
@@ -191,7 +191,7 @@ async def test_no_record_makes_a_worker_run_what_it_does_not_allow(
             tasks = [TaskId("first", 0), TaskId("tagged", 0), TaskId("forged", 0), TaskId("forged", 1)]
             return all(task in told and told[task].state.final for task in (*planners, *tasks))
 
-        await group.wait_for(refused_or_done, "each is refused, or done")
+        await group.wait_for(refused_or_done, "each is refused or done")
         told = group.topics.status.tasks
         for name, (_, reason) in REFUSED.items():
             error = told[planner_of(name)].error
@@ -208,13 +208,13 @@ async def test_no_record_makes_a_worker_run_what_it_does_not_allow(
         assert told[TaskId("first", 0)].state is TaskState.FINISHED
         assert folder_of(told[TaskId("tagged", 0)].result["location"]) == root / group_id / "tagged"
 
-        # It has not left, and takes new work.
+        # It is still in the group and takes new work.
         await group.topics.submit(definition("after"))
         await group.wait_for(
             lambda _, status: (
                 (last := status.tasks.get(TaskId("after", 0))) is not None and last.state is TaskState.FINISHED
             ),
-            "what was submitted after it runs",
+            "the job that was submitted afterwards runs",
         )
         log = group.log_of("w1")
         assert skipped_records(log) == len(unreadable)

@@ -1,4 +1,4 @@
-"""Workers as processes on a real broker, in a group that speaks version 3: tasks are warm before they move."""
+"""Worker processes on a real broker, with version 3 of the embedded protocol: tasks are warm before they move."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WARM_UP = {"warm_up_seconds": 5.0}
 
 @pytest.fixture
 def fleet(fleet: MakeFleet) -> MakeFleet:
-    """Its workers run nothing, and have room for everything."""
+    """Workers with the noop runner and enough slots."""
     return partial(fleet, "--runner", "noop", "--slots", "20", "--connect-protocol", "extensible")
 
 
@@ -36,7 +36,7 @@ async def test_a_worker_that_joins_learns_before_it_is_given_anything(fleet: Mak
         group.start("w2")
         await group.wait_for(partial(learns, "w2", 2), "w2 learns two tasks")
         assert group.owned("w1") == {task for task in group.topics.status.tasks if not task.is_planner}
-        assert await group.stops() == stopped_before, "the owner runs them on"
+        assert await group.stops() == stopped_before, "the owner still runs them"
 
         await group.balanced("w1", "w2")
         assert len(group.owned("w2")) == 2
@@ -45,7 +45,7 @@ async def test_a_worker_that_joins_learns_before_it_is_given_anything(fleet: Mak
         assert "is ready for" in "\n".join(event.record.reason for event in await group.rounds()), group.story()
 
 
-async def test_the_owner_stops_what_another_is_ready_for_before_the_round_that_moves_it(fleet: MakeFleet) -> None:
+async def test_the_owner_stops_a_task_with_a_ready_learner_before_the_round_that_moves_it(fleet: MakeFleet) -> None:
     async with fleet() as group:
         await group.submit("streams", tasks=2, kind=TaskKind.STREAMING, config=WARM_UP)
         group.start("w1")
@@ -65,8 +65,8 @@ async def test_a_lost_owner_is_replaced_by_whoever_has_learned_its_tasks_without
         await group.wait_for(partial(learns, "w2", 1), "w2 learns a task")
         said = group.topics.status.workers[WorkerId("w2")]
         learned = frozenset(lesson.task for lesson in said.learning)
-        # A leader that dies before it has written what it decided is not waited for: the next one does not know of it.
-        await group.wait_for(lambda _jobs, _status: group.epoch >= said.epoch, "the leader has written of that")
+        # The next leader only knows of lessons that the last one has recorded.
+        await group.wait_for(lambda _jobs, _status: group.epoch >= said.epoch, "the leader has recorded it")
 
         group.kill("w1")
 
@@ -79,7 +79,7 @@ async def test_a_lost_owner_is_replaced_by_whoever_has_learned_its_tasks_without
 
 
 async def test_a_warm_up_that_fails_gives_its_place_to_another(fleet: MakeFleet) -> None:
-    """The task runs on where it is, and whoever asks is told why."""
+    """The task runs on where it is, and ``describe`` says why."""
     async with fleet("--max-learners", "1") as group:
         failing = {"warm_up_seconds": 0.2, "warm_up_fails": "no such table"}
         await group.submit("uneven", tasks=2, kind=TaskKind.STREAMING, config=failing)

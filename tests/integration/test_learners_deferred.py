@@ -1,4 +1,4 @@
-"""A deferred worker that is given something to learn comes back to its process for it: with the real trigger."""
+"""A deferred worker that is to learn a task comes back to its process, with the real trigger."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def spec_of(group: Fleet) -> WorkerSpec:
 async def in_its_process(
     group: Fleet, exit_requests: ExitRequests, saved: Mapping[str, Any] | None = None, *, linger_s: float = NEVER_S
 ) -> Outcome:
-    """What the operator does, without Airflow around it."""
+    """Run the worker as the operator does, but without Airflow."""
     spec = spec_of(group)
     equipment = Equipment(
         runner="noop", allowed=(), checkpoint_root="temporary", spark_master="local[1]", linger_s=linger_s
@@ -88,7 +88,7 @@ async def test_a_deferred_worker_comes_back_to_its_process_to_learn(fleet: MakeF
         event = await asyncio.wait_for(deferred, DEADLINE_S)
         await trigger.cleanup()
         assert (event.payload["ending"], event.payload["error"]) == (Ending.HANDED_OVER.value, None)
-        assert group.owned("w1") == {task}, "its owner runs it on meanwhile"
+        assert group.owned("w1") == {task}, "its owner still runs it"
 
         exit_requests = ExitRequests()
         back = asyncio.ensure_future(in_its_process(group, exit_requests, event.payload["saved"]))

@@ -1,4 +1,4 @@
-"""A stream with state that is warm before it moves, with a real Spark, to a worker that joins, and when one leaves."""
+"""Streams with state are warm before they move, with a real Spark: when a worker joins, and when one leaves."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from airflow_provider.records import TaskKind
 pytestmark = pytest.mark.timeout(300)
 
 WARM_UP_S = 8.0
-"""A cold move would take longer than this: a stop and a start beside it."""
+"""A cold move takes longer than this: a stop and a start come on top."""
 SOME = 3
 LOOK_S = 0.2
-"""Who looks at files more often takes from the streams what they need to write them."""
+"""Looking at the files more often would slow down the streams."""
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fle
     sinks = [Sink(tmp_path, index) for index in range(2)]
 
     async def go_on() -> None:
-        """Each stream writes some batches more."""
+        """Wait until each stream has written some more batches."""
         counts = [len(sink.batches()) + SOME for sink in sinks]
         await until(
             lambda: all(len(sink.batches()) >= count for sink, count in zip(sinks, counts, strict=True)),
@@ -78,8 +78,8 @@ async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fle
         (moved,) = [sink for sink in sinks if sink.batches()[-1].pid not in first]
         assert [(gap.moved, gap.restarted) for gap in moved.gaps() if gap.restarted] == [(True, True)]
         by_owner = [batch for batch in moved.batches() if batch.pid in first]
-        assert len(by_owner) > before[sinks.index(moved)], "the owner ran it on"
-        assert moved.batches()[-1].warm, "it began with what had been made ready"
+        assert len(by_owner) > before[sinks.index(moved)], "until then the owner ran it"
+        assert moved.batches()[-1].warm, "it began with the result of its warm-up"
 
         began = time.time()
         said = await cospark(group, "scale", group.group_id, "--to", "50%", "--wait", "--timeout", str(DEADLINE_S))

@@ -1,4 +1,4 @@
-"""The local broker as its users meet it: it starts, keeps its data, says what is missing, and never stays behind."""
+"""The local broker for its users: it starts, keeps its data, says what is missing, and never outlives its owner."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process runs; one that has ended and that nobody has asked about yet does not."""
+    """Whether the process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -61,7 +61,7 @@ def test_a_killed_broker_comes_back_at_the_same_address_with_its_data() -> None:
         assert "kept" in topics(broker)
 
 
-def test_a_broker_that_ended_by_itself_is_started_again_and_nobody_watches_over_the_old_one() -> None:
+def test_a_broker_that_died_can_be_started_again_and_leaves_no_process_behind() -> None:
     others = set(psutil.Process().children())
     with LocalBroker() as broker:
         assert broker.pid is not None
@@ -163,7 +163,7 @@ def test_jars_that_cannot_be_had_are_named_and_leave_nothing_behind(tmp_path: Pa
     assert not (tmp_path / "jars").exists()
 
 
-def test_a_network_that_swallows_everything_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_fetching_gives_up_on_a_silent_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     silent = tmp_path / "bin" / "spark-submit"
     silent.parent.mkdir()
     silent.write_text("#!/bin/sh\necho resolving\nexec sleep 600\n")

@@ -1,4 +1,4 @@
-"""The local runner with a real Spark: what a worker and the author of a bounded job may count on."""
+"""The local runner with a real Spark: what a worker and the author of a bounded job can rely on."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ async def test_one_task_is_stopped_alone_while_the_other_goes_on(
 
 @spark_job
 def work_in_threads(spark: SparkSession, task: TaskContext) -> object:
-    """Spark jobs by threads of the task's own: if it waits for them, one that lasts; else one that shall not."""
+    """Runs endless Spark jobs in threads of its own, and waits for them if ``waits``."""
     from concurrent.futures import ThreadPoolExecutor
 
     pool = ThreadPoolExecutor(2)

@@ -1,4 +1,4 @@
-"""Tasks that are made ready with the local runner and a real Spark, before they move here."""
+"""Tasks are made ready with the local runner and a real Spark before they move here."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ stream = partial(order_of, __name__)
 
 
 def order(name: str, index: int = 0) -> TaskOrder:
-    """To run a batch job of this module."""
+    """An order to run a batch job of this module."""
     return replace(order_of(__name__, name, index), bounded=True)
 
 
@@ -46,7 +46,7 @@ def active_jobs(spark: SparkSession) -> list[int]:
 
 
 class Enrich(SparkJob):
-    """Caches reference data of a million rows, and joins with it."""
+    """Caches a million rows of reference data, and joins with them."""
 
     def warm_up(self, spark: SparkSession, task: TaskContext) -> Iterator[float]:
         self.airports = spark.range(1_000_000).selectExpr("id", "uuid() AS name").persist()
@@ -102,7 +102,7 @@ async def test_tasks_share_reference_data_and_each_sees_it_in_its_session(runner
 
 
 class Endless(SparkJob):
-    """Its warm-up is one Spark job of hours."""
+    """Its warm-up is a Spark job that takes hours."""
 
     def warm_up(self, spark: SparkSession, task: TaskContext) -> None:
         SEEN["spark"] = spark
@@ -161,9 +161,7 @@ def count_values(spark: SparkSession, task: TaskContext) -> Any:
     )
 
 
-async def test_of_a_stream_with_state_the_newest_files_are_read(
-    runner: LocalRunner, events: Events, tmp_path: Path
-) -> None:
+async def test_the_newest_state_files_of_a_stream_are_read(runner: LocalRunner, events: Events, tmp_path: Path) -> None:
     task = stream("count_values", checkpoint=tmp_path / "checkpoint")
     await runner.start(task)
     await until(lambda: SEEN.get("batch", 0) >= 2)
@@ -182,7 +180,7 @@ async def test_of_a_stream_with_state_the_newest_files_are_read(
 
 
 class Words(SparkJob):
-    """Counts the words of files; a rehearsal keeps its own."""
+    """Counts the words of files; a rehearsal keeps its own counts."""
 
     def plan_of(self, spark: SparkSession, task: TaskContext) -> DataStreamWriter:
         lines = spark.readStream.schema("word string").option("maxFilesPerTrigger", 1).csv(task.config["input"])
@@ -229,7 +227,9 @@ async def test_a_query_is_rehearsed_on_a_copy_of_its_checkpoint_and_the_real_one
     again = {(2, (("tick", 3),))}
     assert {(number, tuple(counts.items())) for number, counts in SEEN["rehearsed"]} == again
     assert FEWEST <= len(SEEN["rehearsed"]) <= MOST
-    assert [path.name for path in checkpoint.parent.iterdir()] == ["0"], "the copy is deleted, and one left long ago"
+    assert [path.name for path in checkpoint.parent.iterdir()] == ["0"], (
+        "the copy is deleted, and so is an old one that was left behind"
+    )
 
     assert await runner.stop([task.task], "moved") == frozenset()
     (words / "3.csv").write_text("tick\n")
@@ -239,7 +239,7 @@ async def test_a_query_is_rehearsed_on_a_copy_of_its_checkpoint_and_the_real_one
 
 
 class Careless(SparkJob):
-    """Has its rehearsal do what it must not, as its configuration says; its sink and checkpoint are said only once."""
+    """Its rehearsal does what its configuration says and a rehearsal must not do."""
 
     def warm_up(self, spark: SparkSession, task: TaskContext) -> Iterator[float]:
         lines = spark.readStream.schema("word string").option("maxFilesPerTrigger", 1)
@@ -258,7 +258,10 @@ class Careless(SparkJob):
 
 
 async def start_carelessly(runner: LocalRunner, events: Events, tmp_path: Path, **config: Any) -> TaskOrder:
-    """The order to learn a task that has done two batches and then stopped, with more to read."""
+    """Run two batches, stop, and add more input.
+
+    :returns: the order of a learner that goes on from there
+    """
     SEEN.update(batches=[])
     words, checkpoint = tmp_path / "words", tmp_path / "checkpoints" / "0"
     words.mkdir()
@@ -290,7 +293,7 @@ async def test_a_rehearsal_that_would_write_or_take_what_the_task_reads_is_left_
     assert {f"{number}.csv" for number in range(2, 6)} <= {path.name for path in (tmp_path / "words").iterdir()}
 
 
-async def test_after_a_rehearsal_a_stream_goes_on_from_the_checkpoint_of_its_task_and_run_rehearses_nothing(
+async def test_after_a_rehearsal_a_stream_goes_on_from_the_checkpoint_of_its_task(
     runner: LocalRunner, events: Events, tmp_path: Path
 ) -> None:
     learner = await start_carelessly(runner, events, tmp_path)
@@ -307,7 +310,7 @@ async def test_after_a_rehearsal_a_stream_goes_on_from_the_checkpoint_of_its_tas
 
 
 class Slow(Words):
-    """Does not come to the end of the second batch of its rehearsal, and may fail in the first one."""
+    """Hangs in the second batch of its rehearsal, and may fail in the first one."""
 
     def warm_up(self, spark: SparkSession, task: TaskContext) -> Iterator[float]:
         def take_time(batch: DataFrame, number: int) -> None:
@@ -319,7 +322,7 @@ class Slow(Words):
 
 
 @pytest.mark.parametrize("config", [{}, {"fails": True}], ids=["stopped", "failed"])
-async def test_a_rehearsal_that_is_stopped_in_a_batch_is_told_in_a_line_and_one_that_fails_with_its_traceback(
+async def test_a_stopped_rehearsal_logs_one_line_and_a_failed_one_its_traceback(
     runner: LocalRunner,
     events: Events,
     tmp_path: Path,
@@ -349,13 +352,13 @@ async def test_a_rehearsal_that_is_stopped_in_a_batch_is_told_in_a_line_and_one_
 
 
 class Crash(Words):
-    """Kills its JVM in the rehearsal."""
+    """Kills the JVM in its rehearsal."""
 
     def warm_up(self, spark: SparkSession, task: TaskContext) -> Iterator[float]:
         yield from task.rehearse(self.plan_of(spark, task).foreachBatch(lambda batch, number: kill_jvm()))
 
 
-async def test_what_lost_its_spark_in_a_rehearsal_is_not_ready(
+async def test_a_task_that_lost_its_spark_in_a_rehearsal_is_not_ready(
     runner: LocalRunner, events: Events, tmp_path: Path
 ) -> None:
     SEEN.update(written=[])
@@ -379,7 +382,7 @@ def kill_jvm() -> None:
 
 
 async def test_a_checkpoint_changes_while_it_is_read(tmp_path: Path) -> None:
-    """As a running query's does: files appear in it under another name, and are deleted in the end."""
+    """As a running query changes it: files are renamed into place, and finally deleted."""
     spark = APPLICATION.running_for("the test module", SETTINGS).root
     folder, over = tmp_path / "offsets", threading.Event()
     folder.mkdir()
@@ -405,7 +408,7 @@ async def test_a_checkpoint_changes_while_it_is_read(tmp_path: Path) -> None:
         changing.join()
 
 
-async def test_in_a_new_jvm_a_task_is_made_ready_anew(runner: LocalRunner, events: Events) -> None:
+async def test_a_task_is_made_ready_again_in_a_new_jvm(runner: LocalRunner, events: Events) -> None:
     ready, busy = order("Enrich"), order("Endless")
     runner.warm(ready)
     await events.wait_for(ready.task, WarmUpReady)

@@ -1,4 +1,4 @@
-"""What a real Spark says of how far its tasks are, and where its own page is."""
+"""The progress of tasks as a real Spark reports it, and the address of Spark's own page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WITH_PAGE = LocalSparkSettings(
 
 @pytest.fixture
 async def progressing(events: Events) -> AsyncIterator[LocalRunner]:
-    """A runner whose Spark has a page, and of whose tasks is told as often as a test can wait for."""
+    """A runner with Spark's own page that reports progress often enough for a test."""
     SIGNALS.clear()
     SEEN.clear()
     runner = LocalRunner(events, allowed=[__name__], settings=WITH_PAGE, tell_every_s=0.2)
@@ -83,7 +83,9 @@ async def test_a_bounded_task_tells_what_its_own_spark_jobs_have_done(
     assert await events.result(first.task) == 10
     counts = told(events)[-1]
     assert isinstance(counts, JobCounts)
-    assert (counts.stages, counts.tasks) == (counts.stages_done, counts.tasks_done), "what was skipped is not open"
+    assert (counts.stages, counts.tasks) == (counts.stages_done, counts.tasks_done), (
+        "a skipped stage does not count as open"
+    )
     await progressing.start(other)
     assert await events.result(other.task) == 10
     mine = [event.progress for event in events.of(other.task) if isinstance(event, TaskProgressed)]
@@ -106,7 +108,7 @@ async def test_a_query_tells_its_batches_and_spark_where_its_page_is(
 
 @spark_job
 def shuffle_once(spark: SparkSession, task: TaskContext) -> object:
-    """Two jobs on the same shuffle: the second one skips the stage that the first one has run."""
+    """Two jobs on the same shuffle: the second skips the stage that the first has run."""
     from pyspark import InheritableThread
 
     context, go_on = spark.sparkContext, Path(task.config["folder"], "go on")
@@ -155,8 +157,8 @@ def many_jobs(spark: SparkSession, task: TaskContext) -> object:
     return said
 
 
-async def test_what_spark_has_forgotten_still_counts(progressing: LocalRunner, events: Events) -> None:
-    """It keeps fifty jobs here."""
+async def test_jobs_that_spark_has_forgotten_still_count(progressing: LocalRunner, events: Events) -> None:
+    """Spark keeps only fifty jobs here."""
     task = order("many_jobs")
     await progressing.start(task)
     assert await events.result(task.task) == [True, True, True]

@@ -1,6 +1,6 @@
-"""The Spark that a worker's tasks share: what each has for itself, what none can stop, and its loss.
+"""The Spark that a worker's tasks share: what is private to a task, what no task can stop, and its loss.
 
-With the local runner it is a JVM of the worker's process.
+With the local runner it is a JVM started by the worker's process.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def stop_the_context(spark: SparkSession, task: TaskContext) -> object:
     return spark.range(3).count()
 
 
-async def test_after_spark_was_stopped_all_the_same_the_next_task_gets_another(
+async def test_after_a_task_stopped_the_context_the_next_task_gets_another_spark(
     runner: LocalRunner, events: Events
 ) -> None:
     stopping = order("stop_the_context")
@@ -177,7 +177,7 @@ async def test_a_task_that_starts_while_spark_still_stops_waits_for_that(runner:
     assert context is not None
     java = context._jsc.sc()
     stopping = asyncio.ensure_future(asyncio.to_thread(java.stop))
-    await until(java.isStopped, "it says so as it begins")
+    await until(java.isStopped, "Spark says so as soon as it begins to stop")
     task = counting(7, index=1)
     await runner.start(task)
     assert isinstance(await events.last(task.task), TaskFinished)
@@ -185,7 +185,7 @@ async def test_a_task_that_starts_while_spark_still_stops_waits_for_that(runner:
 
 
 def listeners() -> list[str]:
-    """Who listens on the bus that all sessions of the application share."""
+    """The listeners on the bus that all sessions of the application share."""
     from pyspark import SparkContext
 
     there = SparkContext.getOrCreate()._jsc.sc().listenerBus().listeners()
@@ -206,7 +206,7 @@ def read_what_is_new(spark: SparkSession, task: TaskContext) -> object:
 
 
 async def test_no_attempt_leaves_a_listener_behind(runner: LocalRunner, events: Events, tmp_path: Path) -> None:
-    """Each would hear of every step of every Spark job, for as long as the worker lives."""
+    """It would get every event of every Spark job as long as the worker lives."""
 
     def attempts(number: int) -> Iterator[TaskOrder]:
         yield counting(5, number)
@@ -225,7 +225,7 @@ async def test_no_attempt_leaves_a_listener_behind(runner: LocalRunner, events: 
 
 
 def java_objects() -> int:
-    """How many objects the JVM keeps because this process may still ask for them."""
+    """How many objects the JVM keeps for this process (py4j's references)."""
     from py4j.java_gateway import JavaObject
     from pyspark import SparkContext
 
@@ -236,7 +236,7 @@ def java_objects() -> int:
 
 
 async def test_no_attempt_keeps_objects_of_the_jvm(runner: LocalRunner, events: Events) -> None:
-    """Each session would be kept, with all that it has cached."""
+    """They would keep each session, with all its caches."""
     kept: list[int] = []
     for number in range(4):
         for index in range(3):
@@ -262,7 +262,7 @@ def print_on_stderr(spark: SparkSession, task: TaskContext) -> None:
 async def test_what_the_jvm_prints_is_logged_with_its_own_level(
     runner: LocalRunner, events: Events, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A host takes what stands on stderr for errors."""
+    """A host may take everything on stderr for errors."""
     caplog.set_level(logging.INFO)
     task = order("print_on_stderr")
     await runner.start(task)
@@ -273,7 +273,7 @@ async def test_what_the_jvm_prints_is_logged_with_its_own_level(
     assert said["harmless"] == "INFO"
 
 
-async def test_a_lost_jvm_is_told_of_all_its_tasks_and_the_next_one_gets_another(
+async def test_a_lost_jvm_is_reported_for_all_its_tasks_and_the_next_task_gets_another(
     runner: LocalRunner, events: Events, tmp_path: Path
 ) -> None:
     tasks = [holding(tmp_path, 0), holding(tmp_path, 1)]

@@ -1,4 +1,4 @@
-"""Streaming queries with the local runner and a real Spark: they move, end, fail, and never write out of turn."""
+"""Streaming queries with the local runner and a real Spark: they move, end, fail, and never write without a lease."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def test_a_query_that_ends_by_itself_finishes_its_task(
     last = await events.last(task.task)
     assert isinstance(last, TaskFinished)
     assert last.result["last_batch"] == 0
-    assert last.wrote == (("numbers", "numbers", 2),), "said in a thread of Spark's"
+    assert last.wrote == (("numbers", "numbers", 2),), "called in a thread of Spark"
 
 
 @spark_job
@@ -180,10 +180,10 @@ def leave_a_named_query_behind(spark: SparkSession, task: TaskContext) -> object
         ("leave_a_named_query_behind", "run() has left streaming queries running: rates"),
     ],
 )
-async def test_a_task_that_is_to_end_fails_if_it_leaves_a_query_without_end(
+async def test_a_bounded_task_fails_if_it_leaves_a_query_without_end(
     runner: LocalRunner, events: Events, tmp_path: Path, job: str, why: str
 ) -> None:
-    """Who waits for the end of its job would wait for ever."""
+    """Otherwise whoever waits for the end of the job would wait for ever."""
     SEEN.clear()
     (tmp_path / "source").mkdir()
     task = order(job, checkpoint=tmp_path / "c", source=str(tmp_path / "source"), sink=str(tmp_path / "sink"))
@@ -194,7 +194,7 @@ async def test_a_task_that_is_to_end_fails_if_it_leaves_a_query_without_end(
     assert "query" not in SEEN or not SEEN["query"].isActive
 
 
-async def test_a_query_that_ends_by_itself_is_as_good_as_any_end(
+async def test_a_query_that_ends_by_itself_finishes_a_bounded_task(
     runner: LocalRunner, events: Events, tmp_path: Path
 ) -> None:
     add_rows(tmp_path / "source", 1, 2)
@@ -268,10 +268,10 @@ def write_the_second_slowly(spark: SparkSession, task: TaskContext) -> object:
 
 
 @pytest.mark.parametrize(("limit_s", "done"), [(DEADLINE_S, True), (0.001, False)], ids=["brief", "long"])
-async def test_a_query_that_moves_ends_a_batch_that_is_brief(
+async def test_a_query_that_moves_finishes_a_short_batch(
     runner: LocalRunner, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit_s: float, done: bool
 ) -> None:
-    """So nobody does it again. In another one its Spark jobs are cancelled."""
+    """So nobody has to repeat it. In a long batch, the Spark jobs are cancelled."""
     monkeypatch.setattr(attached_attempt, "BATCH_S", limit_s)
     started, checkpoint = tmp_path / "started", tmp_path / "checkpoint"
     task = order("write_the_second_slowly", checkpoint=checkpoint, started=str(started))
@@ -307,6 +307,6 @@ async def test_no_batch_is_written_after_the_lease_is_over(events: Events, tmp_p
         last = await events.last(task.task)
     finally:
         await runner.close()
-    assert isinstance(last, TaskStopped), "no failure of the task: another worker may own it by now"
+    assert isinstance(last, TaskStopped), "not a failure of the task: another worker may own it by now"
     assert last.reason == "the lease is over"
     assert rows_in(sink) == [0]

@@ -1,4 +1,4 @@
-"""What a StatsD server hears of worker processes on a real broker, in both group protocols."""
+"""The metrics that a StatsD server gets from worker processes on a real broker, in both group protocols."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = {Kind.GAUGE: "g", Kind.COUNTER: "c", Kind.TIMING: "ms"}
 
 @pytest.fixture
 async def statsd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[StatsdServer]:
-    """Where the workers' Airflow config has them send what they count."""
+    """The StatsD server in the Airflow config of the workers."""
     async with statsd_server() as server:
         for name, value in {
             "AIRFLOW_HOME": str(tmp_path / "airflow"),
@@ -34,7 +34,7 @@ async def statsd(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterat
 
 
 class Heard:
-    """The lines about one group, by the names in the docs."""
+    """The lines about one group, by the metrics' names in the docs."""
 
     def __init__(self, server: StatsdServer, group: Fleet) -> None:
         self.server = server
@@ -50,7 +50,7 @@ class Heard:
         return [line.value for line in self.server.named(self.name(metric, *tags))]
 
     async def becomes(self, value: float, metric: str, *tags: str) -> None:
-        """Wait for a gauge that is said from now on."""
+        """Wait until a gauge is sent with this value."""
         since, name = len(self.server.lines), self.name(metric, *tags)
         await eventually(
             lambda: self.server.last(name, since) == value, f"{name} is {value}, not {self.server.last(name)}"
@@ -60,9 +60,7 @@ class Heard:
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_who_watches_statsd_sees_what_a_group_goes_through(
-    fleet: MakeFleet, statsd: StatsdServer, protocol: str
-) -> None:
+async def test_statsd_shows_what_happens_in_a_group(fleet: MakeFleet, statsd: StatsdServer, protocol: str) -> None:
     options = ("--runner", "noop", "--slots", "6", "--max-delay-ms", "0", "--group-protocol", protocol)
     async with fleet(*options) as group:
         heard = Heard(statsd, group)
@@ -81,9 +79,12 @@ async def test_who_watches_statsd_sees_what_a_group_goes_through(
         await heard.becomes(group_epoch(group), "cospark.group.epoch")
         await heard.becomes(0, "cospark.group.unconverged_seconds")
         moved = heard.name("cospark.tasks_moved", "streams", "balance")
-        await eventually(lambda: statsd.total(moved) == 2, "two tasks have moved")
-        await eventually(lambda: len(heard.times("cospark.task_stood_still", "streams")) == 2, "both stood still")
-        await eventually(lambda: len(heard.times("cospark.rebalance_time")) >= 2, "two rebalances have ended")
+        await eventually(lambda: statsd.total(moved) == 2, "two moved tasks are counted")
+        await eventually(
+            lambda: len(heard.times("cospark.task_stood_still", "streams")) == 2,
+            "the time that both stood still is sent",
+        )
+        await eventually(lambda: len(heard.times("cospark.rebalance_time")) >= 2, "two rebalances are timed")
 
         await group.submit("batch", tasks=3, seconds=0.01)
         await heard.becomes(3, "cospark.job.tasks", "batch", "finished")
@@ -91,32 +92,32 @@ async def test_who_watches_statsd_sees_what_a_group_goes_through(
         await eventually(lambda: heard.total("cospark.tasks_finished", "batch") == 4, "the planner and three tasks")
         assert len(heard.times("cospark.task_time", "batch")) == 3
         assert len(heard.times("cospark.planner_time", "batch")) == 1
-        assert heard.total("cospark.tasks_started", "streams") == 1 + 4 + 2  # its planner, its tasks, those that moved
+        assert heard.total("cospark.tasks_started", "streams") == 1 + 4 + 2  # the planner, the tasks, the moved tasks
         assert heard.total("cospark.tasks_stopped", "streams") == 2
         assert heard.total("cospark.rebalances") >= 2
 
         speakers = await who_tells_gauges(heard)
-        assert len(speakers) == 1, "one process tells how the group is"
+        assert len(speakers) == 1, "one process sends the gauges of the group"
         leader = str(group.topics.status.group.leader) if group.topics.status.group else ""
         (other,) = {"w1", "w2"} - {leader}
         group.send(leader, signal.SIGTERM)
         assert await group.ended(leader) == [0]
         await group.balanced(other)
         await heard.becomes(1, "cospark.group.members")
-        assert (await who_tells_gauges(heard)).isdisjoint(speakers), "another process tells it now"
+        assert (await who_tells_gauges(heard)).isdisjoint(speakers), "now another process sends them"
         assert not heard.total("cospark.leases_ended", "lease_over")
 
         declared = {f"airflow.{metric.name}": KINDS[metric.kind] for metric in DECLARED}
         ours = [
             line for line in statsd.lines if line.name.startswith("airflow.cospark.")
-        ]  # Airflow counts its own, too
+        ]  # Airflow sends metrics of its own, too
         for line in ours:
             name, *_ = line.name.partition(f".{group.group_id}")
-            assert declared.get(name) == line.kind, f"{line} is declared nowhere"
+            assert declared.get(name) == line.kind, f"{line} is not declared"
 
 
 def group_epoch(group: Fleet) -> int:
-    """In a declarative group a record is of another kind than a fleet's own."""
+    """The group's epoch. The fleet's own property reads classic records only."""
     assert group.topics.status.group is not None
     return group.topics.status.group.epoch
 

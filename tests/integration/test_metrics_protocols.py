@@ -1,4 +1,4 @@
-"""Every metric comes out of Airflow's own stats: by OpenTelemetry, and by StatsD with tags in it."""
+"""Airflow's own stats send every metric: by OpenTelemetry, and by StatsD with tags."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TAGS = {metric.name: {tag.value: f"a.{tag.value}" for tag in metric.tags} for me
 
 
 async def say_each(home: Path, **options: str) -> None:
-    """In a process of its own, for OpenTelemetry is set up once in each."""
+    """Send each metric once, in a process of its own: OpenTelemetry is set up once in each process."""
     configured = {f"AIRFLOW__METRICS__{name.upper()}": value for name, value in options.items()}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SAY_EACH, env={**os.environ, "AIRFLOW_HOME": str(home), **configured}
@@ -49,7 +49,7 @@ async def say_each(home: Path, **options: str) -> None:
 
 
 class Collector(BaseHTTPRequestHandler):
-    """An OpenTelemetry collector: what it was sent."""
+    """An OpenTelemetry collector that keeps what it is sent."""
 
     bodies: list[bytes]
 
@@ -73,7 +73,9 @@ def collector() -> Iterator[ThreadingHTTPServer]:
         thread.join()
 
 
-async def test_opentelemetry_has_each_with_its_attributes(collector: ThreadingHTTPServer, tmp_path: Path) -> None:
+async def test_opentelemetry_gets_each_metric_with_its_attributes(
+    collector: ThreadingHTTPServer, tmp_path: Path
+) -> None:
     port = str(collector.server_address[1])
     await say_each(tmp_path, otel_on="True", otel_host="127.0.0.1", otel_port=port, legacy_names_on="False")
     heard, tags = {}, {}
@@ -89,7 +91,7 @@ async def test_opentelemetry_has_each_with_its_attributes(collector: ThreadingHT
     assert tags == TAGS
 
 
-async def test_statsd_with_tags_has_each_with_them_and_under_its_long_name(tmp_path: Path) -> None:
+async def test_statsd_gets_each_metric_with_tags_and_under_its_long_name(tmp_path: Path) -> None:
     async with statsd_server() as server:
         port = str(server.port)
         await say_each(

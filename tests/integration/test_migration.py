@@ -1,4 +1,4 @@
-"""A group goes from the classic protocol to the declarative one, and back, on a real broker."""
+"""A group changes from the classic protocol to the declarative one and back, on a real broker."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CONNECT = ("--group-protocol", "connect")
 
 @pytest.fixture
 def fleet(fleet: MakeFleet) -> MakeFleet:
-    """Its workers run nothing, have room for everything, and give lost tasks to others immediately."""
+    """Workers with the noop runner and enough slots; lost tasks go to others immediately."""
     return partial(fleet, "--runner", "noop", "--slots", "20", "--max-delay-ms", "0")
 
 
 @pytest.fixture
 def coordinators(tmp_path: Path) -> Iterator[Callable[[str], None]]:
-    """Starts a coordinator whose groups may have classic workers, and ends the one before in order."""
+    """Starts a coordinator that bridges groups with classic workers, then stops the one before."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(bootstrap_servers: str) -> None:
@@ -52,16 +52,16 @@ def coordinators(tmp_path: Path) -> Iterator[Callable[[str], None]]:
 
 @pytest.mark.timeout(400)
 async def test_a_group_changes_its_protocol_when_nobody_is_in_it(fleet: MakeFleet) -> None:
-    """Who comes too early is refused, nothing runs twice, and no words of one protocol win over later ones."""
+    """A worker that comes too early is refused, nothing runs twice, and no status wins over later ones."""
     async with fleet() as group:
         await group.submit("streams", tasks=4, kind=TaskKind.STREAMING)
-        spoken = 0
+        last_epoch = 0
         for worker, options in (("c1", ()), ("d1", CONNECT), ("c1", ()), ("d1", CONNECT)):
             group.start(worker, *options)
             await group.balanced(worker)
-            words = [word for task, word in group.topics.status.tasks.items() if not task.is_planner]
-            assert len(words) == 4
-            assert all(word.epoch > spoken and word.worker == worker for word in words), group.story()
+            statuses = [status for task, status in group.topics.status.tasks.items() if not task.is_planner]
+            assert len(statuses) == 4
+            assert all(each.epoch > last_epoch and each.worker == worker for each in statuses), group.story()
             if options == ():
                 group.start("d0", *CONNECT)
                 assert await group.ended("d0") == [1]
@@ -72,7 +72,7 @@ async def test_a_group_changes_its_protocol_when_nobody_is_in_it(fleet: MakeFlee
                 assert "has workers in the declarative protocol: d1" in group.log_of("c0")
             group.send(worker, signal.SIGTERM)
             assert await group.ended(worker) == [0]
-            spoken = spoken_epoch(group.topics.status)
+            last_epoch = spoken_epoch(group.topics.status)
         assert not overlaps(await group.steps()), group.story()
 
 
@@ -80,7 +80,7 @@ async def test_a_group_changes_its_protocol_when_nobody_is_in_it(fleet: MakeFlee
 async def test_workers_are_restarted_one_by_one_with_the_other_protocol_and_back(
     fleet: MakeFleet, coordinators: Callable[[str], None]
 ) -> None:
-    """Nothing runs twice, and nothing stops as another coordinator takes the bridge over."""
+    """Nothing runs twice, and nothing stops when another coordinator takes over the bridge."""
     async with fleet("--coordinators", "dedicated") as group:
         coordinators(group.settings.bootstrap_servers)
         await group.submit("streams", tasks=6, kind=TaskKind.STREAMING)
@@ -99,14 +99,14 @@ async def test_workers_are_restarted_one_by_one_with_the_other_protocol_and_back
                     coordinators(group.settings.bootstrap_servers)
                     await taken_over(group, before)
                     await all_run(group, "w1", "w2", "w3")
-                    late = {task for task, _ in await group.stops() - stops}  # w1 may not have had its share yet
+                    late = {task for task, _ in await group.stops() - stops}  # w1 may not have its share yet
                     assert all(group.topics.status.tasks[task].worker == "w1" for task in late), group.story()
         assert not overlaps(await group.steps()), group.story()
         assert BRIDGE not in group.record.members
 
 
 async def taken_over(group: Fleet, before: MemberId) -> None:
-    """Another coordinator has the bridge, as another member under its name."""
+    """Wait until another coordinator has the bridge, with another member id."""
 
     def holds(_jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
         return status.workers[BRIDGE].member_id != before
@@ -115,7 +115,7 @@ async def taken_over(group: Fleet, before: MemberId) -> None:
 
 
 async def all_run(group: Fleet, *workers: str) -> None:
-    """All tasks run, spread over these workers, each of which has some."""
+    """Wait until all tasks run, and each of these workers has some."""
 
     def holds(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
         wanted = configured(jobs, status.tasks)

@@ -1,4 +1,4 @@
-"""The coordinator dies while a group's workers are restarted with the other group protocol, on a real broker."""
+"""The coordinator dies while a group's workers change to the other group protocol one by one, on a real broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORKERS = ("w1", "w2", "w3")
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
-    """One that notices soon that a coordinator is gone."""
+    """A broker that soon notices a lost coordinator."""
     with quick_broker() as running:
         yield running
 
@@ -36,7 +36,7 @@ def broker() -> Iterator[LocalBroker]:
 @pytest.mark.thorough
 @pytest.mark.timeout(180)
 async def test_a_coordinator_is_killed_in_the_middle_of_a_rolling_change(fleet: MakeFleet) -> None:
-    """Another one serves the group and takes its bridge over: nothing runs twice, and no epoch goes back."""
+    """Another one takes over the group and its bridge: nothing runs twice, and the epoch never goes back."""
     async with fleet("--runner", "noop", "--slots", "20", "--max-delay-ms", "0") as group:
         coordinator = await coordinated(group)
         await group.submit("streams", tasks=6, kind=TaskKind.STREAMING)
@@ -68,9 +68,9 @@ async def test_a_coordinator_is_killed_in_the_middle_of_a_rolling_change(fleet: 
 
 
 async def coordinated(group: Fleet) -> str:
-    """Two coordinators share the shards.
+    """Start two coordinators that share the shards.
 
-    :returns: the name of the one that coordinates this group
+    :returns: the name of this group's coordinator
     """
     for name in ("k1", "k2"):
         group.start_coordinator(name, "--migration-policy", "bidirectional")
@@ -84,14 +84,14 @@ def serves(group: Fleet, coordinator: str) -> bool:
 
 
 async def changed(group: Fleet, worker: str) -> None:
-    """It begins anew, in the other protocol."""
+    """Restart the worker with the other protocol."""
     group.send(worker, signal.SIGTERM)
     assert await group.ended(worker) == [0]
     group.start(worker, *CONNECT)
 
 
 async def all_run(group: Fleet, before: StatusSnapshot) -> None:
-    """All tasks run, spread over all workers, in a later epoch than before."""
+    """Wait until all tasks run, spread over all workers, in a later epoch."""
     epoch = 0 if before.group is None else before.group.epoch
 
     def holds(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:

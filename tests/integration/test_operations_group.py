@@ -1,4 +1,4 @@
-"""Jobs that are paused, stopped, resumed and restarted, in worker processes on a real broker, by both protocols."""
+"""Jobs are paused, stopped, resumed and restarted, in worker processes on a real broker, with both group protocols."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STREAMS = frozenset(TaskId("streams", index) for index in range(4))
 
 @pytest.fixture(params=["classic", "connect"])
 def fleet(fleet: MakeFleet, request: pytest.FixtureRequest) -> MakeFleet:
-    """Its workers run nothing, and have room for everything."""
+    """Workers with the noop runner and enough slots."""
     return partial(fleet, "--runner", "noop", "--slots", "20", "--group-protocol", request.param)
 
 
@@ -80,14 +80,14 @@ async def test_a_job_and_a_task_start_anew_without_a_rebalance_and_nothing_runs_
 
         assert (_epoch(group), _owners(group)) == (epoch, owners), "no rebalance, and nothing has moved"
         assert not overlaps(await group.steps())
-        # Who begins later has nothing to do about what was asked before: it is in the topic still.
+        # The restart is still in the topic; a worker that joins later must not repeat it.
         group.kill("w1")
         group.start("w1")
         mine = {task for task, owner in owners.items() if owner == "w1"}
         await _runs(group, {task: attempt + (task in mine) for task, attempt in again.items()})
 
 
-async def test_what_has_failed_is_tried_again_and_nothing_that_runs_is_stopped(fleet: MakeFleet) -> None:
+async def test_a_retry_starts_failed_tasks_again_and_stops_no_running_ones(fleet: MakeFleet) -> None:
     async with fleet() as group:
         await _two_workers(group)
         await group.submit("failing", tasks=2, config={"fail": "boom"})
@@ -106,8 +106,8 @@ async def test_what_has_failed_is_tried_again_and_nothing_that_runs_is_stopped(f
 
 
 @pytest.mark.parametrize("fleet", ["classic"], indirect=True)
-async def test_what_has_failed_is_tried_again_where_it_failed_and_in_the_same_epoch(fleet: MakeFleet) -> None:
-    """Also when the group has gone through other rounds since."""
+async def test_failed_tasks_are_retried_where_they_failed_in_the_same_epoch(fleet: MakeFleet) -> None:
+    """Also when the group has had other rounds since."""
     failing = [TaskId("failing", index) for index in range(6)]
     async with fleet() as group:
         await _two_workers(group)
@@ -195,7 +195,7 @@ async def test_a_stopped_job_leaves_the_assignment_and_comes_back_with_all_that_
         await _does(group, "resume", "streams")
         await group.balanced("w1", "w2")
 
-        assert _attempts(group, others) == running, "what else runs was left alone"
+        assert _attempts(group, others) == running, "other running tasks were left alone"
         assert not overlaps(await group.steps())
         events = read_timeline(group.settings, group.group_id).events
         assert [event.action for event in events if isinstance(event, ActionEvent)] == [
@@ -218,7 +218,7 @@ async def test_an_altered_job_gets_more_tasks_and_those_that_stay_the_same_go_on
             lambda _jobs, status: all(
                 (word := status.tasks.get(task)) is not None and word.state is TaskState.RUNNING for task in more
             ),
-            "those that are new run",
+            "the new tasks run",
         )
         assert _attempts(group) == running
         assert await group.stops() == stops

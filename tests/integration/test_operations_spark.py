@@ -1,4 +1,4 @@
-"""What is asked of jobs whose code runs: what it logs, accepts, and would plan. On a real broker and a real Spark."""
+"""Operations that involve a job's code, on a real broker and a real Spark: log levels, config schemas, plans."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def _hears(group: Fleet, worker: str, said: str, *, more_than: int = 0) ->
     return times
 
 
-async def test_what_a_running_task_logs_is_changed_and_the_task_goes_on(fleet: MakeFleet) -> None:
+async def test_the_log_level_of_a_running_task_is_changed_and_the_task_goes_on(fleet: MakeFleet) -> None:
     async with fleet("--runner", "local", "--allow", "jobs_for_tests") as group:
         await group.submit("chatty", tasks=1, entry_point="jobs_for_tests:Chatty")
         group.start("w1")
@@ -46,7 +46,7 @@ async def test_what_a_running_task_logs_is_changed_and_the_task_goes_on(fleet: M
         assert (await cospark(group, "jobs", "restart", group.group_id, "chatty")).status == 0
         await group.wait_for(
             lambda _jobs, status: status.tasks[task].attempt == 2 and status.tasks[task].state is TaskState.RUNNING,
-            "another attempt runs, which says nothing",
+            "another attempt runs and logs nothing",
         )
         assert group.log_of("w1").count(SAYS) <= before + 1
         assert "attempt 2 of chatty goes on" not in group.log_of("w1")
@@ -56,7 +56,7 @@ async def test_a_plan_is_shown_and_a_bad_config_refused_before_and_by_the_planne
     declared = ("declared", "jobs_for_tests:Declared", "--max-tasks", "2")
     async with fleet("--runner", "local", "--allow", "jobs_for_tests") as group:
         group.start("w1")
-        await group.wait_for(lambda _jobs, status: status.group is not None, "w1 is there")
+        await group.wait_for(lambda _jobs, status: status.group is not None, "w1 has joined")
         config = ("--config", '{"table": "a"}')
         shown = await cospark(group, "jobs", "plan", group.group_id, *declared, *config, "--dry-run", "--json")
         assert shown.status == 0, shown.err
@@ -68,7 +68,7 @@ async def test_a_plan_is_shown_and_a_bad_config_refused_before_and_by_the_planne
         assert (refused.status, group.topics.jobs.jobs) == (2, {})
         assert "table: must have type 'string'" in refused.err
 
-        # Who submits it by other means, or where the job can't be imported, learns it from the planner.
+        # If it is submitted by other means, or where the job can't be imported, the planner refuses it.
         await group.submit("declared", tasks=1, entry_point="jobs_for_tests:Declared", config={}, retries=3)
 
         def refused_by_planner(jobs: JobsSnapshot, status: StatusSnapshot) -> bool:

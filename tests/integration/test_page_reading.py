@@ -1,4 +1,4 @@
-"""How the page reads the groups of a cluster that goes away and comes back."""
+"""The page reads the groups of a cluster that goes away and comes back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def seen_when(group: WatchedGroup, holds: Callable[[Seen], object]) -> Seen:
 
 
 @pytest.mark.usefixtures("nothing_left_open")
-def test_what_was_known_stays_while_no_broker_can_be_reached(network: Network, watch: ClusterWatch) -> None:
+def test_the_page_keeps_what_it_knew_while_no_broker_can_be_reached(network: Network, watch: ClusterWatch) -> None:
     submit_job(settings_of(network.near), GROUP, JOB)
     group = looked_at(watch, GROUP)
     before = seen_when(group, lambda seen: seen.whole)
@@ -59,12 +59,12 @@ def test_what_was_known_stays_while_no_broker_can_be_reached(network: Network, w
 
 
 @pytest.mark.usefixtures("nothing_left_open")
-def test_a_group_that_there_is_not(watch: ClusterWatch) -> None:
+def test_a_group_that_does_not_exist_is_reported(watch: ClusterWatch) -> None:
     assert "does not exist" in seen_when(looked_at(watch, "no-such-group"), lambda seen: seen.missing).problem
 
 
 @pytest.mark.usefixtures("nothing_left_open")
-def test_what_happens_is_read_when_somebody_asks_for_it(network: Network, watch: ClusterWatch) -> None:
+def test_events_are_read_only_when_asked_for(network: Network, watch: ClusterWatch) -> None:
     submit_job(settings_of(network.near), GROUP, JOB)
     feed = looked_at(watch, GROUP).events()
     wait_until(lambda: feed.whole, timeout_s=DEADLINE_S, what=lambda: f"the events are not read: {feed.problem}")

@@ -1,4 +1,4 @@
-"""Queries on a real Spark Connect server are watched, found and stopped by who has not started them."""
+"""Queries on a real Spark Connect server are watched, found and stopped by others than their starter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def connect() -> Iterator[LocalConnectServer]:
 
 
 class Watching:
-    """One who watches, one who starts queries, and what was told."""
+    """A watcher, a starter of queries, and the watcher's events."""
 
     def __init__(self, server: LocalConnectServer) -> None:
         self.where = ConnectServer.parse(server.url)
@@ -66,7 +66,7 @@ class Watching:
         return self.of(kind)[0]
 
     def anywhere(self) -> QueryHandle:
-        """A session that the server has not heard of."""
+        """A handle with a session that the server does not know."""
         return QueryHandle(server=self.where, session_id=str(uuid.uuid4()))
 
 
@@ -76,7 +76,7 @@ async def watching(connect: LocalConnectServer) -> AsyncIterator[Watching]:
         yield watching
 
 
-async def test_a_query_of_somebody_else_is_found_watched_and_told_of(watching: Watching) -> None:
+async def test_a_query_that_somebody_else_started_is_found_and_watched(watching: Watching) -> None:
     handle = await watching.queries.start()
     found = await watching.watch.find(QueryHandle(server=handle.server, session_id=handle.session_id))
     assert found == handle
@@ -112,7 +112,9 @@ async def test_nobody_starts_anything_in_a_session_that_was_stopped(watching: Wa
     assert not watching.of(QueryEnded)
 
 
-async def test_what_is_closed_by_somebody_else_is_lost(watching: Watching, connect: LocalConnectServer) -> None:
+async def test_a_query_whose_session_somebody_else_closes_is_lost(
+    watching: Watching, connect: LocalConnectServer
+) -> None:
     handle = await watching.queries.start()
     watching.watch.watch(handle)
     async with Watching(connect) as other:
@@ -120,7 +122,7 @@ async def test_what_is_closed_by_somebody_else_is_lost(watching: Watching, conne
     assert "has closed its session" in (await watching.hears(QueryLost)).why
 
 
-async def test_who_is_killed_before_it_closes_the_session_has_said_that_it_stops_the_query(
+async def test_a_query_counts_as_stopped_even_if_the_stopper_dies_before_it_closes_the_session(
     watching: Watching, connect: LocalConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class KilledError(Exception):
@@ -139,7 +141,7 @@ async def test_who_is_killed_before_it_closes_the_session_has_said_that_it_stops
     assert await watching.hears(QueryStopped) == QueryStopped(handle)
 
 
-async def test_asking_for_a_session_does_not_make_it(watching: Watching) -> None:
+async def test_looking_for_a_session_does_not_make_it(watching: Watching) -> None:
     unheard_of = watching.anywhere()
     for _ in range(2):
         assert await watching.watch.find(unheard_of) is None
@@ -150,7 +152,7 @@ async def test_asking_for_a_session_does_not_make_it(watching: Watching) -> None
     assert "does not know its session" in (await watching.hears(QueryLost)).why
 
 
-async def test_a_server_that_pauses_is_told_and_its_queries_are_watched_on(
+async def test_a_paused_server_is_reported_and_its_queries_stay_watched(
     watching: Watching, connect: LocalConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "ANSWER_S", 5.0)
@@ -169,8 +171,8 @@ async def test_a_server_that_pauses_is_told_and_its_queries_are_watched_on(
     assert watching.watch.watched == {handle}
 
 
-@pytest.mark.thorough  # a server starts again
-async def test_what_ran_on_a_server_that_was_killed_is_lost(connect: LocalConnectServer) -> None:
+@pytest.mark.thorough  # restarts a server
+async def test_the_queries_of_a_killed_server_are_lost(connect: LocalConnectServer) -> None:
     async with Watching(connect) as watching:
         handle = await watching.queries.start()
         watching.watch.watch(handle)
@@ -183,9 +185,9 @@ async def test_what_ran_on_a_server_that_was_killed_is_lost(connect: LocalConnec
         assert len(watching.of(ServerSilent)) == len(watching.of(ServerBack)) == 1
 
 
-@pytest.mark.thorough  # with a server of its own, that is waited for
-async def test_a_query_runs_on_as_long_as_somebody_watches_it_and_then_its_session_is_closed() -> None:
-    """A running query alone does not keep its session."""
+@pytest.mark.thorough  # waits for a server of its own
+async def test_a_query_runs_as_long_as_somebody_watches_it_and_then_its_session_is_closed() -> None:
+    """A running query alone does not keep its session open."""
     with LocalConnectServer(conf={_TIMEOUT: "12s", _LOOKS: "2s"}, start_timeout_s=DEADLINE_S) as server:
         async with Watching(server) as watching:
             watched, alone = await watching.queries.start(), await watching.queries.start()

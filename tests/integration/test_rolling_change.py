@@ -1,4 +1,4 @@
-"""Worker processes go over from each setting of the embedded protocol to each other one, on a real broker."""
+"""Worker processes change from each setting of the embedded protocol to each other one, on a real broker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORKERS = ("w1", "w2")
 
 
 def all_changes() -> Sequence[ConnectProtocol]:
-    """A walk over the settings that takes each way from one to another once, and ends where it began."""
+    """A closed walk over the settings that makes each change from one to another once."""
     ways = {setting: [other for other in ConnectProtocol if other is not setting] for setting in ConnectProtocol}
     open_ways, walk = [ConnectProtocol.EXTENSIBLE], []
     while open_ways:
@@ -30,12 +30,12 @@ def all_changes() -> Sequence[ConnectProtocol]:
 
 
 UP_AND_DOWN = (ConnectProtocol.EAGER, ConnectProtocol.EXTENSIBLE, ConnectProtocol.EAGER)
-"""The changes between what differs most; the simulation makes all of them."""
+"""The changes between the most different settings; the simulation makes all changes."""
 
 
 @pytest.fixture
 def fleet(fleet: MakeFleet) -> MakeFleet:
-    """Its workers run nothing, and have room for everything."""
+    """Workers with the noop runner and enough slots."""
     return partial(fleet, "--runner", "noop", "--slots", "20", "--max-delay-ms", "0")
 
 

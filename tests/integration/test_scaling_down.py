@@ -1,4 +1,4 @@
-"""A group on a real broker that gets smaller: where nothing is learned its workers drain, else tasks move warm."""
+"""A group on a real broker gets smaller: its workers drain, or their tasks move warm if the group learns tasks."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ async def running(group: Fleet, number: int) -> None:
 
 
 def asked(out: str) -> str:
-    """Who was asked to leave: the one that is named in the second line."""
+    """The worker that was asked to leave, from the second line of the output."""
     return out.splitlines()[1].strip().partition(":")[0]
 
 
-async def test_who_is_asked_to_leave_finishes_what_it_runs_and_nothing_is_done_twice(fleet: MakeFleet) -> None:
+async def test_a_worker_asked_to_leave_finishes_its_tasks_and_nothing_runs_twice(fleet: MakeFleet) -> None:
     async with fleet("--runner", "noop", "--slots", "1") as group:
         name, workers = group.group_id, ("w1", "w2", "w3")
         for worker in workers:
             group.start(worker)
         await group.wait_for(
-            lambda _jobs, status: status.group is not None and len(status.group.members) == 3, "all are there"
+            lambda _jobs, status: status.group is not None and len(status.group.members) == 3, "all have joined"
         )
         await group.submit("etl", tasks=6, seconds=4)
         await running(group, 3)
@@ -47,7 +47,7 @@ async def test_who_is_asked_to_leave_finishes_what_it_runs_and_nothing_is_done_t
             f"cospark scale: group '{name}': w9: not in it; in it: w1, w2, w3\n",
         )
         await group.topics.catch_up()
-        assert not group.topics.jobs.controls, "nobody was asked anything"
+        assert not group.topics.jobs.controls, "no worker was asked to leave"
 
         said = await cospark(group, "scale", name, "--to", "60%", "--wait", "--timeout", "150")
         assert said.status == 0, said
@@ -66,7 +66,7 @@ async def test_who_is_asked_to_leave_finishes_what_it_runs_and_nothing_is_done_t
             "all is done",
         )
         assert await group.stops() == set(), "nothing was stopped"
-        assert {len(starts) for starts in (await group.starts()).values()} == {1}, "and nothing begun twice"
+        assert {len(starts) for starts in (await group.starts()).values()} == {1}, "and nothing was started twice"
 
         again = await cospark(group, "scale", name, "--to", "60%")
         assert (again.status, again.out) == (2, "")
@@ -85,17 +85,17 @@ async def test_who_is_asked_to_leave_finishes_what_it_runs_and_nothing_is_done_t
             lambda jobs, status: (
                 status.group is not None and len(status.group.owned_by(WorkerId(left))) == 2 and not jobs.controls
             ),
-            "the one that stays has it all, and no wish is left",
+            "the worker that stays has all tasks, and no request is left",
         )
 
 
-async def test_where_tasks_are_learned_they_are_warm_before_they_move_and_then_it_leaves(fleet: MakeFleet) -> None:
+async def test_a_worker_asked_to_leave_stays_until_its_tasks_have_moved_warm(fleet: MakeFleet) -> None:
     async with fleet("--runner", "noop", "--slots", "4", "--connect-protocol", "extensible") as group:
         name, workers, warm_up_ms = group.group_id, ("w1", "w2", "w3"), 5_000
         for worker in workers:
             group.start(worker)
         await group.wait_for(
-            lambda _jobs, status: status.group is not None and len(status.group.members) == 3, "all are there"
+            lambda _jobs, status: status.group is not None and len(status.group.members) == 3, "all have joined"
         )
         config = {"warm_up_seconds": warm_up_ms / 1000}
         await group.submit("streams", tasks=6, kind=TaskKind.STREAMING, config=config)
@@ -119,9 +119,9 @@ async def test_where_tasks_are_learned_they_are_warm_before_they_move_and_then_i
         assert len(stood_still) == 2
         assert max(stood_still) < warm_up_ms, "they were warm"
         assert not overlaps(await group.steps())
-        warming = {one for one in seen if not one.ready and one.learned}  # nobody's: it moves just now
+        warming = {one for one in seen if not one.ready and one.learned}  # without an owner while it moves
         assert {(one.task, one.learned) for one in warming} == {(task, gone) for task in moved}
-        assert {one.learner for one in seen} <= set(rest), "who leaves learns nothing"
+        assert {one.learner for one in seen} <= set(rest), "a leaving worker learns nothing"
         await eventually(lambda: "it gets no more tasks, and leaves when others have learned" in group.log_of(gone))
         learned = [line for worker in rest for line in group.log_of(worker).splitlines() if f" of {gone}: " in line]
         assert any(f"{gone} is leaving" in line for line in learned), "the round says who learns it, and why"

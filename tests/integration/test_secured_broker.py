@@ -1,4 +1,4 @@
-"""Exactly the rights of ``docs/security.md`` are enough, each is needed, and the error says which one is missing."""
+"""The rights in ``docs/security.md`` are enough, each is needed, and the error names a missing one."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ TASKS = 3
 
 
 def without(role: str, right: PageRight) -> str:
-    """Who has all rights of the role but one."""
+    """The user with all rights of the role but this one."""
     return f"{role}-without-{right}"
 
 
 class Hook(SparkGroupHook):
-    """With these settings, whatever Airflow's connections are."""
+    """A hook with these settings instead of an Airflow connection."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Hook(SparkGroupHook):
 
 @pytest.fixture(scope="module")
 def secured(certificates: Certificates) -> Iterator[SecuredBroker]:
-    """A broker on which each role has exactly its rights; and for each of them somebody who has all but that one."""
+    """A broker with a user for each role with exactly its rights, and for each right a user who lacks only this one."""
     roles = [
         (role, right, group)
         for role, rights in RIGHTS.items()
@@ -112,7 +112,7 @@ def secured(certificates: Certificates) -> Iterator[SecuredBroker]:
 
 
 async def work(settings: KafkaSettings, group: str, name: str, until: Until = Until.FOREVER) -> None:
-    """Join, run what there is to run, leave.
+    """Join, run all tasks, leave.
 
     :raises AssertionError: with the error, if it ends otherwise
     """
@@ -149,7 +149,7 @@ async def watch(settings: KafkaSettings, group: str, name: str) -> None:
 
 
 async def listen(settings: KafkaSettings, group: str, name: str) -> None:
-    """Until it is known from where on this watcher is told."""
+    """Start a watcher and wait until it has begun."""
     kinds = frozenset({EventKind.REBALANCED})
     watched = Watched(kafka_conn_id="", group=group, kinds=kinds, bookmark=f"{group}.watcher.troubles")
     stream = EventStream(watched)
@@ -202,12 +202,12 @@ async def test_every_role_of_the_page_is_tried() -> None:
     assert sum(len(rights) for rights in RIGHTS.values()) > 20
 
 
-# ---- a group in which all is well, whatever others try beside it
+# ---- a healthy group, whatever other users try
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def observer(secured: SecuredBroker) -> AsyncIterator[GroupTopics]:
-    """Sees a group with a worker, who has no more than its rights, and tasks that run for ever."""
+    """Watches a group whose worker has exactly its rights and whose tasks run for ever."""
     async with GroupTopics(secured.settings(ADMIN), GROUP, WORKER) as topics:
         await topics.submit(
             JobDefinition(name="forever", entry_point="noop:job", max_tasks=TASKS, kind=TaskKind.STREAMING)
@@ -230,7 +230,7 @@ def running(status: StatusSnapshot) -> list[TaskStatus]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def undisturbed(observer: GroupTopics) -> AsyncIterator[None]:
-    """Nothing that the test does shows in the group."""
+    """Checks that the test has changed nothing in the group."""
     before = observer.status.group, running(observer.status), observer.jobs.offset
     yield
     await observer.catch_up()
@@ -238,7 +238,7 @@ async def undisturbed(observer: GroupTopics) -> AsyncIterator[None]:
 
 
 async def complaint(action: Awaitable[None]) -> str:
-    """The error of one who tries."""
+    """The error of an action that must fail."""
     with pytest.raises((TopicError, AssertionError)) as caught:
         await action
     return str(caught.value)
@@ -281,7 +281,7 @@ async def test_a_worker_that_is_refused_does_not_look_as_if_it_were_still_joinin
     assert observer.status.workers[WorkerId("refused")].state is WorkerPhase.LEFT
 
 
-async def test_all_that_a_worker_lacks_is_named_at_once(secured: SecuredBroker, undisturbed: None) -> None:
+async def test_all_rights_that_a_worker_lacks_are_named_at_once(secured: SecuredBroker, undisturbed: None) -> None:
     told = await complaint(work(secured.settings("watcher"), GROUP, "watcher"))
     assert (
         "User:watcher has no right to WRITE on the topic 'etl.jobs', WRITE on the topic 'etl.status',"
@@ -295,7 +295,7 @@ async def test_all_that_a_worker_lacks_is_named_at_once(secured: SecuredBroker, 
 async def test_with_exactly_these_rights_everything_works(
     secured: SecuredBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From a group without topics to a job that is done, seen by everybody, retried and removed."""
+    """From a group without topics to a job that is finished, seen by all roles, retried and removed."""
     await submit(secured.settings("creator"), LIFE, "first")
     await submit(secured.settings("submitter"), LIFE, "second")
     both = finished("first", "second")
@@ -345,11 +345,11 @@ def finished(*jobs: str) -> Callable[[JobsSnapshot, StatusSnapshot], bool | None
     return read
 
 
-# ---- who is not let in at all
+# ---- refused connections
 
 
 async def test_a_connection_that_is_refused_names_its_setting(secured: SecuredBroker) -> None:
-    """Both ways to the broker: the group protocol's and the topics'."""
+    """On both connections to the broker: for the group protocol and for topics."""
     bootstrap = secured.broker.bootstrap_servers.replace("127.0.0.1", "localhost")
     cases = {
         "sasl.password": {"sasl.password": "guessed-by-somebody"},

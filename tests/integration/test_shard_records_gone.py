@@ -1,4 +1,4 @@
-"""The topic of records is deleted and made anew behind the back of who writes there."""
+"""The topic of records is deleted and recreated while a coordinator writes there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def config() -> Iterator[Config]:
 
 
 def coordinator(config: Config) -> Consumer:
-    """One that is in the consumer group."""
+    """A member of the coordinators' consumer group."""
     consumer = Consumer({**config, **COMMON, "group.id": COORDINATORS, "group.protocol": "consumer"})
     assigned: list[TopicPartition] = []
     consumer.subscribe([REQUESTS_TOPIC], on_assign=lambda _, partitions: assigned.extend(partitions))
@@ -40,7 +40,7 @@ def coordinator(config: Config) -> Consumer:
     return consumer
 
 
-def test_what_was_begun_in_the_new_topic_does_not_hide_that_records_are_gone(config: Config) -> None:
+def test_transactions_begun_in_a_recreated_topic_do_not_hide_that_records_are_gone(config: Config) -> None:
     admin = AdminClient({**config, **COMMON})
     with closing(coordinator(config)) as consumer:
 

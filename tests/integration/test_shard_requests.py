@@ -56,7 +56,7 @@ def test_a_round_trip_takes_its_time(asker: Asker, group_id: str, capsys: pytest
     assert statistics.median(took) < 1_000
 
 
-def test_what_can_not_be_handled_is_refused_and_holds_up_nobody(asker: Asker, group_id: str) -> None:
+def test_invalid_requests_are_refused_and_hold_up_nobody(asker: Asker, group_id: str) -> None:
     shard = partition_of(group_id, LAYOUT.shards)
     asker.send_bytes(b"\x00", shard)
     good = encode_request(request_of(heartbeat_of(group_id), correlation_id=100, reply_partition=asker.partition))
@@ -104,11 +104,11 @@ def test_a_request_whose_records_no_broker_takes_is_refused_and_the_shard_goes_o
     assert asker.reply(100).body.error_code == KafkaErrorCode.INVALID_REQUEST
 
 
-def test_a_timer_answers_what_was_held(asker: Asker, group_id: str) -> None:
+def test_a_timer_answers_a_held_request(asker: Asker, group_id: str) -> None:
     assert asker.heartbeat(group_id, HELD).member_epoch == 1
 
 
-def test_a_shard_reads_what_its_groups_have_to_do(asker: Asker, group_id: str, shard_broker: LocalBroker) -> None:
+def test_a_shard_reads_the_jobs_of_its_groups(asker: Asker, group_id: str, shard_broker: LocalBroker) -> None:
     one_shot.submit_job(
         settings_of_shards(shard_broker.bootstrap_servers),
         group_id,

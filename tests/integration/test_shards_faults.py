@@ -1,4 +1,4 @@
-"""A coordinator dies, or is thought to: another one takes over, and nothing is lost or has an effect twice."""
+"""A coordinator dies or seems dead: another one takes over, and nothing is lost or takes effect twice."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def start(shard_broker: LocalBroker, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def new_asker(shard_broker: LocalBroker) -> Iterator[Callable[[], Asker]]:
-    """Makes one who asks, once there are topics to ask in."""
+    """Makes a client, once the topics exist."""
     with contextlib.ExitStack() as closing:
 
         def make() -> Asker:
@@ -64,7 +64,7 @@ def epoch_of(asker: Asker, group: str) -> int:
     return asker.heartbeat(group).member_epoch
 
 
-def test_who_takes_over_from_a_killed_one_knows_all_that_it_has_answered(
+def test_the_successor_of_a_killed_coordinator_knows_all_that_was_answered(
     start: Start, new_asker: Callable[[], Asker], group_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = start()
@@ -84,7 +84,9 @@ def test_who_takes_over_from_a_killed_one_knows_all_that_it_has_answered(
     assert epoch_of(asker, group_id) == 31
 
 
-def test_who_leaves_in_order_is_replaced_sooner(start: Start, new_asker: Callable[[], Asker], group_id: str) -> None:
+def test_a_coordinator_that_leaves_in_order_is_replaced_sooner(
+    start: Start, new_asker: Callable[[], Asker], group_id: str
+) -> None:
     first, second = start(), start()
     until(lambda: len(first.served) == 1 and len(second.served) == 1, "they share the shards")
     asker = new_asker()
@@ -110,8 +112,8 @@ def test_a_zombie_that_goes_on_in_mid_transaction_has_no_effect(
     assert isinstance(reply, ConnectGroupHeartbeatResponse)
     assert reply.member_epoch == 2
     zombie.signal(signal.SIGCONT)
-    until(lambda: "somebody else serves shard" in zombie.log, "it learns that it is one")
-    assert [epoch_of(asker, group_id) for _ in range(5)] == [*range(3, 8)]  # what is answered twice fails
+    until(lambda: "somebody else serves shard" in zombie.log, "it notices that it was replaced")
+    assert [epoch_of(asker, group_id) for _ in range(5)] == [*range(3, 8)]  # a second answer to a request would fail
 
 
 def test_shards_are_served_again_when_the_broker_is_back(
@@ -128,20 +130,18 @@ def test_shards_are_served_again_when_the_broker_is_back(
 
 
 OUTAGES = 2
-"""A coordinator has other clients for jobs than for shards. Either may notice that the broker is away; that of the jobs
-hears that it is back when it is next needed.
+"""A coordinator has separate clients for jobs and for shards. Either may notice that the broker is away; the client for
+jobs only notices that it is back when it is next used.
 """
 
 
-def test_that_no_broker_can_be_reached_is_said_once_and_once_that_it_is_back(
-    start: Start, shard_broker: LocalBroker
-) -> None:
+def test_an_outage_of_the_broker_and_its_end_are_each_logged_once(start: Start, shard_broker: LocalBroker) -> None:
     only = start()
     only.serves(0, 1)
     shard_broker.kill()
-    until(lambda: "can be reached" in only.log, "it hears that the broker is away")
+    until(lambda: "can be reached" in only.log, "it logs the outage")
     shard_broker.start()
-    until(lambda: "is back after" in only.log, "it hears that the broker is back")
+    until(lambda: "is back after" in only.log, "it logs the end of the outage")
     only.serves(0, 1)
     only.signal(signal.SIGTERM)
     assert only.wait() == 0, only.log
@@ -149,11 +149,11 @@ def test_that_no_broker_can_be_reached_is_said_once_and_once_that_it_is_back(
     assert only.log.count("shard 0 is no longer served here") == 1, only.log
 
 
-def test_what_is_asked_while_the_broker_is_away_is_answered_when_it_is_back(
+def test_offsets_can_be_read_again_after_an_outage_of_the_broker(
     start: Start, shard_broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that has once asked in vain has to be asked again."""
-    start().serves(0, 1)  # there are topics
+    """The same client works again after it has failed."""
+    start().serves(0, 1)  # makes the topics
     monkeypatch.setattr(loading, "_ANSWER_S", 1.0)
     monkeypatch.setattr(kafka_log, "_ANSWER_S", 1.0)
     config = {"bootstrap.servers": shard_broker.bootstrap_servers, **COMMON}

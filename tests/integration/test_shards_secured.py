@@ -1,4 +1,4 @@
-"""The rights of ``docs/security.md`` are enough to coordinate; what is lacking is named."""
+"""The rights in ``docs/security.md`` are enough to coordinate; a missing one is named."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def acl_of(user: str, right: Needed) -> AclBinding:
 
 
 PEOPLE = ("inspector", "configurer", "viewer", "nobody")
-"""Who looks on and configures; the viewer has what an inspector of classic groups has."""
+"""Users who look at and configure groups; the viewer has the rights of an inspector of classic groups."""
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def secured(certificates: Certificates) -> Iterator[SecuredBroker]:
         running.allow(("coordinator", right, GROUP) for right in OF_GROUPS["viewer"])
         running.allow((who, right, GROUP) for who in ("inspector", "viewer") for right in OF_GROUPS["inspector"])
         server = ShardServer(running.settings(ADMIN), EchoMachine, make=LAYOUT)
-        server.start()  # it makes the topics
+        server.start()  # this makes the topics
         until(lambda: server.served, "shards are served")
         server.close()
         yield running

@@ -1,4 +1,4 @@
-"""The hook on a real broker: what a DAG asks of a group, and what is answered."""
+"""The hook on a real broker: what a DAG can do with a group, and what it gets back."""
 
 from __future__ import annotations
 

@@ -19,37 +19,40 @@ pytestmark = pytest.mark.timeout(400)
 
 @pytest.fixture
 async def on_cluster(events: Events) -> AsyncIterator[tuple[StandaloneCluster, LocalRunner]]:
-    """A runner whose Spark is a cluster's that has no worker so far."""
+    """A runner on a cluster that has no Spark worker yet."""
     with StandaloneCluster() as cluster:
         runner = LocalRunner(events, allowed=[BENCH], settings=cluster.settings())
         yield cluster, runner
         await runner.close()
 
 
-@pytest.mark.thorough  # what kills an application's executors is played in each run
+@pytest.mark.thorough  # each run has a test that kills an application's executors
 async def test_a_master_that_has_forgotten_its_applications_is_a_lost_spark(
     on_cluster: tuple[StandaloneCluster, LocalRunner], events: Events, tmp_path: Path
 ) -> None:
-    """Without executors it says so; a Spark worker that dies costs nothing; a master without memory the application."""
+    """A lack of executors is reported; a dead Spark worker costs nothing; a master without its state loses all."""
     cluster, runner = on_cluster
     task = holding(tmp_path, 0)
     await runner.start(task)
     await until(lambda: runner.condition == "waiting for executors", "no worker is there")
 
     cluster.add_worker()
-    await until(Path(task.config["started"]).exists, "a worker runs it")
+    await until(Path(task.config["started"]).exists, "the task runs")
     await until(lambda: runner.condition == "", "nothing is missing")
 
     cluster.kill_worker(cluster.workers[0])
     await until(lambda: runner.condition == "waiting for executors", "its only worker is gone")
     cluster.add_worker()
-    await until(lambda: runner.condition == "", "another one has its work")
+    await until(lambda: runner.condition == "", "another worker does its work")
     told = [type(event) for event in events.of(task.task) if not isinstance(event, TaskProgressed)]
-    assert told == [TaskStarted], "it goes on, as the same attempt"
+    assert told == [TaskStarted], "the task goes on as the same attempt"
 
     cluster.kill_master()
     cluster.start_master()
-    await until(lambda: not cluster.executors(), "its worker hears that the application is none, and ends its executor")
+    await until(
+        lambda: not cluster.executors(),
+        "its Spark worker learns that the application is unknown, and ends its executor",
+    )
     ended = time.monotonic()
     last = await asyncio.wait_for(events.last(task.task), NOTICED_BUSY_S)
     print(f"noticed after {time.monotonic() - ended:.1f} s")

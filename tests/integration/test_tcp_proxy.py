@@ -1,4 +1,4 @@
-"""The proxy of the tests about broken networks: it leaves nothing open, whenever it ends."""
+"""The proxy for tests of broken networks leaves nothing open, whenever it ends."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _group(epoch: int) -> ClassicRecord:
 
 
 def _raw_write(settings: KafkaSettings, topic: str, *records: tuple[bytes | None, bytes | None]) -> None:
-    """As any Kafka tool would."""
+    """Write bytes, as any Kafka tool could."""
     failures: list[KafkaError] = []
     producer = Producer(settings.librdkafka())
 
@@ -216,12 +216,12 @@ async def test_a_stale_status_does_not_win_and_the_leader_writes_the_winner_agai
 
 
 def _last_values(settings: KafkaSettings, topic: str) -> dict[bytes | None, bytes]:
-    """What compaction would leave."""
+    """The last value of each key: what compaction would leave."""
     return {message.key(): message.value() or b"" for message in _messages(settings, topic)}
 
 
 def _messages(settings: KafkaSettings, topic: str) -> list[Message]:
-    """All that is there, as any Kafka tool would read it."""
+    """All messages, as any Kafka tool reads them."""
     consumer = Consumer({**settings.librdkafka(), "group.id": "test", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, 0)])
     messages: list[Message] = []
@@ -236,7 +236,7 @@ def _messages(settings: KafkaSettings, topic: str) -> list[Message]:
 
 
 async def test_a_new_reader_gets_the_same_from_a_log_that_was_compacted(settings: KafkaSettings, group_id: str) -> None:
-    """With holes in the offsets, and tombstones that are gone."""
+    """The log has gaps in its offsets, and its tombstones are gone."""
     names = TopicNames.of(group_id)
     _make_quickly_compacted(settings, names.jobs)
     async with GroupTopics(settings, group_id, WORKER) as topics:
@@ -270,7 +270,7 @@ def _make_quickly_compacted(settings: KafkaSettings, topic: str) -> None:
     admin.create_topics([NewTopic(topic, 1, config=quick)])[topic].result()
 
 
-async def test_whoever_was_cut_off_until_a_tombstone_was_gone_sees_that_the_job_was_removed(
+async def test_a_reader_cut_off_until_a_tombstone_is_gone_sees_that_the_job_was_removed(
     settings: KafkaSettings, group_id: str
 ) -> None:
     names = TopicNames.of(group_id)
@@ -300,13 +300,13 @@ async def test_whoever_was_cut_off_until_a_tombstone_was_gone_sees_that_the_job_
 
 
 def _tombstones(settings: KafkaSettings, topic: str) -> list[bytes | None]:
-    """Those that are left; each look writes a record, because only an append rolls a segment."""
+    """The tombstones that are left. Each call writes a record, because only an append rolls a segment."""
     _raw_write(settings, topic, (b"job:rolls", b'{"v": 1}'))
     return [message.key() for message in _messages(settings, topic) if message.value() is None]
 
 
 def _compacted(settings: KafkaSettings, topic: str, topics: GroupTopics) -> bool:
-    """Whether few records are left; each look writes one more, because only an append rolls a segment."""
+    """Whether few records are left. Each call writes one more, because only an append rolls a segment."""
     number = topics.jobs.offset
     _raw_write(settings, topic, (b"job:rolls", b'{"v": 1}'))
     return number > 33 and len(_messages(settings, topic)) < 15
@@ -363,7 +363,7 @@ def test_looking_at_a_group_that_does_not_exist_makes_no_topics(settings: KafkaS
     assert group_id not in list_groups(settings)
 
 
-async def test_whoever_waits_for_a_group_finds_it_when_somebody_else_has_made_it(
+async def test_a_reader_that_waits_for_a_group_finds_it_once_it_is_made(
     settings: KafkaSettings, group_id: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -401,7 +401,7 @@ async def test_a_group_that_was_looked_for_too_early_is_found_later(settings: Ka
 
 
 async def _caught_up(topics: GroupTopics) -> None:
-    """The reader may still hold the topics for missing when the broker already knows them."""
+    """Whether the reader caught up; it may still count the topics as missing when the broker already has them."""
     while True:
         try:
             await topics.catch_up()

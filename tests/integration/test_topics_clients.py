@@ -1,4 +1,4 @@
-"""Who shares the clients of the topics: memberships of one process, code with and without a loop, a forked process."""
+"""Sharing the topics' clients: memberships of one process, code with and without an event loop, a forked process."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ async def test_many_memberships_share_one_reader_and_one_writer(settings: KafkaS
     await many[-1].aclose()
 
 
-async def test_what_many_write_at_once_is_told_in_a_few_turns(settings: KafkaSettings, group_id: str) -> None:
-    """With a fetch for each record, a reader would be woken as often as somebody writes."""
+async def test_many_concurrent_writes_reach_a_reader_in_a_few_turns(settings: KafkaSettings, group_id: str) -> None:
+    """If each record had its own fetch, each write would wake every reader."""
     async with GroupTopics(settings, group_id, WORKER) as topics:
         await topics.publish_task(task_status(0))
         told = []
@@ -128,7 +128,7 @@ print("both")
 def test_a_forked_process_has_clients_of_its_own(
     settings: KafkaSettings, group_id: str, how: str, tmp_path: Path
 ) -> None:
-    """As Airflow does: the supervisor forks, and the task process writes."""
+    """As in Airflow, whose supervisor forks, and whose task process writes."""
     script = tmp_path / "fork.py"
     script.write_text(FORK)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What is said when the topics can't be reached, or not by this user; and that an outage does no harm."""
+"""The errors when topics can't be reached, or not by this user; and an outage that does no harm."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def _opened(settings: KafkaSettings, group: str) -> None:
 async def test_a_record_that_is_too_large_for_the_broker_is_told_at_once(
     settings: KafkaSettings, group_id: str
 ) -> None:
-    """What counts is its size when it is compressed."""
+    """Its compressed size counts."""
     config = {"noise": base64.b64encode(random.randbytes(2_000_000)).decode()}
     async with GroupTopics(settings, group_id, WORKER) as topics:
         with pytest.raises(TooLargeError, match=r"'job:flights'.*max\.message\.bytes"):
@@ -170,7 +170,7 @@ class TestRights:
 
     @staticmethod
     async def _once_allowed(act: Callable[[], Awaitable[None]]) -> None:
-        """A right takes a moment to arrive at the broker."""
+        """Retry until a granted right is in effect."""
         deadline = time.monotonic() + SOON_S
         while True:
             try:
@@ -188,7 +188,9 @@ class TestRights:
         assert "wrong-password" not in str(failed.value)
 
     @pytest.mark.parametrize("ask", [list_groups, lambda settings, **time: read_timeline(settings, "any", **time)])
-    def test_so_it_is_to_whoever_asks_just_once(self, guarded: LocalBroker, ask: Callable[..., object]) -> None:
+    def test_a_wrong_password_is_told_to_one_shot_calls_too(
+        self, guarded: LocalBroker, ask: Callable[..., object]
+    ) -> None:
         settings, began = self._as(guarded, "alice", "wrong-password"), time.monotonic()
         with pytest.raises(RefusedError, match=r"(?i)authentication failed.*sasl\.password"):
             ask(settings, timeout_s=10 * SOON_S)

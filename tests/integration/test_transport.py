@@ -1,4 +1,4 @@
-"""Group requests against a real broker: what the group protocol promises, and what happens when nobody answers."""
+"""Group requests to a real broker: what the group protocol promises, and what happens without an answer."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Group:
         )
 
     async def of_one(self, worker: str) -> JoinResponse:
-        """A stable group with this worker only, whose assignment is ``mine``."""
+        """Make a stable group with only this worker, whose assignment is ``mine``."""
         joined = await self.join(worker)
         assert joined.error is NONE
         synced = await self.sync(worker, joined, {joined.member_id: b"mine"})
@@ -114,7 +114,7 @@ class Group:
         return joined
 
     async def of_two(self) -> tuple[JoinResponse, JoinResponse]:
-        """A group that ``first`` leads and that ``second`` has joined, before anybody has synced."""
+        """Make a group led by ``first`` that ``second`` has joined; nobody has synced yet."""
         first = await self.of_one("first")
         joining = asyncio.ensure_future(self.join("second"))
         await eventually(lambda: self.heartbeat("first", first), KafkaErrorCode.REBALANCE_IN_PROGRESS)
@@ -140,7 +140,7 @@ async def test_the_first_member_leads_and_is_told_of_itself(group: Group) -> Non
     assert await group.heartbeat("first", joined) is NONE
 
 
-async def test_a_second_member_is_heard_of_by_heartbeat_and_both_get_what_the_leader_says(group: Group) -> None:
+async def test_a_heartbeat_announces_a_second_member_and_both_get_the_assignment_of_the_leader(group: Group) -> None:
     first, second = await group.of_two()
     assert (first.generation, second.generation) == (2, 2)
     assert first.is_leader
@@ -149,7 +149,7 @@ async def test_a_second_member_is_heard_of_by_heartbeat_and_both_get_what_the_le
     assert second.members == ()
 
     waiting = asyncio.ensure_future(group.sync("second", second))
-    # While a member waits for its assignment its heartbeats must get through: they have another connection.
+    # While a member waits for its assignment, its heartbeats must get through, on another connection.
     assert await asyncio.wait_for(group.heartbeat("second", second), DEADLINE_S) is NONE
     assert not waiting.done()
     led = await group.sync("first", first, {first.member_id: b"for first", second.member_id: b"for second"})
@@ -166,7 +166,7 @@ async def test_a_static_member_that_comes_back_is_answered_without_a_rebalance(g
     assert (await group.sync("first", back)).assignment == b"mine"
 
 
-async def test_the_one_before_a_static_member_that_came_back_is_fenced(group: Group) -> None:
+async def test_the_former_process_of_a_static_member_is_fenced(group: Group) -> None:
     before = await group.of_one("first")
     await group.join("first")
     assert await group.heartbeat("first", before) is KafkaErrorCode.FENCED_INSTANCE_ID
@@ -237,7 +237,7 @@ async def test_describing_and_listing_groups(group: Group) -> None:
 
 
 async def test_a_membership_can_go_on_over_another_transport(group: Group, broker: LocalBroker) -> None:
-    """As after a hand-over to another process: the coordinator is known by its number only."""
+    """As after a hand-over to another process, which only knows the coordinator's node id."""
     joined = await group.of_one("first")
     async with GroupTransport(settings_for(broker.bootstrap_servers)) as other:
         moved = Group(other, group.coordinator, group.group_id)
@@ -270,7 +270,7 @@ async def test_two_hundred_memberships_share_one_connection_for_heartbeats(group
 
 
 def connections_to(port: int) -> int:
-    """How many connections this process's tests hold to a port on the loopback address."""
+    """How many connections this process has to a port on the loopback address."""
     psutil = pytest.importorskip("psutil")
     return sum(
         1
@@ -294,7 +294,7 @@ async def test_a_name_that_does_not_exist() -> None:
     assert caught.value.retriable
 
 
-async def test_somebody_who_never_answers() -> None:
+async def test_a_server_that_never_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = f"127.0.0.1:{silent.getsockname()[1]}"
         impatient = settings_for(servers, **{"socket.connection.setup.timeout.ms": 1000})
@@ -311,7 +311,7 @@ async def test_a_dead_server_among_the_bootstrap_servers_is_passed_over(broker: 
             assert (await transport.list_groups()).error is NONE
 
 
-async def test_an_idle_connection_that_the_network_has_forgotten_is_not_waited_for_as_long_as_an_answer(
+async def test_a_silently_dead_idle_connection_is_given_up_sooner_than_a_slow_answer(
     broker: LocalBroker, group_id: str
 ) -> None:
     with TcpProxy(int(broker.bootstrap_servers.rpartition(":")[2])) as way:
@@ -343,12 +343,12 @@ async def test_a_broker_that_is_killed_and_comes_back(group_id: str, caplog: pyt
                     assert caught.value.retriable
             assert [record for record in caplog.records if record.name.startswith("aiokafka")] == []
             broker.start()
-            # The group is in the broker's log, and so is the member: its session begins anew.
+            # The group and its member are in the broker's log; the session starts again.
             await eventually(lambda: settled(group, joined), NONE)
 
 
 async def settled(group: Group, joined: JoinResponse) -> KafkaErrorCode:
-    """The answer to a heartbeat; while the coordinator is coming up there may be none."""
+    """The answer to a heartbeat, or None while the coordinator is starting."""
     try:
         return await group.heartbeat("first", joined)
     except TransportError:
@@ -357,20 +357,20 @@ async def settled(group: Group, joined: JoinResponse) -> KafkaErrorCode:
 
 @pytest.fixture
 def unused_port() -> Iterator[int]:
-    """Nobody listens there, and nobody else is given it."""
+    """A port where nobody listens, and that nobody else is given."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
 
 
-# ---- who may connect
+# ---- security
 
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 @pytest.fixture(scope="module")
 def guarded(certificates: Certificates) -> Iterator[LocalBroker]:
-    """A broker that wants to see a certificate and a password."""
+    """A broker that requires a client certificate and a password."""
     with LocalBroker(
         security_protocol="SASL_SSL",
         properties={
@@ -407,7 +407,7 @@ async def test_with_certificate_and_password(guarded: LocalBroker, certificates:
         assert await group.heartbeat("first", joined) is NONE
 
 
-async def test_many_connections_log_no_more_than_one(
+async def test_many_connections_log_at_most_one_line(
     guarded: LocalBroker, certificates: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -436,7 +436,7 @@ async def test_the_same_settings_serve_both_clients(guarded: LocalBroker, certif
         ({"sasl.mechanism": "SCRAM-SHA-256"}, "(?i)mechanism"),
     ],
 )
-async def test_refused_credentials_are_a_matter_for_people(
+async def test_refused_credentials_are_a_security_fault_without_a_retry(
     guarded: LocalBroker, certificates: Certificates, wrong: dict[str, object], says: str
 ) -> None:
     settings = settings_for(guarded.bootstrap_servers, **(credentials(certificates) | wrong))
@@ -448,7 +448,7 @@ async def test_refused_credentials_are_a_matter_for_people(
     assert "guessed" not in str(caught.value)
 
 
-async def test_a_broker_with_a_certificate_of_a_stranger_is_not_talked_to(
+async def test_a_broker_with_an_untrusted_certificate_is_refused(
     guarded: LocalBroker, certificates: Certificates
 ) -> None:
     distrustful = credentials(certificates) | {"ssl.ca.location": str(certificates.stranger)}

@@ -1,4 +1,4 @@
-"""Workers as processes on a real broker: who is stopped when the group changes, and who is not."""
+"""Worker processes on a real broker: which tasks are stopped when the group changes, and which are not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from airflow_provider.records import JobDefinition, PlanRecord, TaskKind, TaskSt
 
 @pytest.fixture
 def fleet(fleet: MakeFleet) -> MakeFleet:
-    """Its workers run nothing, and have room for everything."""
+    """Workers with the noop runner and enough slots."""
     return partial(fleet, "--runner", "noop", "--slots", "20")
 
 
@@ -64,7 +64,7 @@ async def test_a_killed_worker_that_is_back_within_its_session_goes_on_without_a
             group.start(worker)
 
             await group.wait_for(partial(_next_attempts_run, attempts), f"{worker} runs its tasks again")
-            assert group.record == before, "no rebalance, so nobody has another assignment"
+            assert group.record == before, "no rebalance, so all assignments are the same"
             assert await group.stops() == stops
 
 
@@ -82,14 +82,14 @@ async def test_a_worker_that_returns_within_the_delay_gets_its_own_tasks_again(f
         await group.wait_for(
             lambda _jobs, status: status.group is not None and "w3" not in status.group.members, "w3's session is over"
         )
-        assert group.record.delay_ms > 0, "what w3 had waits for it"
+        assert group.record.delay_ms > 0, "the tasks of w3 wait for it"
         deadline_ms = group.record.deadline_ms
         group.start("w3")
         await group.balanced("w1", "w2", "w3")
 
         assert group.owned("w3") == own
-        assert group.record.at_ms < deadline_ms, "it has its own in the round of its return"
-        assert {stop for stop in await group.stops() - stops if stop[1] != "w3"} == set(), "nobody else was stopped"
+        assert group.record.at_ms < deadline_ms, "it has its own tasks again in the round of its return"
+        assert {stop for stop in await group.stops() - stops if stop[1] != "w3"} == set(), "no other tasks were stopped"
 
 
 async def test_a_worker_killed_for_good_loses_its_tasks_after_the_delay(fleet: MakeFleet) -> None:
@@ -106,7 +106,7 @@ async def test_a_worker_killed_for_good_loses_its_tasks_after_the_delay(fleet: M
         assert group.owned("w1") == kept | lost
         assert await group.stops() == stops
         waited = [each for each in await group.rounds() if each.record.delay_ms]
-        assert waited, "a delay ran"
+        assert waited, "there was a delay"
         assert group.record.at_ms >= waited[0].deadline_ms
 
 
@@ -154,7 +154,7 @@ async def test_a_paused_worker_finds_its_lease_over_and_joins_anew(fleet: MakeFl
         await group.balanced("w1", "w2")
 
         running = [group.topics.status.tasks[task].worker for task in group.owned("w1")]
-        assert set(running) == {"w1"}, "what w2 said when it woke did not win"
+        assert set(running) == {"w1"}, "the statuses that w2 wrote when it woke did not win"
 
 
 async def test_the_group_is_done_when_its_jobs_are_and_a_new_run_key_runs_them_again(fleet: MakeFleet) -> None:
@@ -176,7 +176,7 @@ async def test_the_group_is_done_when_its_jobs_are_and_a_new_run_key_runs_them_a
         assert group.wait_for_end("w3") == 0
         await group.topics.catch_up()
         assert {status.run_key for status in group.topics.status.tasks.values()} == {"second"}
-        assert group.epoch > epoch, "the coordinator counts anew, the epoch does not"
+        assert group.epoch > epoch, "the generation starts again, the epoch does not"
 
 
 async def test_a_second_process_under_a_workers_name_fences_the_first(fleet: MakeFleet) -> None:
@@ -211,14 +211,15 @@ async def test_a_second_signal_ends_a_worker_that_waits_for_its_tasks_at_once(fl
         assert "ends immediately, without leaving the group" in group.log_of("w1")
 
 
-async def test_a_worker_that_has_run_dry_is_given_what_waits_elsewhere_and_only_when_that_helps(
+async def test_an_idle_worker_is_given_waiting_tasks_only_when_that_helps(
     fleet: MakeFleet,
 ) -> None:
     async with fleet("--slots", "1") as group:
         for worker in ("w1", "w2"):
             group.start(worker)
         await group.wait_for(
-            lambda _jobs, status: status.group is not None and set(status.group.members) == {"w1", "w2"}, "both are in"
+            lambda _jobs, status: status.group is not None and set(status.group.members) == {"w1", "w2"},
+            "both have joined",
         )
         job = JobDefinition(name="uneven", entry_point="noop:job", max_tasks=6, run_key="first")
         configs = [{"seconds": seconds} for seconds in (2, 0.05, 4, 0.05, 4, 0.05)]
@@ -230,7 +231,7 @@ async def test_a_worker_that_has_run_dry_is_given_what_waits_elsewhere_and_only_
         )
         rounds = [each.record for each in await group.rounds()]
         helped = [record.epoch for record in rounds if "a slot free" in record.reason and not record.step]
-        assert len(helped) == 1, f"not again when nothing waited any more\n{group.story()}"
+        assert len(helped) == 1, f"not again after nothing waited any more\n{group.story()}"
         steps = await group.steps()
         assert not [step for step in steps if step.state is TaskState.STOPPED and step.started_at_ms]
         slow = [told for task, told in group.topics.status.tasks.items() if task.index in (0, 2, 4)]

@@ -23,20 +23,20 @@ def java_classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def referee(java_classes: Path) -> Iterator[Referee]:
-    """Java Kafka Connect's own classes; without a Java the tests that ask for it fail and say so."""
+    """Java Kafka Connect's own classes; without Java, the tests that need them fail and say so."""
     with running_referee(java_classes) as referee:
         yield referee
 
 
 @pytest.fixture(scope="session")
 def java_workers(java_classes: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectWorkers]:
-    """A Java process for Connect workers: give them names and groups that no other test uses."""
+    """A Java process for Connect workers; use worker names and groups of your own."""
     with connect_workers(java_classes, tmp_path_factory.mktemp("connect-workers")) as workers:
         yield workers
 
 
 @pytest.fixture
 async def group(java_workers: ConnectWorkers, broker: LocalBroker, group_id: str) -> AsyncIterator[MixedGroup]:
-    """A group without workers so far."""
+    """A group that has no workers yet."""
     async with MixedGroup(java_workers, broker.bootstrap_servers, group_id) as group:
         yield group

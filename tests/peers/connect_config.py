@@ -1,13 +1,12 @@
-"""Connect's config topic in the place of our jobs topic, for a member of ours in a group with Java workers.
+"""Connect's config topic in place of our jobs topic, for our workers in a group with Java workers.
 
-A stand-in of these tests, with the interface of the port that the product takes. In a mixed group what is configured,
-and how far that has been read (the config offset of KIP-415), is what Connect's config topic says. Here its connectors
-appear as jobs: ``connector-NAME`` as a definition whose planner is always wanted (Connect assigns a connector as long
-as it is configured), the ``task-NAME-N`` of the last ``commit-NAME`` as its plan. Everything that a worker writes goes
-where it always goes, to the topics of its own group.
+A stand-in with the interface of the product's port. In a mixed group, Connect's config topic has the configuration, and
+its offset is the config offset of KIP-415. Its connectors appear here as jobs: ``connector-NAME`` as a definition whose
+planner is always wanted (Connect assigns a connector as long as it is configured), and the ``task-NAME-N`` of the last
+``commit-NAME`` as its plan. A worker writes where it always does, to the topics of its own group.
 
-What ours does not do is run connectors: who holds a connector in Connect computes the configs of its tasks and has
-the leader write them down. The plan that our runner makes is thrown away.
+Our workers do not run connectors: in Connect, the worker with a connector computes the configs of its tasks and has the
+leader write them. The plan that our runner makes is thrown away.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from airflow_provider.topics.reader import Record, TopicReader
 from airflow_provider.topics.rights import WORKER
 
 _NOTHING_READ: Final = ConfigOffset(-1)
-"""What a Java worker says that has read no record yet (``KafkaConfigBackingStore.offset``)."""
+"""The offset of a Java worker that has read no record yet (``KafkaConfigBackingStore.offset``)."""
 
 _ALWAYS_MS: Final = 10**9
-"""A planner that plans again some day is wanted until then."""
+"""A planner that is to plan again some day is wanted until then."""
 
 _TASK: Final = re.compile(r"task-(?P<name>.+)-(?P<index>\d+)")
 
 
 class ConfigTopic:
-    """What the records of Connect's config topic add up to (Java: ``KafkaConfigBackingStore``)."""
+    """The state of Connect's config topic (Java: ``KafkaConfigBackingStore``)."""
 
     def __init__(self, changes: Changes) -> None:
         self.snapshot = JobsSnapshot(offset=_NOTHING_READ)
@@ -61,7 +60,7 @@ class ConfigTopic:
         self.reached(records[-1].offset + 1)
 
     def again(self) -> None:
-        """Its records say the same when they come once more."""
+        """Records may be read again: they give the same state."""
 
     def reached(self, offset: int) -> None:
         self.problem = None
@@ -73,7 +72,7 @@ class ConfigTopic:
         self._changes.tell()
 
     def closed(self) -> None:
-        """Who stops reading knows."""
+        """The reader has closed it itself."""
 
     def _put(self, key: str, value: Any) -> None:
         kind, _, name = key.partition("-")

@@ -1,8 +1,8 @@
-"""Real distributed workers of Java Kafka Connect, and what they say: of themselves, of their tasks, over REST.
+"""Real distributed workers of Java Kafka Connect, their reports about themselves and their tasks, and their REST API.
 
-One Java process holds as many workers as a test wants, because starting a JVM is dear; each of them is started from a
-properties file by the class behind ``connect-distributed.sh``. What runs is seen from inside: the connector
-``IdleSource`` (``java/IdleSource.java``) and its tasks tell when they start and when they stop.
+One Java process holds all workers of a test, because starting a JVM is slow; each is started from a properties file by
+the class behind ``connect-distributed.sh``. The connector ``IdleSource`` (``java/IdleSource.java``) and its tasks
+report when they start and stop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEADLINE_S: Final = 120.0
 
 @dataclass(frozen=True)
 class Said:
-    """What a worker, or a connector or task in it, said: ``event`` at a time of the wall clock, in milliseconds."""
+    """A report by a worker, or a connector or task in it: ``event`` at a time of the wall clock, in milliseconds."""
 
     event: str
     worker: str
@@ -44,7 +44,7 @@ class Said:
 
 
 class ConnectWorkers:
-    """Java workers in one process. All answers of theirs are in :attr:`said`, in their order."""
+    """Java workers in one process. All their reports are in :attr:`said`, in order."""
 
     def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
         self._process = process
@@ -54,7 +54,7 @@ class ConnectWorkers:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def start(self, worker: str, bootstrap_servers: str, group_id: str, **properties: object) -> None:
-        """Start a worker; dots in the names of properties are written as underscores."""
+        """Start a worker; write dots in the names of properties as underscores."""
         path = self._folder / f"{worker.replace(chr(47), chr(45))}.properties"
         all_of_them = {
             "bootstrap.servers": bootstrap_servers,
@@ -83,7 +83,7 @@ class ConnectWorkers:
         await self.heard("worker stopped", *workers)
 
     async def heard(self, event: str, *workers: str) -> None:
-        """Wait until the last word of each of these workers about itself is this."""
+        """Wait until this is the last report of each of these workers about itself."""
 
         def holds() -> bool:
             return all(self._last_word(worker) == event for worker in workers)
@@ -116,7 +116,7 @@ class ConnectWorkers:
     # ---- what runs
 
     def copies(self, worker: str | None = None) -> Counter[TaskId]:
-        """How many copies of each task (and connector) run, in one worker or in all."""
+        """How many copies of each task and connector run, in one worker or in all."""
         counts: Counter[TaskId] = Counter()
         for said in list(self.said):
             if said.event in ("started", "stopped") and worker in (None, said.worker):
@@ -127,7 +127,7 @@ class ConnectWorkers:
         return frozenset(self.copies(worker))
 
     def stops(self, *, since: int = 0) -> Counter[TaskId]:
-        """How often each task was stopped, after so many words."""
+        """How often each task was stopped after the first ``since`` reports."""
         return Counter(said.task for said in self.said[since:] if said.event == "stopped")
 
     # ---- REST
@@ -137,9 +137,9 @@ class ConnectWorkers:
         return str(started[-1].more["url"]).rstrip("/")
 
     def rest(self, worker: str, path: str, body: object = None, *, method: str | None = None) -> Any:
-        """What a worker answers over REST.
+        """The answer of a worker's REST API.
 
-        :raises urllib.error.HTTPError: it refuses
+        :raises urllib.error.HTTPError: the worker refuses
         """
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(
@@ -150,7 +150,7 @@ class ConnectWorkers:
         return json.loads(text) if text else None
 
     def configure(self, worker: str, connector: str, **config: object) -> None:
-        """Make a connector, or change it; by default one of idle tasks."""
+        """Make or change a connector; by default one with idle tasks."""
         all_of_it = {"connector.class": "cospark.peer.IdleSource", **config}
         self.rest(
             worker,
@@ -162,7 +162,7 @@ class ConnectWorkers:
     # ---- the process
 
     def _last_word(self, worker: str) -> str | None:
-        """Of what was asked of it last."""
+        """The worker's last report about itself."""
         since = self.said[self._asked.get(worker, 0) :]
         words = [said.event for said in since if said.worker == worker and said.event.startswith("worker ")]
         return words[-1] if words else None

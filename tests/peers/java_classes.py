@@ -1,7 +1,7 @@
-"""Java Kafka Connect for the tests of this folder: its jars, our own Java sources compiled against them, JVMs to run.
+"""Java Kafka Connect for these tests: its jars, our own Java sources compiled against them, and JVMs.
 
-Connect is one class path for all of them, so that it is fetched once. The sources are compiled by a compiler that is a
-jar itself: a Java runtime is all that the project asks for, and that has no ``javac``.
+All tests share one class path, so that Connect is fetched once. The compiler is a jar, too: the project only requires a
+Java runtime, which has no ``javac``.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _JVM: Final = (
 
 
 def class_path(*artifacts: str) -> str:
-    """The jars of Maven artifacts, and of what these need."""
+    """The jars of Maven artifacts and their dependencies."""
     return os.pathsep.join(map(str, fetch_jars(*artifacts, cache=default_cache())))
 
 
 def java_command(main: str, *arguments: str, classes: Path | None = None, options: tuple[str, ...] = ()) -> list[str]:
-    """How to run a class of Kafka's or, with the folder that :func:`compile_java` has filled, of ours.
+    """The command that runs a class of Kafka or, from the folder that :func:`compile_java` fills, one of ours.
 
     :raises MissingPrerequisiteError: there is no Java
     """
@@ -52,10 +52,10 @@ def java_command(main: str, *arguments: str, classes: Path | None = None, option
 
 @contextmanager
 def running_java(main: str, classes: Path, errors: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """A class of ours in a process, to be talked to line by line; it is killed at the end.
+    """Run a class of ours in a process that is asked line by line and killed at the end.
 
     :param classes: the folder of the compiled classes; they are compiled if they have not been
-    :param errors: a file for what Java logs
+    :param errors: a file for the log of Java
     :param options: of the JVM
     :raises MissingPrerequisiteError: there is no Java
     """

@@ -1,4 +1,4 @@
-"""One group of Java workers and of ours on a real broker, and the history of everything that runs in it."""
+"""One group of Java workers and ours on a real broker, and the history of all that runs in it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NEVER_S: Final = 10.0**9
 class OurWorker:
     """The product's worker with its noop runner; its jobs are in Connect's config topic.
 
-    :param note: is told of each task that starts or stops
+    :param note: is called for each task that starts or stops
     """
 
     def __init__(
@@ -112,12 +112,12 @@ class OurWorker:
 
 
 def javas(protocol: ConnectProtocol) -> ConnectProtocol:
-    """What Java has of it: with a Java worker in the group, ours go back to that."""
+    """The protocol that Java has, too: with a Java worker in the group, ours fall back to it."""
     return ConnectProtocol.SESSIONED if protocol is ConnectProtocol.EXTENSIBLE else protocol
 
 
 class MixedGroup:
-    """A group; its workers are called by names that are unique in it, Java's and ours alike."""
+    """A group; names are unique among Java's workers and ours together."""
 
     def __init__(self, java: ConnectWorkers, bootstrap_servers: str, group_id: str) -> None:
         self.group_id = group_id
@@ -173,7 +173,7 @@ class MixedGroup:
         await self.ours.pop(name).leave()
 
     async def start(self, name: str, protocol: ConnectProtocol) -> None:
-        """Start a worker, or start it anew: a Java one if its name begins so."""
+        """Start or restart a worker: a Java worker if its name begins with ``java``."""
         if name.startswith("java"):
             await self.start_java(name, protocol)
         else:
@@ -186,7 +186,7 @@ class MixedGroup:
             await self.stop_ours(name)
 
     async def configured_by_java(self, jobs: Mapping[str, int], protocol: ConnectProtocol) -> None:
-        """Have a Java worker make connectors of so many tasks each, run them, and go: then the group is empty."""
+        """Have a Java worker make connectors with so many tasks, run them, and leave: then the group is empty."""
         await self.start_java("java-0", protocol)
         for job, tasks in jobs.items():
             await self.configure("java-0", job, tasks)
@@ -198,20 +198,20 @@ class MixedGroup:
         return (*self._java_names, *self.ours)
 
     def address(self, name: str) -> str:
-        """By which Connect's REST interface names a Java worker."""
+        """The name of a Java worker in Connect's REST interface."""
         return self._java.url(self._full(name)).removeprefix("http://")
 
     async def rest(self, name: str, path: str) -> Any:
-        """What a Java worker answers.
+        """The answer of a Java worker's REST interface.
 
-        :raises urllib.error.HTTPError: it refuses
+        :raises urllib.error.HTTPError: the worker refuses
         """
         return await asyncio.to_thread(self._java.rest, self._full(name), path)
 
     async def configure(self, name: str, job: str, tasks: int, **config: object) -> None:
-        """Have a Java worker make a connector of so many tasks, or change it.
+        """Have a Java worker make a connector with so many tasks, or change it.
 
-        :raises urllib.error.HTTPError: it refuses
+        :raises urllib.error.HTTPError: the worker refuses
         """
         await asyncio.to_thread(self._java.configure, self._full(name), job, tasks_max=tasks, **config)
         self.jobs[job] = tasks
@@ -239,7 +239,7 @@ class MixedGroup:
         return self._told(name)
 
     def _told(self, name: str) -> Counter[TaskId]:
-        """How many copies run in a worker by what it has said of each."""
+        """How many copies run in a worker according to its reports."""
         counts: Counter[TaskId] = Counter()
         for said in self.said:
             if said.worker == name and said.event in ("started", "stopped"):
@@ -250,7 +250,7 @@ class MixedGroup:
         return frozenset(self.copies(name))
 
     def balance(self) -> str | None:
-        """What is not as it shall be; None if everything that is configured runs once, evenly spread."""
+        """What is wrong; None if everything that is configured runs once, evenly spread."""
         workers = self.workers
         copies = sum((self.copies(name) for name in workers), Counter[TaskId]())
         if copies != Counter(self.configured):
@@ -261,7 +261,7 @@ class MixedGroup:
             if max(counts.values()) - min(counts.values()) > 1:
                 return f"not even: {counts}"
         for name in self.ours:
-            # What is assigned begins a moment later, and says nothing if it is taken away before.
+            # An assigned task starts a moment later, and reports nothing if it is revoked before.
             if begins := Counter(task for task in self.copies(name) if not task.is_planner) - self._told(name):
                 return f"not begun: {name} {dict(begins)}"
         unsettled = [name for name, worker in self.ours.items() if worker.state.phase is not Phase.STABLE]
@@ -278,17 +278,17 @@ class MixedGroup:
         await self._java.until(holds, what)
 
     def stops(self, *, since: int) -> Counter[TaskId]:
-        """How often each connector and task was stopped, after so many words."""
+        """How often each connector and task was stopped after the first ``since`` reports."""
         return Counter(said.task for said in self.said[since:] if said.event == "stopped")
 
     def seen_to_stop(self, moved: Tasks, before: Mapping[str, Tasks]) -> Tasks:
-        """Of what moved away from where it was before, what says so: the planners of ours run for a moment only."""
+        """Of what moved, the part whose stop is reported: our planners run for a moment only."""
         return frozenset(
             task for name, had in before.items() for task in had & moved if name not in self.ours or not task.is_planner
         )
 
     def overlaps(self, *, of: str | None = None) -> dict[TaskId, int]:
-        """Of which tasks two copies have ever run together (in one worker, or anywhere), and how long, in ms."""
+        """The tasks of which two copies ever ran together (in one worker, or anywhere), and how long, in ms."""
         running: Counter[TaskId] = Counter()
         doubled: dict[TaskId, int] = {}
         since: dict[TaskId, int] = {}

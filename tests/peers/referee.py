@@ -1,7 +1,4 @@
-"""Java Kafka Connect's own classes as the referee: one Java process, asked line by line.
-
-What it answers is in ``java/Referee.java``.
-"""
+"""Java Kafka Connect's own classes as the referee: one Java process (``java/Referee.java``), asked line by line."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ class RefusedByJavaError(Exception):
 
 
 class Referee:
-    """Values have the keys of ``cospark decode``; their tasks come in any order, so they are compared as sets."""
+    """Values have the keys of ``cospark decode``; their tasks come in any order, so compare them as sets."""
 
     def __init__(self, process: subprocess.Popen[str], errors: Path) -> None:
         self._process = process
@@ -32,7 +29,7 @@ class Referee:
     def decode(self, kind: str, data: bytes) -> dict[str, Any]:
         """What Java reads from bytes of a ``metadata`` or an ``assignment``.
 
-        :raises RefusedByJavaError: with what Java says
+        :raises RefusedByJavaError: with Java's message
         """
         answer = self._ask({"op": "decode", "kind": kind, "hex": data.hex()})
         if "malformed" in answer:
@@ -40,7 +37,7 @@ class Referee:
         return answer
 
     def encode(self, kind: str, value: dict[str, Any]) -> bytes:
-        """What Java writes for a value of version 0, 1 or 2."""
+        """The bytes that Java writes for a value of version 0, 1 or 2."""
         return bytes.fromhex(self._ask({"op": "encode", "kind": kind, "value": value})["hex"])
 
     def offer(self, protocol: str, state: dict[str, Any]) -> list[tuple[str, bytes]]:
@@ -49,32 +46,31 @@ class Referee:
         return [(name, bytes.fromhex(metadata)) for name, metadata in answer.items()]
 
     def replay(self, history: Iterable[dict[str, Any]], *, max_delay_ms: int) -> Iterator[dict[str, Any]]:
-        """What Java's cooperative assignor decides, round by round.
+        """The decisions of Java's cooperative assignor, round by round.
 
-        :param history: rounds as ``cospark replay`` reads them; each is asked for when the last one's answer has been
-            taken, so a history can be made up on the way. A round with a ``memory`` (that of our leader, as JSON) has a
-            leader that remembers that.
-        :return: ``assigned``, ``revoked`` and ``delay`` as ``cospark replay`` writes them, tasks in any order, and what
-            Java has ``remembered`` of deadline and revocations
+        :param history: rounds as ``cospark replay`` reads them; each is taken after the last one's answer, so a history
+            can be made up on the way. A round with a ``memory`` (our leader's, as JSON) has a leader that remembers it.
+        :return: ``assigned``, ``revoked`` and ``delay`` as ``cospark replay`` writes them, tasks in any order, and in
+            ``remembered`` Java's memory of the deadline and revocations
         """
         self._ask({"op": "new_leader", "max_delay": max_delay_ms})
         for round_ in history:
             yield self._ask({"op": "assign", **round_})
 
     def reconcile(self, step: dict[str, Any]) -> dict[str, Any]:
-        """Where Kafka's own group coordinator takes a member of a consumer group in one step.
+        """The next state of a member of a consumer group by Kafka's own group coordinator.
 
-        :param step: as ``cospark reconcile`` reads it; a job is a topic, a task a partition of it
+        :param step: as ``cospark reconcile`` reads it; a job is a topic, a task one of its partitions
         :return: as ``cospark reconcile`` writes it, tasks in any order
         """
         return self._ask({"op": "reconcile", **step})
 
     def encode_message(self, schema: Any, value: dict[str, Any], *, unknown: tuple[int, bytes] | None = None) -> bytes:
-        """What Kafka's own types write for a message.
+        """The bytes that Kafka's own types write for a message.
 
         :param schema: one of ``connect_schemas.json``
         :param value: as ``cospark decode`` writes it
-        :param unknown: a tagged field that no schema has, to be written into each struct: its tag and its bytes
+        :param unknown: the tag and bytes of a tagged field that no schema has, written into each struct
         """
         question = {"op": "encode_message", "schema": schema, "value": value}
         if unknown is not None:
@@ -82,9 +78,9 @@ class Referee:
         return bytes.fromhex(self._ask(question)["hex"])
 
     def decode_message(self, schema: Any, data: bytes) -> dict[str, Any]:
-        """What Kafka's own types read of a message.
+        """The value that Kafka's own types read from a message.
 
-        :raises RefusedByJavaError: with what Java says
+        :raises RefusedByJavaError: with Java's message
         """
         answer = self._ask({"op": "decode_message", "schema": schema, "hex": data.hex()})
         if "malformed" in answer:
@@ -113,7 +109,7 @@ class Referee:
 def running_referee(folder: Path) -> Iterator[Referee]:
     """A referee for as long as the context lasts.
 
-    :param folder: for the compiled classes and what Java logs
+    :param folder: for the compiled classes and Java's log
     :raises MissingPrerequisiteError: there is no Java
     """
     errors = folder / "stderr"

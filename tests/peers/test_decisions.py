@@ -1,13 +1,12 @@
-"""Our assignor against Java's, round by round: from the same memory and the same members, the same numbers and delays.
+"""Our assignor against Java's, round by round: the same memory and members give the same numbers and delays.
 
-Each round Java's leader is given the memory that ours has, because which task of many is revoked differs on purpose
-(the ways are named in ``assignors/cooperative.py``): told what ours did, Java must go on in the same way.
+In each round Java's leader is given our leader's memory, because the two choose different tasks to revoke on purpose
+(see ``assignors/cooperative.py``): from our decision, Java must go on in the same way.
 
-Where the numbers differ on purpose, ours cost no more: in no round at all do more running tasks stop, are more left to
-run nowhere, or does the group wait longer than with Java's.
+Where the numbers differ on purpose, ours cost no more: in no round do more running tasks stop, are more tasks without
+an owner, or does the group wait longer than with Java's.
 
-Besides those of a seed that stays, each run plays histories of a seed of its own, which is in the test's name;
-``COSPARK_SEED`` plays it again.
+Besides a fixed seed, each run has a seed of its own, which is in the test's name; ``COSPARK_SEED`` plays it again.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ Shares = Mapping[WorkerId, Tasks]
 
 
 class Event(Enum):
-    """What happens before a round; the number that comes with it chooses worker, job or time."""
+    """What happens before a round; its number chooses the worker, job or time."""
 
     NOTHING = "nothing"
     JOIN = "a new worker"
@@ -62,15 +61,15 @@ class Event(Enum):
     ADD_JOB = "a job is submitted"
     REMOVE_JOB = "a job is removed"
     RESIZE_JOB = "a job's plan gets another number of tasks"
-    FORGET = "a worker starts anew before anybody has missed it"
-    MISS_ANSWER = "one worker does not hear what this round decides"
-    LOSE_SYNC = "nobody hears what this round decides, its leader included"
+    FORGET = "a worker restarts before it is missed"
+    MISS_ANSWER = "one worker does not get this round's decision"
+    LOSE_SYNC = "nobody gets this round's decision, not even its leader"
     NEW_LEADER = "another leader, without memory"
 
 
 @dataclass
 class Group:
-    """A group as its leader sees it from round to round; members that hear do what they are assigned immediately."""
+    """A group as its leader sees it from round to round; members immediately do what they are told."""
 
     max_delay_ms: int
     owned: dict[WorkerId, Tasks]
@@ -152,7 +151,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Decision:
-    """What one side makes of a round."""
+    """One side's decision of a round."""
 
     assigned: Shares
     revoked: Shares
@@ -180,13 +179,13 @@ class Decision:
         return [(tasks - self.revoked[worker]) | self.assigned[worker] for worker, tasks in this.owned.items()]
 
     def stopped(self, this: Round) -> list[Tasks]:
-        """What runs and stops, by worker."""
+        """The running tasks that stop, by worker."""
         return [tasks & self.revoked[worker] for worker, tasks in this.owned.items()]
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a round costs: of what is configured, how much stops, and how much nobody runs after it."""
+    """What a round costs: how many configured tasks stop, and how many have no owner after it."""
 
     planners_stopped: int
     tasks_stopped: int
@@ -195,7 +194,7 @@ class Costs:
     delay_ms: int
 
     def above(self, other: Costs) -> dict[str, tuple[int, int]]:
-        """What of it is more than the other's: both figures."""
+        """The figures that are higher than the other's."""
         mine, its = asdict(self), asdict(other)
         return {name: (mine[name], its[name]) for name in mine if mine[name] > its[name]}
 
@@ -214,11 +213,11 @@ def costs(this: Round, decision: Decision) -> Costs:
 
 @dataclass(frozen=True)
 class Numbers:
-    """What of a round must be as Connect's is."""
+    """The numbers of a round that must equal Connect's."""
 
     delay_ms: int
     planners: tuple[int, ...]
-    """How many each worker has after the round, in no order of workers."""
+    """How many tasks each worker has after the round, without the workers' names."""
     tasks: tuple[int, ...]
     planners_stopped: int
     tasks_stopped: int
@@ -250,7 +249,7 @@ def count_tasks(tasks: Tasks) -> int:
 
 
 def better_on_purpose(this: Round, before: Memory, javas: Decision) -> str | None:
-    """The named rule by which the numbers of this round may differ from Connect's; what it costs may not."""
+    """The named rule by which the numbers of this round may differ from Connect's. Its costs may not be higher."""
     running = NO_TASKS.union(*this.owned.values())
     trusted = before.generation == this.last_completed
     assigned = NO_TASKS.union(*before.assignment.values()) if trusted else NO_TASKS
@@ -267,7 +266,7 @@ def better_on_purpose(this: Round, before: Memory, javas: Decision) -> str | Non
 
 
 def question(this: Round, before: Memory, jobs: dict[str, int]) -> dict[str, Any]:
-    # Java lets those whom it looks at first keep one more than the others; ours those who have the least.
+    # In Java the workers that it looks at first keep one more than the others; in ours, those with the least.
     least_first = sorted(this.owned, key=lambda worker: (len(this.owned[worker]), worker))
     return {
         "now": this.now_ms,
@@ -280,11 +279,11 @@ def question(this: Round, before: Memory, jobs: dict[str, int]) -> dict[str, Any
 
 
 LIKELY = (Event.LEAVE, Event.RETURN_EMPTY, Event.WAIT_FOR_DEADLINE, Event.ADD_JOB)
-"""Delays that end, with workers that came meanwhile: chance alone brings few of them."""
+"""Delays that end after workers have joined meanwhile: these are rare by chance alone."""
 
 events = st.tuples(st.sampled_from([*Event, *LIKELY, *LIKELY]), st.integers(0, 9))
 histories = st.lists(st.tuples(events, events), min_size=15, max_size=15)
-"""Two events before each round, and as many rounds as it takes to get into trouble; failures shrink to NOTHING."""
+"""Two events before each round, and enough rounds to get into trouble; failures shrink to NOTHING."""
 
 groups = st.builds(
     Group,
@@ -303,7 +302,7 @@ RANDOM = settings(
     derandomize=False,
     suppress_health_check=list(HealthCheck),
 )
-"""By the seed alone, also where CI would have hypothesis play the same in each run."""
+"""Random examples from the seed alone, also in CI, where Hypothesis would play the same in each run."""
 
 
 @pytest.mark.parametrize("chance", SEEDS, ids="seed={}".format)

@@ -93,7 +93,7 @@ def states(versions: st.SearchStrategy[int], of: st.SearchStrategy[Tasks] = task
 
 
 def comparable(value: dict[str, Any]) -> dict[str, Any]:
-    """The same value with the order of its tasks taken away; a duplicate would show."""
+    """The same value without the order of its tasks; duplicates are kept."""
     sides = {side: sorted(value[side]) for side in ("assigned", "revoked") if side in value}
     nested = {"assignment": comparable(value["assignment"])} if value.get("assignment") else {}
     return value | sides | nested
@@ -129,7 +129,7 @@ class TestWeReadJavas:
 
 
 class TestSameBytes:
-    """With one job there is one order in which Java's hash sets can come out."""
+    """With one job, Java's hash sets have only one possible order."""
 
     @many
     @given(state=states(written_by_java, of=tasks_of_one_job))
@@ -163,7 +163,7 @@ STRICTER = (
 
 @st.composite
 def damaged(draw: st.DrawFn, intact: st.SearchStrategy[bytes]) -> bytes:
-    """Bytes with a few bits flipped, overwritten by a likely number, cut short, or with something added."""
+    """Bytes with a few bits flipped, a likely number written over some, an end cut off, or something appended."""
     data = bytearray(draw(intact))
     for _ in range(draw(st.integers(0, 2))):
         at = draw(st.integers(0, len(data) - 1))
@@ -177,7 +177,7 @@ def damaged(draw: st.DrawFn, intact: st.SearchStrategy[bytes]) -> bytes:
 
 
 class TestDamagedBytes:
-    """What we accept Java accepts and reads in the same way; what only we refuse is refused for a named reason."""
+    """Java accepts and reads the same way what we accept; what only we refuse is refused for a named reason."""
 
     @settings(many, max_examples=examples(600))
     @given(data=damaged(states(readable).map(encode_metadata)))
@@ -207,7 +207,7 @@ def assert_refused(referee: Referee, kind: str, data: bytes, *, why: str) -> Non
 
 
 def without_duplicates(value: dict[str, Any]) -> dict[str, Any]:
-    """Damage can name a task twice. Java keeps lists, we keep sets."""
+    """Damaged bytes can have a task twice: Java keeps lists, we keep sets."""
     sides = {side: [*map(list, {*map(tuple, value[side])})] for side in ("assigned", "revoked") if side in value}
     nested = {"assignment": without_duplicates(value["assignment"])} if value.get("assignment") else {}
     return value | sides | nested

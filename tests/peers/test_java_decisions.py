@@ -1,4 +1,4 @@
-"""The referee's leader behaves as KIP-415 says: it is Java's own assignor on a clock that the history sets."""
+"""The referee's leader behaves as in KIP-415: it is Java's own assignor, on a clock that the history sets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def round_(generation: int, owned: dict[str, Pairs], *, now: int = 0, **more: An
 
 
 def decided(referee: Referee, *history: dict[str, Any], max_delay_ms: int = MAX_DELAY_MS) -> dict[str, Any]:
-    """What the last round of a history comes out as, tasks sorted."""
+    """The decision of the last round of a history, with sorted tasks."""
     *_, last = referee.replay(history, max_delay_ms=max_delay_ms)
     sides = {side: {worker: sorted(tasks) for worker, tasks in last[side].items()} for side in ("assigned", "revoked")}
     return {**sides, "delay": last["delay"]}
@@ -111,7 +111,7 @@ def test_a_round_after_one_that_revoked_waits_before_it_revokes_again(referee: R
 
 
 def test_a_member_that_claims_everything_is_told_to_stop_it_in_each_round_without_a_delay(referee: Referee) -> None:
-    """What the others have, they stop, and never have again."""
+    """The others stop what they have, and never get it back."""
     lying = [round_(generation, {"w1": ALL if generation == 2 else [], "liar": ALL}) for generation in range(2, 8)]
     _, _, *later = referee.replay([FIRST, *lying], max_delay_ms=0)
     assert [counts(outcome["revoked"]) for outcome in later] == [{"w1": 0, "liar": 4}] * 5

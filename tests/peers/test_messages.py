@@ -1,4 +1,4 @@
-"""The declarative group's messages and records, beside Kafka's own types put together from the proposal's schemas."""
+"""The declarative group's messages and records, compared with Kafka's own types built from the proposal's schemas."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_java_writes_and_reads_the_same_bytes(referee: Referee, name: str, data:
 @pytest.mark.parametrize("name", [name for name, schema in SCHEMAS.items() if schema["flexible"]])
 @many
 @given(data=st.data(), tag=st.integers(64, 2**31 - 1), unknown=st.binary(max_size=200))
-def test_what_a_later_version_adds_is_skipped(
+def test_fields_of_later_versions_are_skipped(
     referee: Referee, name: str, data: st.DataObject, tag: int, unknown: bytes
 ) -> None:
     value = data.draw(values(STRUCTS[name]))
@@ -60,8 +60,10 @@ def test_what_a_later_version_adds_is_skipped(
 @each_message
 @many
 @given(data=st.data())
-def test_what_we_read_of_damaged_bytes_java_reads_too(referee: Referee, name: str, data: st.DataObject) -> None:
-    """Not the reverse: Java is content with more, bytes that are no UTF-8 for one."""
+def test_java_reads_the_same_from_damaged_bytes_that_we_accept(
+    referee: Referee, name: str, data: st.DataObject
+) -> None:
+    """Not the reverse: Java accepts more, for instance bytes that are not UTF-8."""
     damaged = bytearray(written(STRUCTS[name], data.draw(values(STRUCTS[name]))))
     damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     try:

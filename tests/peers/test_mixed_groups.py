@@ -1,20 +1,20 @@
-"""Java Connect's workers and ours in one group on a real broker, led by either, with each protocol.
+"""Java Connect's workers and ours in one group on a real broker, led by either, with each embedded protocol.
 
-What holds under either leader: work is dealt to both kinds by what they report, each of them runs what it was given, a
-newcomer costs the others only what moves to it, nothing ever runs twice.
+Under either leader: tasks are shared out to both kinds by what they report, each worker runs what it is given, a
+newcomer stops only the tasks that move to it, and nothing ever runs twice.
 
 What does not work while one of ours leads, because our workers have no REST interface for others:
 
-- Connect's REST requests that change something (create, change, delete a connector) are refused with status 500 by
-  every Java worker: they forward them to the leader's URL. Those that only ask are answered.
-- A connector that runs on a Java worker and wants other tasks than are configured does not get them: the worker asks
-  the leader for it over REST, too. It goes on trying, and when a Java worker leads, the tasks are there. Connectors
-  whose tasks have been configured before are not affected.
-- A connector that is assigned to one of ours is not run, so nobody works out its tasks; those that it has are assigned.
-- Nobody makes session keys (``sessioned``, KIP-507). They sign nothing but those requests.
+- Every Java worker refuses Connect's REST requests that change something (create, change, delete a connector) with
+  status 500, because it forwards them to the leader's URL. Requests that only read are answered.
+- A connector on a Java worker that needs other tasks than are configured does not get them: the worker asks the leader
+  for them over REST, too. It goes on trying, and gets them when a Java worker leads. Connectors whose tasks were
+  configured before are not affected.
+- A connector that is assigned to one of ours is not run, so nobody computes its tasks; existing ones are assigned.
+- Nobody makes session keys (``sessioned``, KIP-507). They are only used to sign those requests.
 
-And under either leader: what ours hold shows in Connect's REST status as it was when a Java worker held it last (mostly
-``UNASSIGNED``), because ours do not write to Connect's status topic.
+Under either leader, Connect's REST status shows a task of ours as a Java worker left it (mostly ``UNASSIGNED``),
+because ours do not write to Connect's status topic.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EACH_PROTOCOL = pytest.mark.parametrize("protocol", ConnectProtocol)
 
 
 async def moved_by_a_newcomer(group: MixedGroup, name: str, protocol: ConnectProtocol) -> Tasks:
-    """What moves when a worker joins; checks that in a cooperative group nothing else stops, and nothing twice."""
+    """What moves when a worker joins. Checks that in a cooperative group only that stops, and only once."""
     before, words = {worker: group.running(worker) for worker in group.workers}, len(group.said)
     await group.start(name, protocol)
     await group.balanced()
@@ -66,7 +66,9 @@ async def test_led_by_java(group: MixedGroup, protocol: ConnectProtocol) -> None
 
     had = group.running("ours-1")
     moved = await moved_by_a_newcomer(group, "java-2", protocol)
-    assert protocol is ConnectProtocol.EAGER or moved & had, "Java moves some of its own to us, and some of ours to it"
+    assert protocol is ConnectProtocol.EAGER or moved & had, (
+        "Java's leader moves some of its tasks to us, and some of ours to its workers"
+    )
 
     words = len(group.said)
     job = next(task.job for task in group.running("java-1") if task.is_planner)
@@ -107,7 +109,7 @@ async def test_led_by_us(group: MixedGroup, protocol: ConnectProtocol) -> None:
 
 
 async def reported_running(group: MixedGroup, java: str) -> Tasks:
-    """What runs in a Java worker as Connect's REST interface tells it."""
+    """What runs in a Java worker according to Connect's REST interface."""
     here, found = group.address(java), set()
     for job in group.jobs:
         status = await group.rest(java, f"/connectors/{job}/status")
@@ -120,7 +122,7 @@ async def reported_running(group: MixedGroup, java: str) -> Tasks:
 async def test_connectors_that_we_assign_do_their_work(
     group: MixedGroup, broker: LocalBroker, group_id: str, tmp_path: Path
 ) -> None:
-    """Four connectors, each of which copies a topic to a file of its own: Java's do, ours (which run nothing) don't."""
+    """Four connectors each copy a topic to a file of its own, if a Java worker has them; ours run nothing."""
     sinks = {f"sink-{number}": tmp_path / f"sink-{number}" for number in range(4)}
     await group.start_java("java-1", ConnectProtocol.SESSIONED)
     for name, path in sinks.items():
@@ -149,7 +151,7 @@ async def test_connectors_that_we_assign_do_their_work(
     await eventually(lambda: all(path.read_text() == "one\ntwo\n" for path in sinks.values()), within_s=60)
 
 
-async def test_what_only_a_leader_with_a_rest_interface_can_do_waits_for_one(
+async def test_requests_that_need_a_leader_with_a_rest_interface_wait_for_one(
     group: MixedGroup, broker: LocalBroker, group_id: str
 ) -> None:
     await group.configured_by_java({"a": 1}, ConnectProtocol.SESSIONED)
@@ -170,7 +172,7 @@ async def test_what_only_a_leader_with_a_rest_interface_can_do_waits_for_one(
     assert producer.flush(30) == 0
     await group.until(lambda: {"b", "c"} & {task.job for task in group.running("java-1")}, "a new connector runs")
     (job, *_) = {"b", "c"} & {task.job for task in group.running("java-1")}
-    await asyncio.sleep(1)  # it asks the leader for its tasks by now
+    await asyncio.sleep(1)  # by now it asks the leader for its tasks
     status = await group.rest("java-1", f"/connectors/{job}/status")
     assert (status["connector"]["state"], status["tasks"]) == ("RUNNING", [])
 

@@ -1,11 +1,12 @@
 """Our reconciliation against Kafka's own ``CurrentAssignmentBuilder``: the same sets and the same state in each step.
 
-A job is a topic, a task a partition of it. The epoch is the same where a member is stable. It differs on purpose while
-a member is unreleased: Kafka's then has its target's epoch already, ours takes it with the last task of its target, so
-that the coordinator sends an assignment exactly to those whose epoch is smaller. So ours may be older, until the member
-is stable again, and the way is the same: whole histories show that, in which each goes on from its own state.
+A job is a topic, a task is one of its partitions. The epochs of stable members are the same. They differ on purpose
+while a member is unreleased: Kafka's then already has its target's epoch; ours takes it with the last task of its
+target, so that the coordinator sends an assignment exactly to members with a smaller epoch. So ours may be older until
+the member is stable again, but the steps are the same. Whole histories show that: in them, each side goes on from its
+own state.
 
-Each run plays steps of a seed of its own, which is in the test's name; ``COSPARK_SEED`` plays it again.
+Each run has a seed of its own, which is in the test's name; ``COSPARK_SEED`` plays it again.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ ALL = tuple(TaskId(job, index) for job in ("a", "b") for index in range(PLANNER_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What goes into one step."""
+    """The input of one step."""
 
     current: CurrentAssignment
     target: Tasks
@@ -92,7 +93,7 @@ def assert_same(ours: CurrentAssignment, kafkas: CurrentAssignment) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is said of one task; it is in one place, as far as a coordinator knows."""
+    """Where one task is: in one place, as far as a coordinator knows."""
 
     place: str
     is_target: bool
@@ -104,7 +105,7 @@ said = st.builds(Task, st.sampled_from(["", "assigned", "revoking", "others"]), 
 
 @st.composite
 def steps(draw: st.DrawFn) -> Step:
-    """Any state of a member, be there a way to it or not."""
+    """Any state of a member, reachable or not."""
     of = dict(zip(ALL, draw(st.tuples(*(said for _ in ALL))), strict=True))
     at = {
         place: frozenset(task for task in ALL if of[task].place == place)
@@ -128,7 +129,7 @@ RANDOM = settings(
     derandomize=False,
     suppress_health_check=list(HealthCheck),
 )
-"""By the seed alone, also where CI would have hypothesis play the same in each run."""
+"""Random examples from the seed alone, also in CI, where Hypothesis would play the same in each run."""
 
 
 @pytest.mark.parametrize("chance", SEEDS, ids="seed={}".format)
@@ -154,10 +155,10 @@ def test_the_same_step_from_any_state(referee: Referee, chance: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a member's next heartbeat says.
+    """A member's next heartbeat.
 
     :param says_owned: whether it says what it owns
-    :param has_stopped: whether it has stopped what it was asked to
+    :param has_stopped: whether the tasks to revoke have stopped
     """
 
     number: int
@@ -167,7 +168,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class NewTarget:
-    """Which member each task goes to; :data:`MEMBERS`: to none."""
+    """Which member each task goes to; the number :data:`MEMBERS` means none."""
 
     places: tuple[int, ...]
 
@@ -212,7 +213,7 @@ histories = st.lists(st.one_of(heartbeats, heartbeats, heartbeats, targets), min
 
 
 @pytest.mark.parametrize("chance", SEEDS, ids="seed={}".format)
-def test_two_coordinators_take_the_same_way(referee: Referee, chance: int) -> None:
+def test_both_coordinators_take_the_same_steps(referee: Referee, chance: int) -> None:
     seen: Counter[tuple[MemberState, bool]] = Counter()  # whether the epochs are the same
 
     @seed(chance)

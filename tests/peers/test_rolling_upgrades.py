@@ -1,14 +1,13 @@
-"""A mixed group goes from the eager protocol to a cooperative one and back, worker by worker, each kind first.
+"""A mixed group changes from the eager protocol to a cooperative one and back, worker by worker, either kind first.
 
-An upgrade needs nothing but that every worker is started anew, one after the other (KIP-415, migration).
+For an upgrade, every worker is restarted, one after the other (KIP-415, migration).
 
-A downgrade begins when the first worker comes back as ``eager``. KIP-415 wants its first assignment to be empty, since
-the members came into that round with their tasks running, and everybody to join again. Ours do that under either
-leader. Java Connect does neither (KAFKA-13816): its leader deals out everything immediately, and its workers run on for
-ever what is not in an assignment, beside the worker that has got it; not before that worker is started anew is all
-well. When ours lead, they tell each Java worker in the first assignment what it has, which makes it stop that before it
-joins again. So a downgrade that one of ours leads runs nothing twice; let one of ours lead, or stop the Java workers
-before.
+A downgrade begins when the first worker comes back as ``eager``. By KIP-415 its first assignment is empty, because the
+members joined that round with their tasks running, and then all join again. Our workers do so under either leader. Java
+Connect does neither (KAFKA-13816): its leader assigns everything immediately, and its workers never stop a task that is
+missing in an assignment, so that it runs at two workers until the old one is restarted. When ours lead, the first
+assignment tells each Java worker what it has, so that it stops that before it joins again. So a downgrade led by one of
+ours runs nothing twice: let one of ours lead, or stop the Java workers first.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ JOBS = {"a": 3, "b": 3, "c": 3}
 
 
 async def formed(group: MixedGroup, protocol: ConnectProtocol, *workers: str) -> None:
-    """The workers join in this order; the first one leads."""
+    """Start the workers in this order; the first one leads."""
     await group.configured_by_java(JOBS, protocol)
     for worker in workers:
         await group.start(worker, protocol)
@@ -79,19 +78,19 @@ async def test_downgrade_led_by_us(group: MixedGroup, of: ConnectProtocol, order
 
     eager = [record for record in await rounds(group) if not record.protocol.cooperative]
     assert not any(eager[0].assignment.values()), "the first one is empty"
-    assert frozenset().union(*eager[1].assignment.values()) == group.configured, "and the next one is not"
+    assert frozenset().union(*eager[1].assignment.values()) == group.configured, "the second one is not"
     assert eager[1].generation == eager[0].generation + 1
 
 
 async def rounds(group: MixedGroup) -> list[ClassicRecord]:
-    """Those that ours have led."""
+    """The rounds that ours led."""
     timeline = await asyncio.to_thread(read_timeline, group.settings, group.group_id)
     records = [event.record for event in timeline.events if isinstance(event, RebalanceEvent)]
     return [record for record in records if isinstance(record, ClassicRecord)]
 
 
 async def test_downgrade_led_by_java(group: MixedGroup) -> None:
-    """Ours stop everything and join again; what Java runs twice is over when its workers have been started anew."""
+    """Ours stop everything and join again; what Java runs twice ends when its workers are restarted."""
     await formed(group, SESSIONED, "java-1", "ours-1", "java-2")
     ours = group.ours["ours-1"]
     had, words = {task for task in group.running("ours-1") if not task.is_planner}, len(group.said)
@@ -108,7 +107,7 @@ async def test_downgrade_led_by_java(group: MixedGroup) -> None:
 
 
 async def test_java_alone_runs_tasks_twice_after_a_downgrade(group: MixedGroup) -> None:
-    """What the deviation in the first assignment is good for. If this fails, Connect has mended it, and ours can go."""
+    """Why our first assignment deviates from KIP-415. If this fails, Connect is fixed and the deviation can go."""
     await formed(group, SESSIONED, "java-1", "java-2", "java-3")
     await restarted(group, "java-3", EAGER)
     await group.until(group.overlaps, "two copies of something run")

@@ -1,4 +1,4 @@
-"""The classic protocol beyond Connect: static members on a real broker, and groups as Kafka's own tools see them."""
+"""The classic protocol beyond Connect: static members on a real broker, and our groups in Kafka's own tools."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SESSION_MS = 6_000
 
 @pytest.fixture
 async def fleet(broker: LocalBroker, group_id: str, tmp_path: Path) -> AsyncIterator[Fleet]:
-    """Our workers, with tasks that run until they are stopped."""
+    """Our workers; their tasks run until they are stopped."""
     options = ("--runner", "noop", "--slots", "9", *SHORT_SESSION)
     async with Fleet(broker.bootstrap_servers, group_id, tmp_path, *options) as fleet:
         await fleet.submit("forever", tasks=TASKS, kind=TaskKind.STREAMING)
@@ -52,7 +52,7 @@ async def test_the_older_of_two_namesakes_is_fenced_and_stops_its_tasks_before_t
             for task, told in status.tasks.items()
             if not task.is_planner
         ),
-        "the newer one runs them",
+        "the newer process runs them",
     )
     assert fleet.epoch >= epoch
     steps = [step for step in await fleet.steps() if not step.task.is_planner]
@@ -64,15 +64,15 @@ async def test_the_older_of_two_namesakes_is_fenced_and_stops_its_tasks_before_t
 
 @pytest.fixture
 def topic(broker: LocalBroker, group_id: str) -> str:
-    """For consumers: they need something to consume."""
+    """A topic for the consumers."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for made in admin.create_topics([NewTopic(group_id, 2)]).values():
         made.result(30)
     return group_id
 
 
-def test_so_it_is_with_consumers_of_kafkas_c_client(broker: LocalBroker, group_id: str, topic: str) -> None:
-    """The same broker fences the older one there, too, and that is final."""
+def test_the_older_of_two_consumers_of_librdkafka_is_fenced_too(broker: LocalBroker, group_id: str, topic: str) -> None:
+    """The broker fences the older one for good."""
     config = {
         "bootstrap.servers": broker.bootstrap_servers,
         "group.id": group_id,
@@ -97,11 +97,11 @@ def test_so_it_is_with_consumers_of_kafkas_c_client(broker: LocalBroker, group_i
         older.close()
 
 
-async def test_consumers_of_aiokafka_take_their_name_from_one_another_for_ever(
+async def test_two_consumers_of_aiokafka_take_the_name_from_each_other_for_ever(
     broker: LocalBroker, group_id: str, topic: str
 ) -> None:
-    """Its heartbeats do not carry the instance id, so the broker can only say that it does not know the member: each
-    then joins again and takes the name back. That is why ours have requests of their own, of newer versions.
+    """Their heartbeats have no instance id, so the broker can only answer that it does not know the member: each then
+    joins again and takes the name back. That is why we have our own requests, with newer versions.
     """
 
     def consumer() -> AIOKafkaConsumer:
@@ -151,7 +151,7 @@ async def test_kafkas_own_tools_show_our_group(fleet: Fleet, broker: LocalBroker
     assert {member["instance"]: member["member"] for member in group["members"]} == members
     (line,) = (line for line in listed.splitlines() if fleet.group_id in line)
     assert line.split() == [fleet.group_id, "Classic", "connect"]
-    assert fleet.group_id not in consumers, "it is no consumer group"
+    assert fleet.group_id not in consumers, "it is not a consumer group"
 
 
 async def output_of(main: str, *arguments: str, classes: Path | None = None) -> str:

@@ -1,7 +1,7 @@
-"""What is done to a group: values, so that a history can be written down, cut down and played again.
+"""Actions on a group, as values, so that a history can be written down, cut down and played again.
 
-An action names what it does to whom, and takes no random number: whatever else is left out of a history, it means the
-same. Where it does not apply (its worker is not there), nothing happens, and it is not counted.
+An action names what it does to which worker and uses no random numbers, so it means the same whatever else is left out
+of a history. Where it does not apply (its worker is not there), nothing happens, and it is not counted.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from airflow_provider.protocol.model import ConnectProtocol, TaskId, planner_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action(ABC):
-    """:param after_ms: how long after the action before it"""
+    """:param after_ms: the time since the action before it"""
 
     after_ms: int
 
     @abstractmethod
     def apply(self, world: World) -> bool:
-        """:return: whether there was anything to do it to"""
+        """:return: whether it applied"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnWorker(Action):
-    """Something that befalls a worker that takes part in the group."""
+    """An action on a worker in the group."""
 
     worker: str
 
@@ -63,7 +63,7 @@ class Start(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill(OnWorker):
-    """For good, as far as the worker knows."""
+    """SIGKILL; nobody knows whether the worker will return."""
 
     def befall(self, world: World, process: Process) -> bool:
         world.kill(self.worker)
@@ -72,7 +72,7 @@ class Kill(OnWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounce(OnWorker):
-    """Killed and back, within its session or not."""
+    """Killed and started again, within its session or not."""
 
     back_ms: int
     protocol: ConnectProtocol = ConnectProtocol.SESSIONED
@@ -84,7 +84,7 @@ class Bounce(OnWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave(OnWorker):
-    """:param absence: what it says of it; None: nothing"""
+    """:param absence: what it says about its absence; None if nothing"""
 
     absence: Absence | None = None
 
@@ -110,8 +110,8 @@ class HandOver(OnWorker):
 class Replace(OnWorker):
     """A second process takes the worker's name while the first still runs, cut off or not.
 
-    Not while the first looks for its way into the group: then the older may be the last to take the name. Nor while
-    group records are stuck: the second process speaks for what the first may still run, and knows it from the record.
+    Not while the first is still joining: it might be the last to take the name. Nor while group records are stuck: the
+    second process reports the first one's tasks from the record.
     """
 
     cut_off: bool
@@ -130,7 +130,7 @@ class Replace(OnWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause(OnWorker):
-    """SIGSTOP, and SIGCONT after a while, which may be longer than a session."""
+    """SIGSTOP, and SIGCONT after some time, which may be longer than a session."""
 
     ms: int
 
@@ -153,7 +153,7 @@ class CutOff(OnWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hush(OnWorker):
-    """What the worker writes to the status topic arrives late, perhaps after others have its tasks."""
+    """The worker's records arrive late in the status topic, perhaps after others have its tasks."""
 
     ms: int
 
@@ -177,19 +177,19 @@ class FallBehind(OnWorker):
 
 
 class Moment(str, Enum):
-    """When a leader is lost."""
+    """The moment at which a leader is lost."""
 
     PREPARING = "preparing"
-    """It has joined a rebalance, which waits for others."""
+    """It has joined a rebalance that waits for others."""
     COMPLETING = "completing"
-    """It has heard that it leads, and has computed nothing."""
+    """It knows that it leads, and has computed nothing."""
     COMPUTED = "computed"
     """It has sent the assignment, which never arrives."""
     STORED = "stored"
     """The coordinator has the assignment; the group record was not written."""
     STABLE = "stable"
     DELAY = "delay"
-    """Stable, with lost work waiting for its worker."""
+    """Stable, while lost tasks wait for their worker."""
 
     def has_come(self, world: World, leader: Process) -> bool:
         state, group = leader.state, world.coordinator.state
@@ -219,7 +219,7 @@ class Loss(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseLeader(Action):
-    """The leader is lost at the next such moment; if none comes in time, nothing happens."""
+    """The leader is lost at the next such moment, if there is one in time."""
 
     moment: Moment
     loss: Loss
@@ -245,7 +245,7 @@ class LoseLeader(Action):
 
 
 def lose(world: World, process: Process, loss: Loss, away_ms: int) -> None:
-    """A process is lost for so long, or for good."""
+    """A process is lost for some time or for good."""
     match loss:
         case Loss.KILLED:
             world.kill(process.worker)
@@ -256,12 +256,12 @@ def lose(world: World, process: Process, loss: Loss, away_ms: int) -> None:
             world.clock.after(away_ms, process.reconnect)
 
 
-# ---- the broker and the way to it
+# ---- the broker and the network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather(Action):
-    """From now on so many messages have an accident, and all take so long."""
+    """From now on, messages have these faults and latencies."""
 
     lose_request: float
     lose_reply: float
@@ -318,7 +318,7 @@ class ForgetGroup(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetJob(Action):
-    """Adds a job with so many tasks, or resizes it."""
+    """Adds a job with this number of tasks, or resizes it."""
 
     job: str
     tasks: int
@@ -354,7 +354,7 @@ class Replan(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish(Action):
-    """A task comes to its own end wherever it runs."""
+    """A task finishes, wherever it runs."""
 
     task: TaskId
 

@@ -1,4 +1,4 @@
-"""The attached tasks of a process: the product's own executor machine, and hands that do in virtual time what it wants.
+"""The attached tasks of a process: the product's executor machine, whose commands are carried out in virtual time.
 
 The tasks take time to stop, end with the process, and ask their fence before they write.
 """
@@ -35,10 +35,10 @@ def _nothing(_command: commands.Command) -> None:
 
 
 class Attached:
-    """What ``hands/executor.py`` is to a real worker, with the product's own lease.
+    """Stands for ``hands/executor.py`` of a real worker, with the product's own lease.
 
-    ``since`` has the tasks that run, and since when in the world's time; ``belated`` those of them that were told to
-    stop when others could have been given them: see :func:`~.invariants.missed_a_downgrade`.
+    ``since`` has the running tasks with their start in the world's time; ``belated`` those of them that were told to
+    stop when others could already have them: see :func:`~.invariants.missed_a_downgrade`.
     """
 
     def __init__(self, process: Process) -> None:
@@ -73,22 +73,22 @@ class Attached:
 
     @property
     def held(self) -> Tasks:
-        """What it has, whether it runs or waits."""
+        """Its tasks, running or waiting."""
         return frozenset(self._execution.runs) - self.kept
 
     @property
     def kept(self) -> Tasks:
-        """What has failed for good here, and keeps its place."""
+        """The tasks that failed for good here and keep their place."""
         return self._execution.runs.failed
 
     @property
     def active(self) -> Tasks:
-        """What of it does not wait."""
+        """The tasks that do not wait."""
         return self._execution.runs.active
 
     @property
     def at_work(self) -> bool:
-        """Whether all that it has runs, as far as there are slots. Planners may wait for their next time."""
+        """Whether all its tasks run, as far as slots allow. Planners may wait for their next time."""
         runs = [run for task, run in self._execution.runs.items() if self._works(task)]
         waiting = [run for run in runs if run.state is RunState.WAITING]
         running = [run for run in runs if run.state is RunState.STARTED]
@@ -99,7 +99,7 @@ class Attached:
 
     @property
     def waiting_for_slots(self) -> list[int]:
-        """How many slots each task wants that does not run."""
+        """The slots that each waiting task needs."""
         return [
             self.slots_of(task)
             for task, run in self._execution.runs.items()
@@ -107,7 +107,7 @@ class Attached:
         ]
 
     def slots_of(self, task: TaskId) -> int:
-        """How many it takes here."""
+        """How many slots it takes here."""
         return min(self._process.jobs.slots_of(task), self._world.slots)
 
     def _works(self, task: TaskId) -> bool:
@@ -115,28 +115,28 @@ class Attached:
 
     @property
     def working(self) -> Tasks:
-        """What of it runs and has what it needs to do its work."""
+        """The running tasks that are warm and do their work."""
         now = self._world.clock.now
         return frozenset(task for task in self.since if self._warm_at[task] <= now)
 
     @property
     def learning(self) -> Mapping[TaskId, float]:
-        """How far those are that another worker has."""
+        """The progress of learner tasks."""
         return self._execution.learners.progress
 
     @property
     def failed(self) -> Tasks:
-        """What of these can't be made ready here."""
+        """The learner tasks that can't be made ready here."""
         learners = self._execution.learners
         return frozenset(learners.failed) & learners.progress.keys()
 
     @property
     def learners(self) -> Tasks:
-        """What is made ready here, or waits to be."""
+        """The tasks that are made ready here or wait for that."""
         return frozenset(self._execution.learners.tasks)
 
     def may_write(self, task: TaskId) -> bool:
-        """Whether the fence of the task's attempt would let it write now."""
+        """Whether the fence of the task's attempt lets it write now."""
         try:
             self.lease.check(self._grants[task])
         except FencedError:
@@ -144,15 +144,15 @@ class Attached:
         return True
 
     def runs(self, task: TaskId) -> bool:
-        """Whether the task does anything now that it could be sorry for. In a process that woke from a pause it may
-        still, until it has stopped: what keeps it from writing then is its fence.
+        """Whether the task really runs now. In a process that woke from a pause it may run until it has stopped, but
+        its fence keeps it from writing: that does not count.
         """
         process = self._process
         if task not in self.since or process.asleep:
             return False
         return not process.overslept or self.may_write(task)
 
-    # ---- what the member says
+    # ---- commands of the member
 
     def start(self, tasks: Tasks, epoch: Epoch) -> None:
         self.read()
@@ -179,20 +179,20 @@ class Attached:
         self._feed(events.FailedLetGo)
 
     def advance(self, epoch: Epoch) -> None:
-        """What runs on goes on under this epoch."""
+        """The running tasks go on in this epoch."""
         self.read()
         self._feed(events.EpochAdvanced, epoch=epoch)
 
     def note_belated(self, known: MemberState) -> None:
-        """The process has its assignment, and stops what it should not run.
+        """The process has its assignment and stops the tasks that it should not run.
 
-        :param known: what it knew until now
+        :param known: its state before
         """
         if invariants.missed_a_downgrade(self._process.worker, known, self._world.coordinator.rounds):
             self.belated |= self.since.keys()
 
     def read(self) -> None:
-        """Its worker reads the topics, too."""
+        """The worker reads the topics, too."""
         jobs, status = self._process.jobs, self._world.status.snapshot()
         if jobs is not self._execution.jobs or status is not self._execution.status:
             self._feed(events.TopicsRead, jobs=jobs, status=status)
@@ -200,7 +200,7 @@ class Attached:
     # ---- what happens to tasks
 
     def finish(self, task: TaskId) -> None:
-        """The task comes to its own end; a planner's plan is what its job has."""
+        """The task finishes; a planner returns the plan that its job has."""
         plan = self._world.jobs.newest.plans.get(task.job)
         result = list(plan.configs) if task.is_planner and plan is not None else []
         stateful = plan is not None and plan.stateful
@@ -209,16 +209,16 @@ class Attached:
         self._feed(events.AttemptFinished, task=task, result=result, stateful=stateful)
 
     def fail(self, task: TaskId) -> None:
-        """The task fails, and no retries are left."""
+        """The task fails without retries left."""
         self._end(task)
         self.read()
         before = self._execution.runs[task]
-        if before.state is RunState.STARTED:  # else it was to stop, and that is no failure
+        if before.state is RunState.STARTED:  # otherwise it was being stopped, and that is no failure
             self._failed_here[task] = self._life(before)
         self._feed(events.AttemptFailed, task=task, failure=TaskFailure.of("boom"), retryable=False)
 
     def _life(self, run: TaskRun) -> tuple[str, int]:
-        """What it runs, and how often somebody had it tried again."""
+        """The task's work, and how often somebody had it retried."""
         return run.work.fingerprint, self._world.trials.of(run.task)
 
     def end_with_process(self) -> None:
@@ -235,7 +235,7 @@ class Attached:
     # ---- the machine
 
     def _feed(self, make: Callable[..., events.Event], **fields: Any) -> None:
-        """One event, and what comes of it: what is fed meanwhile is carried out after that."""
+        """Handle one event and its commands; events that come meanwhile are handled afterwards."""
         process = self._process
         self._commands += handle(self._execution, make(now_ms=process.now, wall_ms=process.wall, **fields))
         self._execution.validate()
@@ -254,7 +254,7 @@ class Attached:
         self._carry[type(command)](command)
 
     def _hands(self) -> Mapping[type[commands.Command], Callable[[Any], None]]:
-        """How each command is carried out. Nothing here outlives its process, so nobody stops watching."""
+        """How each command is carried out. No task here outlives its process, so none is just let go of."""
         return {
             commands.StartAttempt: lambda command: self._begin(command.run),
             commands.StartWarmUp: lambda command: self.warm_ups.start(command.run.task),
@@ -264,7 +264,7 @@ class Attached:
             commands.WriteStopped: lambda command: self._say_last(command.status),
             commands.WriteEnd: self._write_end,
             commands.WritePlan: self._write_plan,
-            commands.GiveUpWriting: _nothing,  # what is on its way arrives all the same
+            commands.GiveUpWriting: _nothing,  # records under way still arrive
             commands.ReleaseStopped: lambda command: self._release_stopped(command.tasks),
             commands.ReleaseFinished: lambda command: self._release_finished(command.tasks),
             commands.ArmTimer: lambda command: self._arm(command.at_ms),
@@ -273,10 +273,10 @@ class Attached:
         }
 
     def _begin(self, run: TaskRun) -> None:
-        """In a process that woke without a lease the fence stops the attempt before it does anything."""
+        """In a process that woke without a lease, the fence stops the attempt before it does anything."""
         task, process, world = run.task, self._process, self._world
         assert task not in self.since, f"{process.name} starts {task}, which it already runs"
-        invariants.what_failed_starts_only_when_somebody_asks(task, self._failed_here.pop(task, None), self._life(run))
+        invariants.a_failed_task_starts_only_on_request(task, self._failed_here.pop(task, None), self._life(run))
         if process.lease_over:
             self.warm_ups.stop(task)
             self._feed(events.AttemptStopped, task=task)
@@ -294,7 +294,7 @@ class Attached:
         self._feed(events.AttemptBegan, task=task)
 
     def _stop_later(self, tasks: Tasks) -> None:
-        """What is told to stop at one time ends at one time."""
+        """Tasks that are told to stop together end together."""
         process, now = self._process, self._world.clock.now
         if self._told_at != now:
             self._told_at, self._stop_ms = now, process.rng.randint(*self._world.stop_ms)
@@ -302,7 +302,7 @@ class Attached:
             self._end_later(task, self._stop_ms)
 
     def _end_later(self, task: TaskId, delay_ms: int) -> None:
-        """The task ends after a while, unless it has by then."""
+        """The task ends after a while, unless it has ended before."""
         process, start = self._process, self._starts.get(task)
 
         def stopped() -> None:
@@ -314,10 +314,10 @@ class Attached:
         self._world.clock.after(delay_ms, lambda: process.when_awake(stopped))
 
     def _release_stopped(self, tasks: Tasks) -> None:
-        """What it was not told to stop it has released by itself, and nobody else knows that."""
+        """Tasks that it was not told to stop were released by the worker itself, and nobody else knows."""
         process = self._process
         for task in tasks:
-            self._failed_here.pop(task, None)  # its record was not stored in time, or its end is known to all
+            self._failed_here.pop(task, None)  # its record was not stored in time, or all know its end
         unasked = tasks & process.state.owned - process.state.stopping
         process.feed(TasksStopped(now_ms=process.now, tasks=tasks))
         if unasked:
@@ -325,7 +325,7 @@ class Attached:
 
     def _release_finished(self, tasks: Tasks) -> None:
         for task in tasks:
-            self._failed_here.pop(task, None)  # it may be back if somebody has begun it as that was not known yet
+            self._failed_here.pop(task, None)  # somebody who did not know yet may have started it again
         self._process.feed(TasksFinished(now_ms=self._process.now, tasks=tasks))
 
     def _arm(self, at_ms: int) -> None:
@@ -339,7 +339,7 @@ class Attached:
 
         self._world.clock.after(process.clock.until(at_ms), lambda: process.when_awake(fire))
 
-    # ---- what is written
+    # ---- records
 
     def _word(self, status: TaskStatus) -> TaskWord:
         start = self._starts.get(status.task) if status.started_at_ms is not None else None
@@ -350,7 +350,7 @@ class Attached:
         self._process.say(lambda: self._world.task_written(word))
 
     def _say_last(self, status: TaskStatus, stored: Callable[[], None] | None = None) -> None:
-        """The last word about a task of a job that was removed is that there is nothing more to say of it."""
+        """The last record about a task of a removed job is a tombstone."""
         word, process, world = self._word(status), self._process, self._world
 
         def arrive() -> None:

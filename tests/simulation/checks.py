@@ -1,4 +1,4 @@
-"""Asks every rule about each round, and about a group at rest."""
+"""Checks all rules for each round, and for a group at rest."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 SLACK_MS: Final = 1
-"""Between a leader's look at the clock and the coordinator's."""
+"""The time between the leader's reading of the clock and the coordinator's."""
 
 
 class Checks:
-    """What was seen of a world's rounds.
+    """The rounds of a world.
 
-    :ivar rounds: those that were completed
+    :ivar rounds: the completed ones
     """
 
     def __init__(self, world: World) -> None:
@@ -37,7 +37,7 @@ class Checks:
         invariants.each_round_has_an_epoch_of_its_own(before, now)
         invariants.no_leader_asks_for_the_same_again_and_again(before, now)
         invariants.nothing_is_assigned_and_revoked_in_one_round(now)
-        invariants.what_failed_stays_with_its_worker(now)
+        invariants.a_failed_task_stays_with_its_worker(now)
         invariants.the_target_is_complete_and_without_duplicates(now)
         invariants.a_task_is_tried_again_without_a_round(now, world.trials.alone)
         invariants.nothing_is_revoked_for_balance_while_a_delay_runs(now)
@@ -45,10 +45,10 @@ class Checks:
         invariants.nothing_that_runs_moves_for_its_cost(now)
         invariants.lost_tasks_wait_at_most_the_delay(now, self._waits_until, skew_ms)
         invariants.the_deadline_survives_leaders(before, now, skew_ms)
-        invariants.who_never_comes_back_is_not_waited_for(now)
+        invariants.nobody_waits_for_a_worker_that_never_returns(now)
         if world.named:
-            invariants.who_is_back_has_its_own(now)
-            invariants.what_is_planned_anew_stays_put(now)
+            invariants.a_returning_worker_has_its_own_tasks(now)
+            invariants.a_replanned_task_stays_put(now)
         learner_invariants.check_round(before, now, world.settings.limits.longest_ms)
 
     def at_rest(self) -> None:
@@ -63,7 +63,7 @@ class Checks:
         learner_invariants.check_at_rest(world)
 
     def _latest(self, now: Round, task: TaskId) -> int:
-        """Until when (wall clock) a task may wait that was missed in this round."""
+        """The latest time (wall clock) until which a task that is missing in this round may wait."""
         world = self._world
         longest_ms = world.policy.max_delay_ms
         at_most_ms = now.at_most_ms(now.owner_of(task))

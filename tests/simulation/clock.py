@@ -1,4 +1,4 @@
-"""Virtual time: what shall happen when, and nothing in between."""
+"""Virtual time: it jumps from one timer to the next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import count
 
 
 class Timer:
-    """Something that will happen, unless it is cancelled before."""
+    """An action that happens unless it is cancelled before."""
 
     __slots__ = ("_action",)
 
@@ -29,7 +29,9 @@ class Timer:
 
 
 class Clock:
-    """Milliseconds since the beginning of the simulation. Things due at the same time happen in the order of asking."""
+    """Milliseconds since the beginning of the simulation. Timers for the same time fire in the order in which they were
+    set.
+    """
 
     def __init__(self) -> None:
         self.now = 0
@@ -42,7 +44,7 @@ class Clock:
         return timer
 
     def step(self, *, until: int) -> bool:
-        """Let the next thing happen, if it is due by then."""
+        """Fire the next timer, if it is due by then."""
         while self._due and self._due[0][0] <= until:
             at, _, timer = heapq.heappop(self._due)
             if timer.cancelled:
@@ -55,9 +57,9 @@ class Clock:
 
 
 class LocalClock:
-    """A process's monotonic clock: it starts anywhere, and goes a little faster or slower than the world's.
+    """A process's monotonic clock: it starts anywhere and runs a little faster or slower than the world's.
 
-    :param drift_ppm: how many millionths faster than the coordinator's; 5,000 is half a per cent
+    :param drift_ppm: how much faster than the coordinator's, in millionths; 5,000 is half a per cent
     :param offset: what it shows when the world begins
     """
 
@@ -73,5 +75,5 @@ class LocalClock:
         return self._world.now * self._rate // 1_000_000 + self._offset
 
     def until(self, at: int) -> int:
-        """How many of the world's milliseconds it takes until this clock shows ``at``; negative if it did already."""
+        """The world's milliseconds until this clock shows ``at``; negative if that is past."""
         return -((at - self._offset) * -1_000_000 // self._rate) - self._world.now

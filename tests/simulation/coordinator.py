@@ -1,11 +1,11 @@
 """A model of Kafka's classic group coordinator for one group, in virtual time.
 
-It follows ``GroupMetadataManager`` and ``ClassicGroup`` (Kafka 4.x) request by request; the Java name of what a method
-models stands in its docstring. What it leaves out: groups of consumers, the group's maximum size, ACLs, and the time
-that writing to the log takes (what is stored is stored immediately).
+It follows ``GroupMetadataManager`` and ``ClassicGroup`` (Kafka 4.x) request by request; a method's docstring has the
+Java name of what it models. Left out: consumer groups, the group's maximum size, ACLs, and the time of writes to the
+log (they are immediate).
 
-Requests are method calls, replies come through callbacks: immediately, or, from JoinGroup and SyncGroup, when the other
-members have come. Who calls decides about latency and loss.
+Requests are method calls; replies come through callbacks: immediately, or for JoinGroup and SyncGroup when the other
+members have come. The caller simulates latency and loss.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 class Coordinator:
     """One group at its coordinator.
 
-    :param rng: chooses among members where Java goes by the order of a hash map
+    :param rng: chooses among members where Java uses the order of a hash map
     :param initial_delay_ms: ``group.initial.rebalance.delay.ms``
     """
 
@@ -47,7 +47,7 @@ class Coordinator:
         self._sync_timer: Timer | None = None
         self._ids = 0
 
-    # ---- what an onlooker sees
+    # ---- what others see
 
     @property
     def state(self) -> GroupState:
@@ -71,10 +71,10 @@ class Coordinator:
         return frozenset(member.name for member in self._group.members.values())
 
     def is_current(self, member_id: MemberId, generation: GenerationId) -> bool:
-        """Whether it is one of the members of the group's present generation."""
+        """Whether it is a member of the group's present generation."""
         return generation == self._group.generation and member_id in self._group.members
 
-    # ---- what happens to a coordinator
+    # ---- faults
 
     def forget(self) -> None:
         """The group is deleted. Generations start again."""
@@ -83,7 +83,7 @@ class Coordinator:
         self._store()
 
     def move(self) -> None:
-        """Another broker takes over: it knows what was stored, and nothing of a rebalance under way."""
+        """Another broker takes over: it knows what was stored, and nothing about a rebalance under way."""
         self._drop_all(KafkaErrorCode.NOT_COORDINATOR)
         self.node += 1
         self._group = self._stored.copy()
@@ -294,7 +294,7 @@ class Coordinator:
             self._complete_join()
 
     def _complete_join(self) -> None:
-        """``completeClassicGroupJoin``. Static members who did not join stay, with what they said last time."""
+        """``completeClassicGroupJoin``. Static members that did not join stay, with their last metadata."""
         group = self._group
         if self._join_timer is not None:
             self._join_timer.cancel()
@@ -413,7 +413,7 @@ class Coordinator:
         )
 
     def _session_over(self, member: Member) -> None:
-        """``expireClassicGroupMemberHeartbeat``. Who waits for a join or sync reply needs no heartbeat."""
+        """``expireClassicGroupMemberHeartbeat``. A member that waits for a join or sync reply needs no heartbeat."""
         if self._group.members.get(member.member_id) is not member:
             return
         if member.is_new or (member.join is None and member.sync is None):
@@ -440,7 +440,7 @@ class Coordinator:
     # ---- LeaveGroup
 
     def leave(self, member_id: MemberId, instance_id: str | None) -> KafkaErrorCode:
-        """``classicGroupLeaveToClassicGroup``; without a member id, the one that has the instance id leaves."""
+        """``classicGroupLeaveToClassicGroup``; without a member id, the member with the instance id leaves."""
         pending = self._pending.pop(member_id, None)
         if pending is not None:
             pending.cancel()

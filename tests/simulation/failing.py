@@ -1,4 +1,4 @@
-"""What is raised when a history goes wrong."""
+"""The error of a history that goes wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Tells(Protocol):
 
 
 class HistoryError(AssertionError):
-    """Something in a history is not as it must be. Carries the story."""
+    """A history broke a rule. Carries the story."""
 
     def __init__(self, failure: Exception, world: Tells) -> None:
         super().__init__(f"{type(failure).__name__}: {failure}\n{world.story()}")

@@ -1,4 +1,4 @@
-"""What is done about tasks that fail for good: they fail, and somebody has them tried again."""
+"""Actions with tasks that fail for good: they fail, and somebody has them retried."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class FailTask(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TryAgain(Action):
-    """Somebody wants what has failed of a job to be tried again.
+    """Somebody retries the failed tasks of a job.
 
-    :param at_rest: when the group has come to rest, if it does: then that is to take no round
+    :param at_rest: only once the group is at rest, where the retry must not need a round
     """
 
     job: str

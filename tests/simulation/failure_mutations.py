@@ -1,5 +1,5 @@
-# texts to replace stand here as they stand in the code
-"""Mistakes about tasks that have failed for good, keep their place, and are tried again there."""
+# the texts to replace are copied from the code
+"""Mistakes with tasks that failed for good, keep their place, and are retried there."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
 _TWO_RUN = "no_two_copies_run_at_once"
 _COMPLETE = "the_target_is_complete_and_without_duplicates"
 _REST = "everything_converges"
-_STAYS = "what_failed_stays_with_its_worker"
-_ASKED = "what_failed_starts_only_when_somebody_asks"
+_STAYS = "a_failed_task_stays_with_its_worker"
+_ASKED = "a_failed_task_starts_only_on_request"
 _NO_ROUND = "a_task_is_tried_again_without_a_round"
 _HIGHER = "a_task_goes_to_another_worker_with_a_higher_epoch"
 

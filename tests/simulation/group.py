@@ -1,4 +1,4 @@
-"""What a group coordinator knows of a group (Kafka's ``ClassicGroup``), and the messages it exchanges with members."""
+"""What a group coordinator knows about a group (Kafka's ``ClassicGroup``), and its messages with members."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SyncReply:
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """A member as the coordinator knows it; ``join`` and ``sync`` are the replies that it waits for."""
+    """A member as the coordinator knows it; ``join`` and ``sync`` are callbacks of the replies that it waits for."""
 
     member_id: MemberId
     instance_id: str | None
@@ -82,7 +82,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundSeen:
-    """A rebalance as it went over the wire: what each member said of itself, and what the leader sent to each."""
+    """A rebalance on the wire: each member's metadata, and the leader's assignment for each."""
 
     generation: GenerationId
     protocol: SubProtocol
@@ -95,7 +95,7 @@ class RoundSeen:
 
 @dataclass(slots=True, kw_only=True)
 class Group:
-    """What a coordinator stores of a group, and what another one loads when the group moves."""
+    """What a coordinator stores about a group, and another one loads when the group moves."""
 
     state: GroupState = GroupState.EMPTY
     generation: GenerationId = GenerationId(0)
@@ -112,7 +112,7 @@ class Group:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def supports(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """``supportsProtocols``: something that all members offer."""
+        """``supportsProtocols``: whether all members offer one of these."""
         offered = {name for name, _ in protocols}
         return bool(offered & self._candidates() if self.members else offered)
 
@@ -122,7 +122,7 @@ class Group:
         return set.intersection(*offers) if offers else set()
 
     def select_protocol(self) -> str:
-        """``selectProtocol``: each member votes for what it likes best of what all can do."""
+        """``selectProtocol``: each member votes for its first choice among those that all support."""
         candidates = self._candidates()
         votes = Counter(
             next(name for name, _ in member.protocols if name in candidates) for member in self.members.values()
@@ -151,7 +151,7 @@ class Group:
         return error
 
     def member_list(self) -> tuple[JoinedMember, ...]:
-        """What the leader is told."""
+        """The members as the leader gets them."""
         return tuple(
             JoinedMember(
                 member_id=member.member_id, instance_id=member.instance_id, metadata=member.metadata(self.protocol)

@@ -1,9 +1,9 @@
-"""Random histories of a group: actions and faults for a while, then peace, in which everything must come right.
+"""Random histories of a group: actions and faults for a while, then peace, in which the group must converge.
 
-What is counted as a step: an action of module ``actions`` that took effect (a worker started, killed, bounced, ...; the
-leader waylaid; the weather of the network changed; a job changed). Not counted: actions that found nothing to do, and
-what follows by itself: messages lost, late, doubled or reordered by the weather, timers, everything that members do.
-A history goes on until it has as many steps as its plan says.
+A step is an action of module ``actions`` that took effect (a worker started, killed, bounced, ...; the leader lost; the
+network's faults changed; a job changed). Not counted are actions that did not apply, and whatever follows by itself:
+messages that are lost, late, doubled or reordered, timers, everything that members do. A history goes on until it has
+the number of steps in its plan.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WORKERS = ("w1", "w2", "w3", "w4", "w5", "w6")
 DRIFT_PPM = 5_000
 SKEW_MS = 100
 RETURNS_MS = (None, 0, 5_000, 60_000)
-"""What processes say, truly or not: some of those that say 0 are started again, others come later than they said."""
+"""What processes say about their return, truly or not: some that say 0 come back, others come back too late."""
 SLOTS = (2, NO_LIMIT)
 STATEFUL = frozenset("ABC")
 WARM_MS = ((20, 400), (300, 3_000), (2_000, 12_000))
@@ -56,14 +56,14 @@ class Plan:
     """What may happen in a history.
 
     :param steps: actions that take effect
-    :param namesakes: a second process may take a worker's name. Not in eager groups: there a worker can't say in its
-        metadata what the first one still runs.
+    :param namesakes: a second process may take a worker's name. Not in eager groups: their metadata can't say what the
+        first one still runs.
     :param troubles: workers may be paused or cut off, their records late
-    :param converges_within: so many rounds after the faults stop the group is at rest
+    :param converges_within: the most rounds from the end of the faults until the group is at rest
     :param moves: the coordinator may move, be away, or forget the group
-    :param weigh: how much work a task is, as its plan says
-    :param wants: how many slots it takes, as its plan says
-    :param fails: tasks may fail for good, and be tried again
+    :param weigh: a task's cost in its plan
+    :param wants: a task's slots in its plan
+    :param fails: tasks may fail for good, and be retried
     """
 
     steps: int = 62
@@ -85,14 +85,14 @@ class Plan:
 
     @property
     def settle_ms(self) -> int:
-        """From the end of the faults until a group must have come to rest: sessions and rebalances that began before
-        have ended, then a delay may run, and one of backoff. One task after the other may have to be learned.
+        """The time from the end of the faults until a group must be at rest: earlier sessions and rebalances end, then
+        a delay and a backoff may run. Tasks may have to be learned one after the other.
         """
         return 3 * self.policy.max_delay_ms + 150_000 + (1_000_000 if self.learns else 0)
 
 
 def heavy_tailed(task: TaskId) -> float:
-    """The few longest tasks are most of the work."""
+    """A few long tasks are most of the work."""
     return random.Random(f"{task}/weight").paretovariate(1.1)
 
 
@@ -135,15 +135,15 @@ PLANS = {
     ),
     "rolling": Plan(protocols=tuple(ConnectProtocol), policy=IMMEDIATE, converges_within=MANY, namesakes=False),
 }
-"""By the name under which ``make simulate PLAN=`` knows them."""
+"""By the names for ``make simulate PLAN=``."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Told:
-    """What came of a history.
+    """The outcome of a history.
 
     :param actions: all that were tried
-    :param steps: how many of them took effect
+    :param steps: the number that took effect
     :param rounds_of_peace: rebalances from the end of the faults until the group was at rest
     """
 
@@ -159,17 +159,17 @@ class Told:
 
     @property
     def lost(self) -> Counter[str]:
-        """Leaders, by the moment in which they were."""
+        """Lost leaders, by the moment of the loss."""
         return self.world.leaders_lost
 
     @property
     def struck(self) -> Counter[str]:
-        """Accidents of messages, by kind."""
+        """Faults of messages, by kind."""
         return Counter(self.world.network.struck)
 
     @property
     def kind(self) -> str:
-        """What kind of failure: the invariant that was broken, else the exception."""
+        """The kind of failure: the broken invariant, else the exception."""
         if self.failure is None:
             return ""
         cause = self.failure.failure
@@ -179,7 +179,7 @@ class Told:
 def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told:
     """Play one history.
 
-    :param actions: play these; None: have them made up from the seed
+    :param actions: to play; None makes them up from the seed
     """
     world = World(
         seed,
@@ -211,14 +211,14 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         _peace(world, plan, told)
     except HistoryError as failure:
         told.failure = failure
-    except Exception as failure:  # noqa: BLE001  # whatever an action ran into is shown like what a step did
+    except Exception as failure:  # noqa: BLE001  # failures of actions are shown like those of steps
         told.failure = HistoryError(failure, world)
         told.failure.__cause__ = failure
     return told
 
 
 def _peace(world: World, plan: Plan, told: Told) -> None:
-    """The faults stop; what is running comes to rest."""
+    """The faults stop; the group comes to rest."""
     world.make_peace()
     world.watch(lambda: _finish_what_drains(world))
     world.run_until(lambda: not world.expected and not any(process.asleep for process in world.members))
@@ -233,7 +233,7 @@ def _peace(world: World, plan: Plan, told: Told) -> None:
 
 
 def _finish_what_drains(world: World) -> bool:
-    """What workers that drain still run comes to its end."""
+    """Finish the tasks that draining workers still run."""
     for process in world.members:
         if process.asked.slots == 0 and not process.asleep:
             for task in list(process.running):
@@ -250,9 +250,9 @@ def _settle(world: World, plan: Plan, told: Told) -> None:
 
 
 class Author:
-    """Makes up a history: looks at the group, so that what it writes down mostly takes effect.
+    """Makes up a history. It looks at the group, so that most of its actions take effect.
 
-    Its random numbers are its own; what it writes down plays the same without it.
+    Its random numbers are its own; the actions play the same without it.
     """
 
     def __init__(self, seed: int, plan: Plan, world: World) -> None:

@@ -1,8 +1,8 @@
-"""What must hold in every history, each rule as a function with its sentence.
+"""The rules that must hold in every history, each a function whose docstring states it.
 
-They are asked at every step that could break them: those about tasks whenever a task starts, stops, changes its owner
-or is claimed twice, those about a round when the coordinator has its assignment, those about records when one arrives.
-They take what the simulation saw from outside (what ran, what went over the wire), not what the product thinks of it.
+They are checked at every step that could break them: rules about tasks whenever a task starts, stops, changes its owner
+or is claimed twice; rules about a round when the coordinator has its assignment; rules about records when one arrives.
+They use what the simulation sees from outside (what runs, what goes over the wire), not the product's own view.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class BrokenError(AssertionError):
         self.invariant = invariant
 
 
-class Broken(Exception):  # noqa: N818  # it is no error until its rule has been named
+class Broken(Exception):  # noqa: N818  # becomes an error once its rule is named
     """A rule does not hold."""
 
 
 def invariant(rule: Callable[Params, None]) -> Callable[Params, None]:
-    """Names the rule in what is raised."""
+    """Adds the rule's name to the error."""
 
     @functools.wraps(rule)
     def named(*args: Params.args, **kwargs: Params.kwargs) -> None:
@@ -61,9 +61,9 @@ def invariant(rule: Callable[Params, None]) -> Callable[Params, None]:
 
 
 def missed_a_downgrade(worker: str, state: MemberState, rounds: Sequence[RoundSeen]) -> bool:
-    """The one situation in which tasks may run twice: the group has gone back to the eager protocol in a round that
-    this process joined, and it has not heard of it. It joins the next round with its tasks running, and eager metadata
-    have no field for them. It stops them as soon as it has an assignment.
+    """The one situation in which tasks may run twice: the group went back to the eager protocol in a round that this
+    process joined, but the process did not get the answer. It joins the next round with its tasks running, and eager
+    metadata have no field for them. It stops them as soon as it has an assignment.
 
     :param state: what the process knows
     """
@@ -82,8 +82,8 @@ def _may_overlap(holder: Process, task: TaskId) -> bool:
 
 @invariant
 def no_two_current_members_own_a_task(task: TaskId, owners: Iterable[Process]) -> None:
-    """No two members of the group's present generation own a task. A member that has yet to hear its assignment, or
-    was told to let go of the task, counts only if the task runs there: it may believe so since it missed a round.
+    """No two members of the group's present generation own a task. A member that does not yet have its assignment, or
+    was told to release the task, only counts if the task runs there: it may have missed a round.
     """
     current = [
         owner.name
@@ -98,7 +98,7 @@ def no_two_current_members_own_a_task(task: TaskId, owners: Iterable[Process]) -
 
 @invariant
 def no_two_copies_run_at_once(task: TaskId, holders: Iterable[Process]) -> None:
-    """No two attached copies of a task run together. One in a process that woke too late does not count if its fence
+    """No two attached copies of a task run together. A copy in a process that woke too late does not count if its fence
     raises.
     """
     running = [holder.name for holder in holders if holder.tasks.runs(task) and not _may_overlap(holder, task)]
@@ -108,9 +108,9 @@ def no_two_copies_run_at_once(task: TaskId, holders: Iterable[Process]) -> None:
 
 @invariant
 def no_more_slots_are_taken_than_there_are(process: Process, taken: Mapping[TaskId, int]) -> None:
-    """What runs in a process has the slots that it wants, or all that there are, and all of it no more than these.
+    """Each running task has the slots that it needs, or all of the worker's, and together they take no more than these.
 
-    :param taken: how many each task has
+    :param taken: how many slots each task has
     """
     slots = process.world.slots
     if sum(taken.values()) > slots:
@@ -119,8 +119,8 @@ def no_more_slots_are_taken_than_there_are(process: Process, taken: Mapping[Task
 
 @invariant
 def a_fence_raises_for_every_holder_that_is_not_current(task: TaskId, holders: Sequence[Process]) -> None:
-    """Of all processes that hold a copy of a task, only in the one that started it last may its fence let it pass; also
-    in one that is paused, at whatever moment it wakes.
+    """Of all copies of a task, only the one that was started last may pass its fence; this also holds for paused
+    processes, at whatever moment they wake.
     """
     for holder in holders[:-1]:
         if holder.tasks.may_write(task) and not _may_overlap(holder, task):
@@ -131,7 +131,7 @@ def a_fence_raises_for_every_holder_that_is_not_current(task: TaskId, holders: S
 def a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over(
     process: Process, task: TaskId, holders: Iterable[Process]
 ) -> None:
-    """A task is started elsewhere only after it was stopped, or the lease of the worker that has it was over."""
+    """A task is started elsewhere only after it was stopped, or after its worker's lease was over."""
     for holder in holders:
         if not holder.lease_over and not _may_overlap(holder, task):
             left = (holder.state.lease_until or 0) - holder.now
@@ -140,14 +140,14 @@ def a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over(
 
 @invariant
 def untouched_members_stop_only_what_is_revoked(process: Process, command: StopTasks, rounds: Sequence[Round]) -> None:
-    """A member that was not touched by a fault stops nothing but what the leader takes from it (in an eager group:
-    everything in each round) and, when it was told to leave, all it has. Unless others keep a rebalance from ending for
-    as long as its timeout: then it cannot know that its JoinGroup was not lost.
+    """A member untouched by faults stops only what the leader revokes (in an eager group, everything in each round)
+    and, when it was told to leave, all it has. An exception: if others hold up a rebalance for longer than its timeout,
+    the member cannot know that its JoinGroup was not lost.
     """
     if process.touched or process.world.anything_lossy or command.reason is StopReason.LEAVING:
         return
     if command.reason is StopReason.LEARNED:
-        return  # a rule of its own watches over that
+        return  # another rule checks that
     if command.reason is StopReason.EAGER and process.state.protocol is SubProtocol.DEFAULT:
         return
     if command.reason is StopReason.LEASE_OVER and process.state.rebalance_deadline is not None:
@@ -176,8 +176,8 @@ def epochs_only_grow(name: str, before: int, after: int) -> None:
 def each_round_has_an_epoch_of_its_own(before: Round | None, now: Round) -> None:
     """The epochs of rounds grow, in the order in which the coordinator took their assignments.
 
-    Not asked where the record of the round before was never written: nobody knows of its epoch then unless somebody
-    spoke in it, and about what was said the next rule watches.
+    Not checked where the record of the round before was never written: then nobody knows its epoch, unless somebody
+    wrote in it, and the next rule checks what was written.
     """
     if before is not None and now.follows(before) and now.record.epoch <= before.record.epoch:
         raise Broken(f"generation {now.seen.generation} is epoch {now.record.epoch}, after {before.record.epoch}")
@@ -187,10 +187,10 @@ def each_round_has_an_epoch_of_its_own(before: Round | None, now: Round) -> None
 def a_task_goes_to_another_worker_with_a_higher_epoch(
     task: TaskId, before: Start | None, now: Start, records: Sequence[ClassicRecord]
 ) -> None:
-    """Each worker that takes a task over does so in a higher epoch than the one before, and the same never in a lower
-    one: that is what makes words about it comparable.
+    """A worker that takes over a task starts it in a higher epoch than the worker before; the same worker never in a
+    lower one. This makes the statuses of a task comparable.
 
-    Not asked where nobody can know from where to count on: see :meth:`~.rounds.Start.counts_on_from`.
+    Not checked where nobody can know the last epoch: see :meth:`~.rounds.Start.counts_on_from`.
     """
     if before is None:
         return
@@ -201,10 +201,10 @@ def a_task_goes_to_another_worker_with_a_higher_epoch(
 
 @invariant
 def a_stale_epoch_never_wins(known: TaskWord | None, new: TaskWord, uncounted: Collection[int], *, wins: bool) -> None:
-    """In the status topic no late word about an earlier start replaces a word about a later one by another worker, and
-    every word about a later start replaces what was known.
+    """In the status topic, no late status of an earlier start replaces one of a later start by another worker, and each
+    status of a later start replaces what was known.
 
-    Not asked where between the two nobody could know from where to count on. The leader has the group rebalance then.
+    Not checked where nobody could know the last epoch between the two starts. Then the leader has the group rebalance.
 
     :param uncounted: the numbers of such starts of the task
     """
@@ -221,7 +221,7 @@ def a_stale_epoch_never_wins(known: TaskWord | None, new: TaskWord, uncounted: C
 
 @invariant
 def the_status_topic_tells_what_runs(words: Mapping[TaskId, TaskWord], running: Mapping[TaskId, str]) -> None:
-    """When all is quiet, the last word about each task that runs is its worker's, and says that it runs."""
+    """When all is quiet, the last status of each running task is its worker's, and says that it runs."""
     for task, worker in running.items():
         word = words.get(task)
         if word is None or not word.running or word.status.worker != worker:
@@ -233,11 +233,11 @@ def the_status_topic_tells_what_runs(words: Mapping[TaskId, TaskWord], running: 
 
 @invariant
 def no_leader_asks_for_the_same_again_and_again(before: Round | None, now: Round) -> None:
-    """A round that a leader asks for, since somebody has to be given something, gives somebody something. Once it may
-    come too late, or be asked for in vain: a fenced process says in its worker's name that it has stopped.
+    """A round that a leader asks for because something has to be assigned, assigns something. It may be in vain once:
+    if it comes too late, or if a fenced process reported in its worker's name that a task has stopped.
 
-    Not asked where the leader had not heard that the round before was completed: it has asked only once, and joined
-    again since no answer came.
+    Not checked where the leader did not know that the round before was completed: it asked only once, and joined again
+    because no answer came.
     """
     if before is not None and now.follows(before) and before.asked_in_vain and now.asked_in_vain:
         raise Broken(f"epoch {now.record.epoch} was asked for and changes nothing, as the one before it")
@@ -245,7 +245,7 @@ def no_leader_asks_for_the_same_again_and_again(before: Round | None, now: Round
 
 @invariant
 def nothing_is_assigned_and_revoked_in_one_round(now: Round) -> None:
-    """Within one round nothing is both assigned and revoked, on whichever members."""
+    """Within one round no task is both assigned and revoked, at any members."""
     both = all_of(now.assigned) & all_of(now.revoked)
     if both and now.cooperative:
         raise Broken(f"epoch {now.record.epoch} assigns and revokes {names(both)}")
@@ -253,9 +253,9 @@ def nothing_is_assigned_and_revoked_in_one_round(now: Round) -> None:
 
 @invariant
 def the_target_is_complete_and_without_duplicates(now: Round) -> None:
-    """After a round every configured task is with one member, or was revoked to go on in the next round, or waits for
-    its worker; nothing is with two, and nothing is that is not configured. The record says the same as the wire. Where
-    nobody stays, what is new waits for others to come.
+    """After a round every configured task is with one member, or was revoked to be assigned in the next round, or waits
+    for its worker. No task is with two members, and none that is not configured is with any. The record agrees with the
+    wire. Where no member stays, new tasks wait for others to join.
     """
     if not now.cooperative and _downgrades(now):
         return
@@ -274,9 +274,9 @@ def the_target_is_complete_and_without_duplicates(now: Round) -> None:
 
 
 @invariant
-def what_failed_stays_with_its_worker(now: Round) -> None:
-    """A round leaves what has failed for good to the worker that reports it, and gives it to nobody else. What two
-    report, as one speaks for a process that had its name before, both let go of.
+def a_failed_task_stays_with_its_worker(now: Round) -> None:
+    """A round leaves a task that failed for good with the worker that reports it, and gives it to nobody else. If two
+    report it, because one speaks for an earlier process of its name, both release it.
     """
     times = Counter(task for kept in now.kept.values() for task in kept)
     for worker, told in now.told_kept.items():
@@ -286,13 +286,11 @@ def what_failed_stays_with_its_worker(now: Round) -> None:
 
 
 @invariant
-def what_failed_starts_only_when_somebody_asks(
-    task: TaskId, failed: tuple[str, int] | None, now: tuple[str, int]
-) -> None:
-    """A worker at which a task has failed for good, and that has not let go of it, does not start it again unless
-    somebody wants that, or it is to run something else.
+def a_failed_task_starts_only_on_request(task: TaskId, failed: tuple[str, int] | None, now: tuple[str, int]) -> None:
+    """A worker that keeps a task which failed for good there does not start it again unless somebody asks for that, or
+    the task has other work.
 
-    :param failed: what it ran, and how often it had been asked for by then; None: it has not failed there
+    :param failed: the work that failed, and the number of requests by then; None if it has not failed there
     """
     if failed == now:
         raise Broken(f"{task} has failed, and starts again")
@@ -300,9 +298,9 @@ def what_failed_starts_only_when_somebody_asks(
 
 @invariant
 def a_task_is_tried_again_without_a_round(now: Round, tried_again: Tasks) -> None:
-    """Where what has failed is tried again in a group at rest, no leader looks for a place for it.
+    """If a failed task is retried in a group at rest, no leader assigns it elsewhere.
 
-    :param tried_again: what is, and nothing else is going on
+    :param tried_again: the retried tasks, while nothing else is going on
     """
     if tried_again and now.record.because.startswith("new work"):
         raise Broken(f"epoch {now.record.epoch}, as {names(tried_again)} was tried again: {now.record.because}")
@@ -310,8 +308,8 @@ def a_task_is_tried_again_without_a_round(now: Round, tried_again: Tasks) -> Non
 
 @invariant
 def nothing_is_revoked_for_balance_while_a_delay_runs(now: Round) -> None:
-    """No balancing revocation while a delay runs: only what is not configured or owned twice is stopped then, and what
-    nobody stops for balance: a learner is ready for it, it has not started, or its worker leaves.
+    """No revocation for balance while a delay runs. Other revocations are allowed: the task is not configured or owned
+    twice, a learner is ready for it, it has not started, or its worker leaves.
     """
     if now.delay_ms:
         balancing = all_of(_balancing(now)) & now.configured - now.duplicated
@@ -321,7 +319,7 @@ def nothing_is_revoked_for_balance_while_a_delay_runs(now: Round) -> None:
 
 @invariant
 def only_the_surplus_moves(now: Round) -> None:
-    """Nobody who gives something up for balance is left with less than the even share of that kind."""
+    """No member that gives up tasks for balance is left with less than the even share of that kind."""
     for worker, given in _balancing(now).items():
         for share in shares_of(now):
             left = share.load_of(worker, now.target[worker])
@@ -333,7 +331,7 @@ def only_the_surplus_moves(now: Round) -> None:
 
 @invariant
 def nothing_that_runs_moves_for_its_cost(now: Round) -> None:
-    """Of what is shared out by its cost, only what waits is taken from a worker that has it; unless two have it."""
+    """Tasks that are shared out by cost are only taken from a worker while they wait, or if two workers have them."""
     if not now.cooperative:
         return
     stopped = all_of(_balancing(now)) & now.by_cost & now.running & now.configured - now.duplicated
@@ -343,12 +341,12 @@ def nothing_that_runs_moves_for_its_cost(now: Round) -> None:
 
 @invariant
 def lost_tasks_wait_at_most_the_delay(now: Round, until: Mapping[TaskId, int], skew_ms: int) -> None:
-    """Lost tasks wait for their worker at most the scheduled delay from the round on that missed them, or as long as it
-    said that its return takes, whatever rounds and leaders follow. Where the record of a round was never written the
-    wait begins anew: nobody knows of it.
+    """Lost tasks wait for their worker at most for the scheduled delay from the round that missed them, or for the time
+    that its return takes as it said, whatever rounds and leaders follow. If the record of a round was never written,
+    the wait starts again, because nobody knows of it.
 
-    :param until: for each task that waits, the latest end of its delay by the wall clock
-    :param skew_ms: how far the leaders' wall clocks are apart
+    :param until: the latest end of each waiting task's delay, by the wall clock
+    :param skew_ms: the difference of the leaders' wall clocks
     """
     for task in now.waiting:
         deadline = now.deadline_of(task)
@@ -358,11 +356,12 @@ def lost_tasks_wait_at_most_the_delay(now: Round, until: Mapping[TaskId, int], s
 
 @invariant
 def the_deadline_survives_leaders(before: Round | None, now: Round, skew_ms: int) -> None:
-    """A new leader goes on with the delays that run: what is still lost waits until the same time, unless its worker is
+    """A new leader keeps the running delays: tasks that are still lost wait until the same time, unless their worker is
     back.
 
-    Not asked where the new leader could not read the record of the last round, as it was never written; nor where that
-    round's revocations were not carried out: then what it assigned is not trusted (Connect's rule as well).
+    Not checked where the record of the last round was never written, so that the new leader could not read it; nor
+    where that round's revocations were not carried out: then its assignment is not trusted (this is also Connect's
+    rule).
     """
     if before is None or not now.cooperative or not now.follows(before):
         return
@@ -381,8 +380,8 @@ def the_deadline_survives_leaders(before: Round | None, now: Round, skew_ms: int
 
 
 @invariant
-def who_never_comes_back_is_not_waited_for(now: Round) -> None:
-    """What a worker had that has said, as the member that is missed, that it will not be back, waits in no round."""
+def nobody_waits_for_a_worker_that_never_returns(now: Round) -> None:
+    """Tasks of a missing member that has said that it will not return wait in no round."""
     for task in now.waiting:
         worker = now.owner_of(task)
         if now.at_most_ms(worker) == 0:
@@ -390,11 +389,11 @@ def who_never_comes_back_is_not_waited_for(now: Round) -> None:
 
 
 @invariant
-def who_is_back_has_its_own(now: Round) -> None:
-    """What a member has lost does not wait, and is its own again in that round, unless that gave it more than the even
-    share.
+def a_returning_worker_has_its_own_tasks(now: Round) -> None:
+    """Tasks that a returning member had lost do not wait: they are its own again in the round of its return, unless it
+    would then have more than the even share.
 
-    Who has what in the end is not asked where the last round is not known: what it assigned is not trusted then.
+    The final owners are not checked where the last round is not known: then its assignment is not trusted.
     """
     for task in now.waiting:
         if now.owner_of(task) in now.owned:
@@ -411,9 +410,9 @@ def who_is_back_has_its_own(now: Round) -> None:
 
 
 @invariant
-def what_is_planned_anew_stays_put(now: Round) -> None:
-    """A task that was not configured while its job was planned anew, or had ended, and is configured again, goes to the
-    member that had it, unless that gave it more than the even share.
+def a_replanned_task_stays_put(now: Round) -> None:
+    """A task that is configured again, after its job was replanned or had ended, goes to the member that had it, unless
+    that would then have more than the even share.
     """
     if now.last is None or not now.cooperative:
         return
@@ -424,8 +423,8 @@ def what_is_planned_anew_stays_put(now: Round) -> None:
 
 
 def _given_away(now: Round, worker: WorkerId, had: Tasks) -> list[TaskId]:
-    """What nobody has, and a member had that has less than its share and does not get it. What was learned goes to who
-    has learned it.
+    """The tasks without an owner that a member had and does not get back, although it has less than its share. Learned
+    tasks go to their learner.
     """
     target = now.target[worker]
     gone = (had & now.configured) - target - all_of(now.owned)
@@ -437,7 +436,7 @@ def _given_away(now: Round, worker: WorkerId, had: Tasks) -> list[TaskId]:
 
 
 def _balancing(now: Round) -> dict[WorkerId, Tasks]:
-    """By worker what it gives up that might be for balance."""
+    """The tasks that each worker gives up and that might be for balance."""
     if now.lessons is None:
         drained = dict.fromkeys(now.draining, now.running)
         return {worker: revoked & drained.get(worker, revoked) for worker, revoked in now.revoked.items()}
@@ -454,14 +453,14 @@ def _balancing(now: Round) -> dict[WorkerId, Tasks]:
 
 @invariant
 def everything_converges(*, settled: bool, within: int) -> None:
-    """When faults stop, the group comes to rest, with every task running once, within a bounded number of rounds."""
+    """After the faults stop, the group comes to rest in a bounded number of rounds, with every task running once."""
     if not settled:
         raise Broken(f"the group did not come to rest in time and within {within} rounds")
 
 
 @invariant
 def the_spread_is_at_most_one(shares: Mapping[str, Tasks]) -> None:
-    """In a group at rest no member has more than one planner more, or one task more, than another."""
+    """In a group at rest, the members' numbers of planners differ by at most one, and so do their numbers of tasks."""
     for kind in (True, False):
         counts = {worker: sum(task.is_planner is kind for task in share) for worker, share in shares.items()}
         if counts and max(counts.values()) - min(counts.values()) > 1:
@@ -473,19 +472,19 @@ def _believes_rightly(owner: Process, task: TaskId) -> bool:
 
 
 def _downgrades(now: Round) -> bool:
-    """An eager round that gives nobody anything, for the round before it may have been a cooperative one."""
+    """An eager round that assigns nothing, because the round before it may have been cooperative."""
     last = now.last
     follows = last is not None and last.generation == now.seen.generation - 1 and not last.protocol.cooperative
     return not follows and not any(now.assigned.values())
 
 
 def all_of(shares: Mapping[WorkerId, Tasks]) -> Tasks:
-    """The tasks of all workers together."""
+    """The tasks of all workers."""
     return NO_TASKS.union(*shares.values())
 
 
 def names(tasks: Collection[TaskId]) -> str:
-    """For what is raised."""
+    """The tasks for an error's text."""
     return ", ".join(map(str, sorted(tasks)))
 
 

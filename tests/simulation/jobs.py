@@ -1,4 +1,4 @@
-"""The jobs topic: the product's view of it after each change, and the records of which a change consists."""
+"""The jobs topic: the product's view of it after each change, and the records of each change."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _AUTHOR = WorkerId("author")
 
 
 def unweighed(_task: TaskId) -> float | None:
-    """Its plan does not say how much work it is."""
+    """A task whose plan has no cost."""
     return None
 
 
 def of_one_slot(_task: TaskId) -> int:
-    """It takes one."""
+    """A task that takes one slot."""
     return 1
 
 
 class JobsTopic:
-    """What is to run, at each offset at which the author of a history stopped writing.
+    """The configuration at each offset at which the author of a history stopped writing.
 
-    A job that has a planner is planned again and again: such a planner always is to run, and has its plan already.
+    A job with a planner is planned again and again: such a planner is always wanted, and already has its plan.
 
-    :param stateful: the jobs whose tasks have something to warm up
-    :param weigh: how much work a task is, as its plan says
-    :param wants: how many slots it takes, as its plan says
-    :ivar written: what its author wants to run, whether it has come to its end or not
+    :param stateful: the jobs whose tasks warm up
+    :param weigh: a task's cost in its plan
+    :param wants: a task's slots in its plan
+    :ivar written: the tasks that the author wants, finished or not
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class JobsTopic:
         return self._snapshots[offset]
 
     def between(self, first: ConfigOffset, last: ConfigOffset) -> list[JobsSnapshot]:
-        """Both included."""
+        """The records at these offsets, both included."""
         return [snapshot for offset, snapshot in self._snapshots.items() if first <= offset <= last]
 
     def configure(self, tasks: Tasks) -> Tasks:
-        """Have these run.
+        """Configure exactly these tasks.
 
-        :return: what the plans have and is not to run: whatever is below the highest index of a job is in its plan
+        :return: tasks that are in a plan and not wanted: a plan has all indexes below the highest one
         """
         indexes: defaultdict[str, set[int]] = defaultdict(set)
         for task in tasks:
@@ -82,7 +82,7 @@ class JobsTopic:
             self._plan(job, max(indexes[job]) + 1)
         self.written = tasks
         self._publish()
-        plans = self.newest.plans  # a worker's plan may come after its job's removal
+        plans = self.newest.plans  # a worker's plan may arrive after its job's removal
         return NO_TASKS.union(_tasks_of(plans[job] for job in indexes)) - tasks
 
     def plan_again(self, job: str) -> None:
@@ -135,5 +135,5 @@ def _tasks_of(plans: Iterable[PlanRecord]) -> Iterable[TaskId]:
 
 
 def all_of(jobs: JobsSnapshot) -> Tasks:
-    """Every task and planner that it has, whether it has come to its end or not."""
+    """All its tasks and planners, finished or not."""
     return frozenset(_tasks_of(jobs.plans.values())) | {planner_of(job) for job in jobs.jobs}

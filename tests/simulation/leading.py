@@ -1,4 +1,4 @@
-"""How a process of the simulation leads a round, by the product's own reading of the topics."""
+"""How a process of the simulation leads a round, with the product's own views of the topics."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from simulation.process import Process
 
 BETWEEN_HELPS_MS = 400
-"""As ``group/leader_watch.py`` has it: the least time between two rebalances for the sake of a free slot."""
+"""The least time between two rebalances for a free slot, as in ``group/leader_watch.py``."""
 
 
 def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord | None) -> LeaderAnswer:
-    """Compute the round with what the process knows of the topics, and let the world know what was computed.
+    """Compute the round from what the process knows of the topics, and tell the world the result.
 
-    :param own: the last record that it has led, by which a forgetful leader goes instead of the topic's
+    :param own: the record of its own last round, which a forgetful leader uses instead of the topic's
     """
     world = process.world
     jobs, status = process.jobs, world.status.snapshot()
@@ -39,7 +39,7 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
         call = replace(call, named=frozenset())
     answer = lead(call)
     key = (command.generation, command.leader)
-    world.computed.pop(key, None)  # another coordinator may not have heard of that generation, and forms it anew
+    world.computed.pop(key, None)  # another coordinator may not know that generation and form it again
     if answer.record is not None:
         last = call.last_record
         since = world.jobs.between(process.config_offset if last is None else last.config_offset, jobs.offset)
@@ -62,14 +62,14 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
 
 
 class Watch:
-    """Looks for reasons to rebalance, as ``group/leader_watch.py`` does, in virtual time."""
+    """Looks for reasons to rebalance, like ``group/leader_watch.py``, in virtual time."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._helped_at = -BETWEEN_HELPS_MS
 
     def reason(self) -> str | None:
-        """Why the last round will not do any more."""
+        """The reason for another round, if there is one."""
         process = self._process
         jobs, status = process.jobs, replace(process.world.status.snapshot(), group=process.state.record)
         reason = (
@@ -87,7 +87,7 @@ class Watch:
         return reason
 
     def _is_learned_too_long(self) -> str | None:
-        """Whether a learner has used up its time since the last round."""
+        """Whether a learner has exceeded its time since the last round."""
         process, record = self._process, self._process.state.record
         memory = None if record is None else record.learner_memory
         if record is None or memory is None:

@@ -1,4 +1,4 @@
-"""What is done to a group that learns tasks before they move, and to workers that are asked to leave."""
+"""Actions on a group that learns tasks before they move, and on workers that are asked to leave."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider.records import ControlAction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskToLeave(OnWorker):
-    """To drain, or to leave as soon as others have learned what it has."""
+    """It is asked to drain, or to leave as soon as others have learned its tasks."""
 
     how: ControlAction
 
@@ -32,7 +32,7 @@ class AskToLeave(OnWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailWarmUps(OnWorker):
-    """All that it makes ready fails."""
+    """All its warm-ups fail."""
 
     def befall(self, world: World, process: Process) -> bool:
         world.note(f"{process.name:8} ---- fails to warm up")
@@ -41,7 +41,7 @@ class FailWarmUps(OnWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickWarmUps(OnWorker):
-    """What it makes ready comes no further for a while."""
+    """Its warm-ups make no progress for a while."""
 
     ms: int
 
@@ -51,12 +51,12 @@ class StickWarmUps(OnWorker):
 
 
 class Step(str, Enum):
-    """How far a task is on its way from its owner to its learner."""
+    """The steps of a task on its way from its owner to its learner."""
 
     WARMING = "warming"
-    """It is made ready."""
+    """The learner makes it ready."""
     READY = "ready"
-    """It is ready, and nobody has been told."""
+    """It is ready, and nobody else knows."""
     SAID = "said"
     """The learner wants to join; the owner runs the task."""
     STOPPING = "stopping"
@@ -89,7 +89,7 @@ class Step(str, Enum):
 
 
 class Role(str, Enum):
-    """Who is lost."""
+    """Which worker is lost."""
 
     OWNER = "owner"
     LEARNER = "learner"
@@ -97,7 +97,7 @@ class Role(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseInStep(Action):
-    """The owner or the learner of a task is lost when one is next so far; if none comes so far, nothing happens."""
+    """The owner or the learner of a task is lost the next time that a task reaches this step."""
 
     role: Role
     step: Step
@@ -125,7 +125,7 @@ class LoseInStep(Action):
 
 
 def _lessons(world: World) -> Iterator[tuple[TaskId, Process, Process]]:
-    """What is learned, its owner and its learner."""
+    """The learned tasks, with owner and learner."""
     live = world.live.values()
     owners = {task: process for process in live for task in process.state.lessons.learned}
     for process in live:

@@ -1,6 +1,6 @@
-"""What must hold beyond module ``invariants`` where tasks are learned before they move, each rule with its sentence.
+"""Further rules where tasks are learned before they move, each a function whose docstring states it.
 
-They look at what went over the wire: what members said that they own, learn and are ready for, and what they were told.
+They use what goes over the wire: what members report that they own, learn and are ready for, and what they are told.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 
 
 def check_round(before: Round | None, now: Round, longest_ms: int) -> None:
-    """All rules about a round.
+    """Check all rules about a round.
 
     :param longest_ms: how long a learner may take
     """
     if now.lessons is None:
         return
-    what_is_learned_is_configured_and_has_state(now, now.lessons)
+    learner_tasks_are_configured_and_stateful(now, now.lessons)
     nothing_learned_is_owned_twice(now, now.lessons)
-    its_owner_knows_what_is_learned(now, now.lessons)
+    owners_know_what_others_learn(now, now.lessons)
     a_lost_owner_whose_learner_is_ready_is_replaced_at_once(now, now.lessons)
     half_warm_goes_before_cold(now, now.lessons)
-    what_has_state_is_stopped_only_for_a_learner_that_is_ready(now, now.lessons)
-    who_leaves_soon_gets_nothing_new(now, now.lessons)
-    who_has_failed_gives_up_its_place(now, now.lessons)
+    a_stateful_task_is_stopped_only_for_a_ready_learner(now, now.lessons)
+    a_leaving_worker_gets_nothing_new(now, now.lessons)
+    a_failed_learner_gives_up_its_place(now, now.lessons)
     nobody_starts_over(now, now.lessons, longest_ms)
     if before is not None and before.lessons is not None and now.follows(before):
-        what_was_stopped_for_a_learner_goes_to_it_or_back(before.lessons, now, now.lessons, longest_ms)
+        a_task_stopped_for_a_learner_goes_to_it_or_back(before.lessons, now, now.lessons, longest_ms)
 
 
 def check_at_rest(world: World) -> None:
-    """All rules about a group in which everything has come right."""
+    """Check all rules about a group at rest."""
     nothing_is_learned_at_rest({process.name: process.tasks.learning for process in world.members})
     if world.coordinator.protocol is SubProtocol.EXTENSIBLE and not world.status.given_up:
         jobs = world.jobs.newest.stateful
         held = {process.name: process.tasks.held for process in world.members}
-        what_has_state_is_spread_evenly_too(
+        stateful_tasks_are_spread_evenly_too(
             {name: sum(task.job in jobs and not task.is_planner for task in tasks) for name, tasks in held.items()}
         )
 
@@ -54,8 +54,8 @@ def check_at_rest(world: World) -> None:
 
 
 @invariant
-def what_is_learned_is_configured_and_has_state(now: Round, lessons: Lessons) -> None:
-    """Nobody learns what nobody configured, nor what has nothing to warm up."""
+def learner_tasks_are_configured_and_stateful(now: Round, lessons: Lessons) -> None:
+    """No member learns a task that is not configured, or that has nothing to warm up."""
     for worker, learning in lessons.learning.items():
         needless = [task for task in learning if task not in now.configured or not now.has_state(task)]
         if needless:
@@ -64,7 +64,7 @@ def what_is_learned_is_configured_and_has_state(now: Round, lessons: Lessons) ->
 
 @invariant
 def nothing_learned_is_owned_twice(now: Round, lessons: Lessons) -> None:
-    """What is learned has one learner, which does not have it, and stays in the group; and at most one owner."""
+    """A learner task has one learner, which stays in the group and is not its owner; and at most one owner."""
     learned = [task for learning in lessons.learning.values() for task in learning]
     if len(set(learned)) != len(learned):
         raise Broken(f"epoch {now.record.epoch} has something learned by two: {dict(lessons.learning)}")
@@ -79,8 +79,8 @@ def nothing_learned_is_owned_twice(now: Round, lessons: Lessons) -> None:
 
 
 @invariant
-def its_owner_knows_what_is_learned(now: Round, lessons: Lessons) -> None:
-    """An owner is told of exactly those of its tasks that others learn."""
+def owners_know_what_others_learn(now: Round, lessons: Lessons) -> None:
+    """An owner is told exactly which of its tasks others learn."""
     learning = all_of(lessons.learning)
     for worker, learned in lessons.learned.items():
         if learned != now.target[worker] & learning:
@@ -89,7 +89,7 @@ def its_owner_knows_what_is_learned(now: Round, lessons: Lessons) -> None:
 
 @invariant
 def a_lost_owner_whose_learner_is_ready_is_replaced_at_once(now: Round, lessons: Lessons) -> None:
-    """What nobody has goes to a learner that is ready, in that very round, whatever delay runs."""
+    """A task without an owner goes to a ready learner in that same round, whatever delay runs."""
     for task, learners in _unowned(now, lessons):
         ready = [worker for worker in learners if task in lessons.ready[worker]]
         if ready and not any(task in now.target[worker] for worker in ready):
@@ -100,7 +100,9 @@ def a_lost_owner_whose_learner_is_ready_is_replaced_at_once(now: Round, lessons:
 
 @invariant
 def half_warm_goes_before_cold(now: Round, lessons: Lessons) -> None:
-    """What nobody has and waits no more goes to the worker that is furthest with it, or to the one that had it."""
+    """A task without an owner that no longer waits goes to the learner with the most progress, or back to its former
+    owner.
+    """
     for task, learners in _unowned(now, lessons):
         learners = [worker for worker in learners if task not in lessons.failed[worker]]
         furthest = lessons.furthest(task, learners)
@@ -114,9 +116,9 @@ def half_warm_goes_before_cold(now: Round, lessons: Lessons) -> None:
 
 
 @invariant
-def what_has_state_is_stopped_only_for_a_learner_that_is_ready(now: Round, lessons: Lessons) -> None:
-    """What has state and runs is not stopped for balance: a learner of this round is ready for it. Only a worker that
-    leaves stops it for one that takes too long. So one that dies, is slow or fails costs nobody anything.
+def a_stateful_task_is_stopped_only_for_a_ready_learner(now: Round, lessons: Lessons) -> None:
+    """A running task with state is only stopped for balance if a learner of this round is ready for it. Only a leaving
+    worker stops it for a learner that takes too long. So a learner that dies, is slow or fails costs nothing.
     """
     for worker, revoked in now.revoked.items():
         stopped = revoked & now.owned[worker] & now.configured & now.running - now.duplicated
@@ -128,9 +130,9 @@ def what_has_state_is_stopped_only_for_a_learner_that_is_ready(now: Round, lesso
 
 
 @invariant
-def who_leaves_soon_gets_nothing_new(now: Round, lessons: Lessons) -> None:
-    """A member that wants to leave is given nothing but what it had, as long as somebody stays. It may leave when it
-    has nothing, and not before.
+def a_leaving_worker_gets_nothing_new(now: Round, lessons: Lessons) -> None:
+    """A member that wants to leave is given no new tasks as long as another one stays. It may leave once it has no
+    tasks, and not before.
     """
     for worker in lessons.leaving if now.staying - lessons.leaving else ():
         new = [task for task in now.target[worker] - now.owned[worker] if not _had(worker, task, now)]
@@ -142,9 +144,9 @@ def who_leaves_soon_gets_nothing_new(now: Round, lessons: Lessons) -> None:
 
 
 @invariant
-def who_has_failed_gives_up_its_place(now: Round, lessons: Lessons) -> None:
-    """What a member could not make ready it learns no more, so that it can learn something else. Only what a worker
-    that leaves has, or has not started, moves there all the same.
+def a_failed_learner_gives_up_its_place(now: Round, lessons: Lessons) -> None:
+    """A member does not go on learning a task that it failed to make ready, so that it can learn another one. Only if
+    the owner leaves, or has not started the task, it moves there anyway.
     """
     for worker, failed in lessons.failed.items():
         for task in failed & lessons.learning[worker]:
@@ -157,11 +159,11 @@ def who_has_failed_gives_up_its_place(now: Round, lessons: Lessons) -> None:
 
 
 @invariant
-def what_was_stopped_for_a_learner_goes_to_it_or_back(
+def a_task_stopped_for_a_learner_goes_to_it_or_back(
     told: Lessons, now: Round, lessons: Lessons, longest_ms: int
 ) -> None:
-    """What an owner has stopped before it joined goes to a learner that is ready, or back to it; what a worker that
-    leaves has stopped, also to a learner that has failed or taken too long. It never waits.
+    """A task that its owner stopped before it joined goes to a ready learner or back to the owner; if the owner leaves,
+    also to a learner that has failed or taken too long. It never waits.
 
     :param longest_ms: how long a learner may take
     """
@@ -178,8 +180,8 @@ def what_was_stopped_for_a_learner_goes_to_it_or_back(
 
 @invariant
 def nobody_starts_over(now: Round, lessons: Lessons, longest_ms: int) -> None:
-    """What is learned is learned further, or moves to its learner. A lesson ends otherwise only if the owner has room
-    for the task and the learner has not, if it has failed or taken too long, or if another has come as far.
+    """A lesson goes on, or its task moves to the learner. It only ends otherwise if the owner has room for the task and
+    the learner has not, if it has failed or taken too long, or if another learner has come as far.
 
     :param longest_ms: how long a learner may take
     """
@@ -201,11 +203,11 @@ def nobody_starts_over(now: Round, lessons: Lessons, longest_ms: int) -> None:
 
 
 @invariant
-def only_what_is_learned_is_stopped_before_a_round(process: Process, tasks: Tasks, told: Round | None) -> None:
-    """Before it joins, an owner stops for others what it was told that they learn; under the rule ``when-ready`` only
-    what it has read that one is ready for.
+def only_learned_tasks_are_stopped_before_a_round(process: Process, tasks: Tasks, told: Round | None) -> None:
+    """Before it joins, an owner only stops for others the tasks that they learn, as it was told; under the rule
+    ``when-ready``, only those for which it has read that a learner is ready.
 
-    :param told: the round whose assignment it has
+    :param told: the round of its assignment
     """
     if told is not None and told.lessons is not None:
         extra = tasks - told.lessons.learned.get(process.worker, NO_TASKS)
@@ -220,21 +222,21 @@ def only_what_is_learned_is_stopped_before_a_round(process: Process, tasks: Task
 
 @invariant
 def nothing_is_learned_at_rest(shares: Mapping[str, Iterable[TaskId]]) -> None:
-    """In a group at rest nobody learns anything, or has made anything ready: all has moved or was let go of."""
+    """In a group at rest, no member learns a task or keeps one ready."""
     for worker, learners in shares.items():
         if learners:
             raise Broken(f"{worker} makes ready {names(frozenset(learners))}")
 
 
 @invariant
-def what_has_state_is_spread_evenly_too(counts: Mapping[str, int]) -> None:
-    """In a group at rest no member has more than one stateful task more than another."""
+def stateful_tasks_are_spread_evenly_too(counts: Mapping[str, int]) -> None:
+    """In a group at rest, the members' numbers of stateful tasks differ by at most one."""
     if counts and max(counts.values()) - min(counts.values()) > 1:
         raise Broken(f"{counts}")
 
 
 def _unowned(now: Round, lessons: Lessons) -> list[tuple[TaskId, list[WorkerId]]]:
-    """What has state and nobody has, with its learners that stay."""
+    """The stateful tasks without an owner, with their learners that stay."""
     owned = all_of(now.owned)
     learned = frozenset(task for learns in lessons.learns.values() for task in learns) & now.configured - owned
     return [
@@ -245,7 +247,7 @@ def _unowned(now: Round, lessons: Lessons) -> list[tuple[TaskId, list[WorkerId]]
 
 
 def _overdue(worker: WorkerId, now: Round, longest_ms: int) -> Tasks:
-    """What the worker has learned for too long, by what the last leader remembered."""
+    """The tasks that the worker has learned for too long, by the last leader's memory."""
     memory = None if now.last is None else now.last.learner_memory
     since = {} if memory is None else memory.since_ms.get(worker, {})
     return frozenset(task for task, since_ms in since.items() if now.record.at_ms - since_ms >= longest_ms)
@@ -256,13 +258,13 @@ def _to_come(worker: WorkerId, lessons: Lessons) -> int:
 
 
 def _keeps(owner: WorkerId, task: TaskId, now: Round, lessons: Lessons) -> int:
-    """How many stateful tasks an owner goes on with beside this one, and nobody learns."""
+    """How many other stateful tasks the owner keeps that nobody learns."""
     kept = now.target[owner] & now.owned[owner] - lessons.learned[owner] - {task}
     return sum(map(now.has_state, kept))
 
 
 def _had(worker: WorkerId, task: TaskId, now: Round) -> bool:
-    """Whether it was the worker's, by what the last leader remembered."""
+    """Whether it was the worker's, by the last leader's memory."""
     last = now.last
     if last is None:
         return False

@@ -1,5 +1,5 @@
-# ruff: noqa: E501  # texts to replace stand here as they stand in the code
-"""Mistakes about tasks that are learned before they move, and about workers that leave soon or drain."""
+# ruff: noqa: E501  # the texts to replace are copied from the code
+"""Mistakes with tasks that are learned before they move, and with workers that leave soon or drain."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _TWO_RUN = "no_two_copies_run_at_once"
 _STARTED = "a_task_is_started_only_after_it_was_stopped_or_its_lease_was_over"
 _COMPLETE = "the_target_is_complete_and_without_duplicates"
 _REST = "everything_converges"
-_CONFIGURED = "what_is_learned_is_configured_and_has_state"
+_CONFIGURED = "learner_tasks_are_configured_and_stateful"
 _TWICE = "nothing_learned_is_owned_twice"
-_KNOWS = "its_owner_knows_what_is_learned"
+_KNOWS = "owners_know_what_others_learn"
 _AT_ONCE = "a_lost_owner_whose_learner_is_ready_is_replaced_at_once"
-_ONLY_READY = "what_has_state_is_stopped_only_for_a_learner_that_is_ready"
-_NOTHING_NEW = "who_leaves_soon_gets_nothing_new"
-_BACK = "what_was_stopped_for_a_learner_goes_to_it_or_back"
-_PLACE = "who_has_failed_gives_up_its_place"
+_ONLY_READY = "a_stateful_task_is_stopped_only_for_a_ready_learner"
+_NOTHING_NEW = "a_leaving_worker_gets_nothing_new"
+_BACK = "a_task_stopped_for_a_learner_goes_to_it_or_back"
+_PLACE = "a_failed_learner_gives_up_its_place"
 _OVER = "nobody_starts_over"
-_BEFORE = "only_what_is_learned_is_stopped_before_a_round"
+_BEFORE = "only_learned_tasks_are_stopped_before_a_round"
 _LEFT_OVER = "nothing_is_learned_at_rest"
 
 _LEFT_WHILE = """\

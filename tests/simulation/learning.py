@@ -1,4 +1,4 @@
-"""The learner tasks of a process: warm-ups that take time, and its worker's word of how far they are."""
+"""The learner tasks of a process: warm-ups that take time, and its worker's reports of their progress."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 _PARTS: Final = 4
 _REPORT_MS: Final = 1_000
-"""As ``worker/learning_report.py`` has it: how often at most it is said, but for what is ready."""
+"""The least time between reports, except when a task is ready, as in ``worker/learning_report.py``."""
 
 
 class WarmUps:
-    """What a runner is to a real worker: each warm-up comes to its end after a while, or fails.
+    """Stands for a real worker's runner: each warm-up completes after a while, or fails.
 
-    :param feed: feeds the executor's machine with an event of this type and these fields
+    :param feed: feeds the executor's machine an event of this type with these fields
     """
 
     def __init__(self, process: Process, feed: Callable[..., None]) -> None:
@@ -44,20 +44,20 @@ class WarmUps:
         self.take(task)
 
     def take(self, task: TaskId) -> float:
-        """An attempt goes on with what was made ready.
+        """An attempt takes over what was made ready.
 
-        :return: how far that was, from 0 to 1
+        :return: its progress, from 0 to 1
         """
         self._under_way.pop(task, None)
         return self._progress.pop(task, 0.0)
 
     def complete(self) -> None:
-        """All that are under way come to their end."""
+        """Complete all running warm-ups."""
         for task in sorted(self._under_way):
             self._ready(task)
 
     def fail(self) -> bool:
-        """All that are under way fail.
+        """Fail all running warm-ups.
 
         :return: whether there were any
         """
@@ -67,7 +67,7 @@ class WarmUps:
         return bool(failing)
 
     def stick(self, ms: int) -> bool:
-        """None comes any further for so long.
+        """Stop the progress of all warm-ups for this time.
 
         :return: whether there are any
         """
@@ -75,7 +75,7 @@ class WarmUps:
         return bool(self._under_way)
 
     def end(self) -> None:
-        """The process ends, and they with it."""
+        """End them with their process."""
         self._under_way.clear()
 
     def _go_on(self, task: TaskId, number: int, *, part: int, part_ms: int, fails: bool) -> None:
@@ -109,7 +109,7 @@ class WarmUps:
 
 
 class Report:
-    """What ``worker/learning_report.py`` is to a real worker: its own record first, then its membership."""
+    """Stands for a real worker's ``worker/learning_report.py``: first the worker's record, then its membership."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -119,7 +119,7 @@ class Report:
         self._armed = False
 
     def look(self) -> None:
-        """Something may have changed. What is ready is said now, the rest when its time has come."""
+        """Something may have changed: report ready tasks now, and the rest when it is time."""
         progress, now = self._process.tasks.learning, self._process.world.clock.now
         failed = self._process.tasks.failed
         if (progress, failed) == (self._said, self._said_failed) or not self._process.alive:

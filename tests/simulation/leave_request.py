@@ -1,4 +1,4 @@
-"""A worker that is asked to leave its group: how it goes is decided by the product's own rule."""
+"""A worker that is asked to leave its group: the product's own rule decides how it leaves."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Asked:
-    """What a process knows of a wish that its worker leaves; and, for that rule, its record, hands and membership.
+    """The request as its process knows it; for the product's rule, also the worker's record, hands and membership.
 
-    :ivar slots: how many tasks it runs at the same time, of those that it starts
-    :ivar leaves_soon: whether it says that it goes when others have learned what it has
+    :ivar slots: how many tasks it may run at the same time
+    :ivar leaves_soon: whether it reports that it leaves when others have learned its tasks
     """
 
     def __init__(self, process: Process) -> None:
@@ -32,12 +32,12 @@ class Asked:
         self._leave_request = LeaveRequest(here, here, here, self.look_later)
 
     def ask(self, action: ControlAction) -> None:
-        """Somebody wishes that the worker leaves."""
+        """Somebody asks the worker to leave."""
         self.wish = ControlRecord(worker=self._process.worker, action=action, at_ms=0)
         self.look_later()
 
     def go_on(self, before: Asked) -> None:
-        """Another process has held the membership."""
+        """Take over from the process that had the membership before."""
         self.wish = before.wish
         self.look_later()
 
@@ -45,7 +45,7 @@ class Asked:
         self._leave_request.nothing_left()
 
     def look_later(self) -> None:
-        """In another turn of the worker's loop."""
+        """Look in another turn of the worker's loop."""
         if self.wish is not None and not self._looks:
             self._looks = True
             self._process.world.clock.after(0, lambda: self._process.when_awake(self._look))
@@ -60,7 +60,7 @@ class Asked:
         if absence is not None:
             process.leave(absence, ASKED)
 
-    # ---- what the rule asks, and has done
+    # ---- what the rule reads and calls
 
     @property
     def running(self) -> Tasks:
@@ -68,7 +68,7 @@ class Asked:
 
     @property
     def attached(self) -> Tasks:
-        """Nothing here goes on without its process."""
+        """No task here is detached."""
         return self.running
 
     @property

@@ -1,8 +1,8 @@
 """Plays histories for hours, a batch at a time: ``make simulate-long HISTORIES=1000000``.
 
-What was played is kept in a file, and the next call goes on from there, until there are so many histories in all. With
-another commit, other seeds: each run of a commit begins at seeds of its own, drawn at random. A history that fails is
-written down with its seed, and the run goes on; ``make simulate PLAN=... SEED=...`` tells its story.
+A file keeps what was played, and the next call goes on from there until there are this many histories in all. Each
+commit has its own, random first seed. The seed of a history that fails is written down, and the run goes on; ``make
+simulate PLAN=... SEED=...`` tells its story.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Played:
 
 
 class Book:
-    """What was played, in a file that is replaced as a whole."""
+    """What was played, in a file that is always replaced as a whole."""
 
     def __init__(self, path: Path, commit: str) -> None:
         self._path = path
@@ -63,7 +63,7 @@ class Book:
         return sum(part.histories for part in self.parts)
 
     def part(self, plan: str) -> Played:
-        """Where to go on with a plan."""
+        """The part with which to go on for a plan."""
         for part in self.parts:
             if (part.plan, part.commit) == (plan, self._commit):
                 return part
@@ -72,7 +72,7 @@ class Book:
         return part
 
     def least_played(self) -> str:
-        """The plan of which the fewest histories are played, of the protocol of which the fewest are."""
+        """The plan with the fewest histories, of the protocol with the fewest."""
         played = Counter(dict.fromkeys(NAMES, 0))
         for part in self.parts:
             played[part.plan] += part.histories
@@ -87,7 +87,9 @@ class Book:
         new.replace(self._path)
 
     def report(self) -> str:
-        """By plan: how many, the longest run without a failure, and what failed, with the present commit first."""
+        """By plan: the number of histories, the longest run without a failure, and failures, the present commit's
+        first.
+        """
         lines = [f"{self.histories} histories in all"]
         for plan in NAMES:
             parts = [part for part in self.parts if part.plan == plan]
@@ -100,7 +102,7 @@ class Book:
 
 
 def play_on(book: Book, crew: Crew, histories: int) -> Iterator[tuple[Played, Tally]]:
-    """Play batches until there are so many histories in all: as many of either protocol, and of each of its plans."""
+    """Play batches until there are this many histories in all, spread evenly over the protocols and their plans."""
     while book.histories < histories:
         part = book.part(book.least_played())
         plan = part.plan
@@ -120,7 +122,7 @@ def play_on(book: Book, crew: Crew, histories: int) -> Iterator[tuple[Played, Ta
 
 
 def commit() -> str:
-    """The one that is checked out; what was changed since does not show."""
+    """The commit that is checked out; uncommitted changes don't count."""
     asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return asked.stdout.strip() or "no commit"
 

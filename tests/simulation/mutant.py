@@ -1,6 +1,6 @@
 """Runs one mutated package, in a process of its own: ``python -m simulation.mutant "name of a mutation"``.
 
-Prints what noticed the mutation, first the name of the invariant or ``unit test``. Ends with 1 if nothing did.
+Prints what noticed the mutation, first the name of the invariant or ``unit test``. Exits with 1 if nothing did.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from simulation.mutation import Mutation
 from simulation.mutations import MUTATIONS
 
 SEEDS = 150
-"""As many histories as a mutation may take to be noticed."""
+"""A mutation must be noticed within this number of histories."""
 _NEEDLESS = ("cacheprovider", "randomly", "hypothesispytest", "anyio", "pytest_cov")
-"""Plugins that take longer to load than a unit test to notice something."""
+"""Plugins that take longer to load than the unit test to run."""
 _CLASSIC, _DECLARATIVE = "simulation.histories", "simulation.declarative.histories"
-"""To import both takes longer than to play a history."""
+"""Importing both takes longer than playing a history."""
 
 
 class _Mistaken(MetaPathFinder, Loader):
-    """Finds one module, as it would be with the mistake in it. Also where its package imports it."""
+    """Imports one module with the mistake in it, also when its package imports it."""
 
     def __init__(self, module: str, path: Path, source: str) -> None:
         self._module = module
@@ -40,9 +40,9 @@ class _Mistaken(MetaPathFinder, Loader):
 
 
 def mutate(mutation: Mutation) -> None:
-    """Have the module loaded with the mistake in it; nothing has loaded it yet.
+    """Load the module with the mistake in it; nothing may have loaded it yet.
 
-    :raises ValueError: if a text that it replaces does not stand there just once: the code has moved on
+    :raises ValueError: if a text to replace is not there exactly once: the code has changed
     """
     assert mutation.module not in sys.modules, f"{mutation.module} was imported before it could be mutated"
     package, *names = mutation.module.split(".")
@@ -59,7 +59,7 @@ def mutate(mutation: Mutation) -> None:
 
 
 def notice(mutation: Mutation) -> str | None:
-    """What notices the mutation; None: nothing does."""
+    """What notices the mutation; None if nothing does."""
     if mutation.unit_test:
         import pytest
 

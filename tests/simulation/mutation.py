@@ -1,4 +1,4 @@
-"""A mistake that somebody could make, and what notices it."""
+"""A deliberate mistake in the product, and what notices it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 class Mutation:
     """One mistake.
 
-    :param module: the module in which it is made
-    :param edits: pairs of a text that stands in it once, and of what stands there instead
-    :param plan: the histories that notice it; empty: a unit test does
-    :param broken: the invariants one of which must be what fails
-    :param seed: of the first history that is tried: one that notices it is found sooner from here
+    :param module: the module with the mistake
+    :param edits: pairs of a text that is in the module exactly once, and its replacement
+    :param plan: the histories that notice it; empty if a unit test does
+    :param broken: the invariants of which one must fail
+    :param seed: of the first history, from which one that notices it is found soon
     :param unit_test: the test that fails
     """
 

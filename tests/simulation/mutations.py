@@ -1,8 +1,8 @@
-# ruff: noqa: E501  # texts to replace stand here as they stand in the code
+# ruff: noqa: E501  # the texts to replace are copied from the code
 """Mistakes that somebody could make in the machines, the assignor and around them; each must be noticed.
 
-A mutation replaces text of one module. What notices it is named: the invariants of the simulation (the first to fail
-may be any of them), or a unit test. ``test_mutations`` plays them all.
+A mutation replaces text of one module. It names what notices it: invariants of the simulation (any of them may fail
+first), or a unit test. ``test_mutations`` plays them all.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _STALE = "a_stale_epoch_never_wins"
 _SPREAD = "the_spread_is_at_most_one"
 _TOLD = "the_status_topic_tells_what_runs"
 _REST = "everything_converges"
-_NEVER = "who_never_comes_back_is_not_waited_for"
-_BACK = "who_is_back_has_its_own"
-_ANEW = "what_is_planned_anew_stays_put"
+_NEVER = "nobody_waits_for_a_worker_that_never_returns"
+_BACK = "a_returning_worker_has_its_own_tasks"
+_ANEW = "a_replanned_task_stays_put"
 _IN_VAIN = "no_leader_asks_for_the_same_again_and_again"
 
 MUTATIONS = (
@@ -110,7 +110,7 @@ MUTATIONS = (
             ("elif not state.returning or not (protocol.cooperative or state.is_leader):", "else:"),
             ("    else:\n        patience", "    if False:\n        patience"),
         ),
-        # In a whole group the leader hears from the worker's own record what it does not have, and gives it out again.
+        # In a whole group the leader learns from the worker's own record what it does not have, and assigns it again.
         unit_test="tests/unit/test_member_static.py",
     ),
     Mutation(

@@ -1,4 +1,4 @@
-"""Between a process and the coordinator: latency, and everything that can go wrong on the way."""
+"""The network between a process and the coordinator: latency and faults."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Delivery = Callable[[], None]
 Answer = Callable[[Delivery], None]
 
 HELD_MS = 3_000
-"""A reply that waits to be overtaken arrives after this time though no other came."""
+"""A reply that waits to be overtaken arrives after this time even if no other came."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Faults:
-    """How likely, from 0 to 1, each fault is for one request; and the range of latencies one way, in ms.
+    """The probability of each fault for one request, from 0 to 1; and the range of one-way latencies, in ms.
 
     :param reorder: the reply is overtaken by the next one that goes to the same process
     """
@@ -31,12 +31,12 @@ class Faults:
     late_ms: tuple[int, int] = (1_000, 15_000)
 
     def stop(self) -> None:
-        """From now on all goes well."""
+        """From now on there are no faults."""
         self.lose_request = self.lose_reply = self.double_reply = self.late_reply = self.reorder = 0.0
 
 
 class Network:
-    """What all messages have in common. ``struck`` counts the faults that befell one, by kind."""
+    """What all messages share. ``struck`` counts the faults by kind."""
 
     def __init__(self, clock: Clock) -> None:
         self.faults = Faults()
@@ -50,7 +50,7 @@ class Network:
 class Line:
     """Carries one process's requests to the coordinator and the replies back, in virtual time.
 
-    The process has random numbers of its own: what becomes of its messages does not depend on how many others send.
+    Each process has random numbers of its own: the fate of its messages does not depend on others.
 
     :param connected: whether anything gets through now
     """
@@ -64,7 +64,7 @@ class Line:
     def send(self, ask: Callable[[Answer], None], *, failed: Callable[[str], None], timeout_ms: int) -> None:
         """Carry one request.
 
-        :param ask: runs at the coordinator; is given ``answer``, which carries the delivery of a reply back
+        :param ask: runs at the coordinator and gets ``answer``, which carries the reply back
         :param failed: called once if no reply came in time or the connection broke
         """
         _Exchange(self, failed).send(ask, timeout_ms)
@@ -83,7 +83,7 @@ class Line:
         return True
 
     def hold(self, delivery: Delivery) -> None:
-        """Deliver this after whatever is delivered next."""
+        """Deliver this after the next delivery."""
         self._held.append(delivery)
         self.network.clock.after(HELD_MS, self.release)
 
@@ -139,7 +139,7 @@ class _Exchange:
             delivery()
 
     def _lose(self) -> None:
-        """A lost message is noticed immediately when the connection breaks, otherwise only by the timeout."""
+        """A loss is noticed immediately if the connection breaks, otherwise only at the timeout."""
         line = self._line
         if line.rng.random() < 0.5:
             line.network.clock.after(line.latency(), lambda: self._fail("connection reset"))

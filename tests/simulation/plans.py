@@ -1,4 +1,4 @@
-"""All plans, of classic and of declarative groups, by the names under which ``make simulate PLAN=`` knows them."""
+"""All plans of classic and declarative groups, by the names for ``make simulate PLAN=``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Told = histories.Told | declarative.Told
 def play(name: str, seed: int, actions: Sequence[Any] | None = None) -> Told:
     """Play one history.
 
-    :param actions: play these; None: have them made up from the seed
+    :param actions: to play; None makes them up from the seed
     """
     if name in declarative.PLANS:
         return declarative.play(seed, declarative.PLANS[name], actions)
@@ -25,5 +25,5 @@ def play(name: str, seed: int, actions: Sequence[Any] | None = None) -> Told:
 
 
 def cut_down(name: str, seed: int, told: Told) -> Told:
-    """The same failure with as few actions as can be found."""
+    """The same failure with as few actions as possible."""
     return shrink(lambda actions: play(name, seed, actions), told)

@@ -1,4 +1,4 @@
-"""A worker's process in the simulation: the member machine, and what its driver and its runner would do."""
+"""A worker's process in the simulation: the member machine, and stand-ins for its driver and runner."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 FAREWELL_MS = 2_000
-"""So long a worker waits at most for its record of why it leaves to be stored."""
+"""The longest time that a leaving worker waits until its record with the reason is stored."""
 
 
 class Process:
-    """One process of a worker. Its monotonic clock is not that of any other process.
+    """One process of a worker, with a monotonic clock of its own.
 
-    :param forgetful: leads without the group record, as Connect's leader does
+    :param forgetful: whether it leads without the group record, like Connect's leader
     """
 
     def __init__(self, world: World, settings: MemberSettings, name: str, *, forgetful: bool = False) -> None:
@@ -127,7 +127,7 @@ class Process:
 
     @property
     def in_group(self) -> bool:
-        """Takes part in the group or wants to."""
+        """Whether it is in the group or wants to be."""
         return self.alive and not self.state.phase.ended
 
     @property
@@ -136,12 +136,12 @@ class Process:
 
     @property
     def jobs(self) -> JobsSnapshot:
-        """What it has read of the jobs topic."""
+        """The jobs topic as far as it has read it."""
         return self.world.jobs.at(self.config_offset)
 
     @property
     def running(self) -> Mapping[TaskId, int]:
-        """The tasks that run here, and since when in the world's time."""
+        """The running tasks, with their start in the world's time."""
         return self.tasks.since
 
     # ---- its life
@@ -162,14 +162,14 @@ class Process:
         self.say_of_itself(WorkerPhase.STABLE)
 
     def hand_over(self) -> dict[str, Any]:
-        """End, after saving the membership for another process. Attached tasks end with this one."""
+        """Save the membership for another process and end; attached tasks end with this process."""
         saved: dict[str, Any] = json.loads(json.dumps(save(self.state, now_ms=self.now, wall_ms=self.wall)))
         self.kill()
         return saved
 
     @property
     def can_hand_over(self) -> bool:
-        """A process that is leaving sees it through itself."""
+        """A process that is leaving finishes that itself."""
         return self.in_group and not self.asleep and self.state.phase is not Phase.LEAVING
 
     def reconnect(self) -> None:
@@ -184,12 +184,12 @@ class Process:
         self.world.owns(self, self.state.owned, NO_TASKS)
 
     def sleep(self, ms: int) -> None:
-        """The process stands still (SIGSTOP, swapping, a suspended host); its tasks with it."""
+        """The process and its tasks stand still (SIGSTOP, swapping, a suspended host)."""
         self._asleep_until = max(self._asleep_until, self.world.clock.now + ms)
         self.overslept = self.touched = True
 
     def hush(self, ms: int) -> None:
-        """What it writes to the status topic gets stuck on the way for so long, and arrives then."""
+        """Its records for the status topic are stuck for this time."""
         self._hushed_until = max(self._hushed_until, self.world.clock.now + ms)
 
     @property
@@ -197,12 +197,12 @@ class Process:
         return self.world.clock.now < self._hushed_until
 
     def see_status(self) -> None:
-        """It has read what others have said of themselves by now."""
+        """It reads the workers' records that are there by now."""
         if self.reads_jobs:
             self.status = self.world.status.snapshot()
 
     def leave(self, absence: Absence | None = None, reason: str = "told to") -> None:
-        """:param absence: what its record says of it"""
+        """:param absence: what its record says about its absence"""
         if absence is not None:
             self.absence = absence
             self.say_of_itself(WorkerPhase.STOPPING)
@@ -211,7 +211,7 @@ class Process:
     # ---- events in
 
     def feed(self, event: Event) -> None:
-        """Take in an event, after those that are being handled."""
+        """Handle an event, after those that are being handled."""
         self._inbox.append(event)
         if self._feeding:
             return
@@ -250,7 +250,7 @@ class Process:
         self.asked.look_later()
 
     def _hear_of_learners(self) -> None:
-        """As ``group/member.py`` does it: before anything that may make it join."""
+        """As in ``group/member.py``: before anything that may make it join."""
         lessons = self.state.lessons
         if not lessons.learned or self.state.phase is Phase.INITIAL:
             return
@@ -260,13 +260,13 @@ class Process:
             assert not any(commands)
 
     def _recover(self) -> None:
-        """A process that slept is as any other again when it has a lease that it will not overrun."""
+        """A process that slept counts as any other once it has a lease that it can't overrun."""
         until = self.state.lease_until
         safe = until is not None and self.now < until - self.settings.lease_margin_ms
         self.overslept = bool(self.running) and not safe
 
     def deliver(self, make: Callable[[], Event]) -> None:
-        """Feed what ``make()`` gives, now or when the process wakes."""
+        """Feed the event of ``make()``, now or when the process wakes."""
         self.when_awake(lambda: self.feed(make()))
 
     def when_awake(self, action: Callable[[], None]) -> None:
@@ -276,7 +276,7 @@ class Process:
             action()
 
     def say(self, arrive: Callable[[], None]) -> None:
-        """Write to the status topic: one record after the other. What is stuck when its writer ends is lost."""
+        """Write to the status topic, one record after the other. Stuck records are lost when the process ends."""
         clock, latency = self.world.clock, self.world.network.latency(self.rng)
         at = max(clock.now + latency, self._hushed_until, self._said_at)
         stuck = at > clock.now + latency
@@ -312,7 +312,7 @@ class Process:
         self.say(arrive)
 
     def say_again(self) -> None:
-        """Something else than the phase has changed."""
+        """Write the worker's record again: something besides the phase has changed."""
         if self.in_group and self.state.phase is not Phase.LEAVING:
             self.say_of_itself(WorkerPhase.STABLE if self.state.epoch else WorkerPhase.JOINING)
 
@@ -381,10 +381,10 @@ class Process:
         if command.reason is StopReason.LEARNED:
             done = (self.state.last_completed, self.state.last_leader)
             told = (each for each in reversed(rounds) if (each.seen.generation, each.seen.leader_member) == done)
-            learner_invariants.only_what_is_learned_is_stopped_before_a_round(self, command.tasks, next(told, None))
+            learner_invariants.only_learned_tasks_are_stopped_before_a_round(self, command.tasks, next(told, None))
 
     def _leave_when_heard(self, command: SendLeave) -> None:
-        """What it says of its absence comes first, if it can be written in time."""
+        """Its record about its absence is written first, if that succeeds in time."""
         wait_ms = min(self._said_at - self.world.clock.now, FAREWELL_MS)
         if wait_ms <= 0:
             self._wire.send(command)
@@ -422,7 +422,7 @@ class Process:
 
         self.world.clock.after(self.world.network.latency(self.rng), lambda: self.when_awake(compute))
 
-    # ---- what a leader watches
+    # ---- the leader's watch
 
     def _look_later(self) -> None:
         if not self._looks and self.state.phase is Phase.STABLE and self.state.is_leader:
@@ -440,14 +440,14 @@ class Process:
 
 
 def _humdrum(event: Event) -> bool:
-    """Nobody who reads a story wants to hear of it."""
+    """Whether the story leaves it out as routine."""
     return isinstance(event, TimerFired) or (
         isinstance(event, HeartbeatAnswered) and event.error is KafkaErrorCode.NONE
     )
 
 
 class _Turn(NamedTuple):
-    """What an event did, as the story tells it."""
+    """The effect of an event, as the story tells it."""
 
     name: str
     before: Phase

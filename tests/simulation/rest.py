@@ -33,8 +33,9 @@ def is_settled(world: World) -> bool:
 
 
 def _slots_are_filled(members: Sequence[Process], slots: int) -> bool:
-    """Where an even share fills all slots of a worker, no worker has one free. Where tasks take several slots, no one
-    has as many free as a task takes that waits elsewhere; but where some have state, all go by number.
+    """Where an even share fills all slots of a worker, no worker has a free one. Where tasks take several slots, no
+    worker has enough free ones for a task that waits elsewhere; but where some tasks have state, all are shared out by
+    number.
     """
     world = members[0].world
     if world.status.given_up:

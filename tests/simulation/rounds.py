@@ -1,5 +1,5 @@
-"""A completed rebalance as the invariants look at it: what went over the wire, what its leader meant by it, and what
-was started by it.
+"""A completed rebalance as the invariants see it: what went over the wire, what its leader computed, and what was
+started by it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from airflow_provider.records.status import WorkerStatus
 class Start:
     """A task was started.
 
-    :param generation: of the round by which the task was the worker's
-    :param leader_member: who led that round
+    :param generation: of the round that gave the worker the task
+    :param leader_member: the leader of that round
     :param formed: how often the coordinator had forgotten the group by then
-    :param counted: whether the status topic had a record of the group as it was formed last
+    :param counted: whether the status topic had a record since the group was last formed
     """
 
     worker: WorkerId
@@ -47,9 +47,9 @@ class Start:
     counted: bool
 
     def counts_on_from(self, before: Start, records: Iterable[ClassicRecord]) -> bool:
-        """Whether it could be known of which epoch the start before was. Not if two things were lost together: the
-        record of that round; and the coordinator's count, for the group was forgotten since, or before and no round has
-        its record since.
+        """Whether the epoch of the start before could be known. Not if both were lost: the record of that round; and
+        the coordinator's generation, because the group was forgotten since, or before that without a record of a round
+        since.
         """
         written = any(record.is_round(before.generation, before.leader_member) for record in records)
         return written or (self.formed == before.formed and self.counted)
@@ -57,20 +57,20 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """What a leader computed.
+    """The inputs and the result of a leader's computation.
 
-    :param configured: what was to run, as far as the leader knew
-    :param throughout: what of it was to run all the time since the last round
-    :param removed: what was to run for a while since the last round, and is not any more
-    :param last: the newest group record that it knew
-    :param said: what the workers had said of themselves by then
-    :param ended: what had come to its end by then: who still reports it does not have it any more
-    :param draining: who starts nothing more, as it has said
-    :param stateful: the jobs whose tasks have something to warm up
-    :param running: what was said to run
-    :param ready: what members had said in the status topic that they are ready for
-    :param costed: of what it was known that it differs in what it costs
-    :param failed: what of that which had ended had failed for good
+    :param configured: the wanted tasks, as far as the leader knew
+    :param throughout: those of them that were wanted all the time since the last round
+    :param removed: tasks that were wanted for a while since the last round, and no longer are
+    :param last: the newest group record that the leader knew
+    :param said: the workers' own records by then
+    :param ended: the tasks that had ended by then: a worker that still reports one no longer has it
+    :param draining: the workers that drain by their own records
+    :param stateful: the jobs whose tasks warm up
+    :param running: the tasks that were recorded as running
+    :param ready: the tasks that members were ready for by the status topic
+    :param costed: the tasks with known, different costs
+    :param failed: those of the ended tasks that had failed for good
     """
 
     record: ClassicRecord
@@ -90,15 +90,15 @@ class Computed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lessons:
-    """What members of a round said of learner tasks, and were told.
+    """What the members of a round reported about learner tasks, and were told.
 
-    :param learns: what each makes ready, and how far it is
-    :param ready: what may move to each now
-    :param failed: what of that each could not make ready
-    :param learning: what each is to make ready from now on
-    :param learned: what of its own others are to make ready
-    :param leaving: who leaves when it has nothing left
-    :param shutdown: who was told that it may
+    :param learns: the tasks that each makes ready, with the progress
+    :param ready: the tasks that may move to each now
+    :param failed: those that each could not make ready
+    :param learning: the tasks that each is to make ready from now on
+    :param learned: the tasks of each that others are to make ready
+    :param leaving: the members that leave when they have no tasks left
+    :param shutdown: the members that were told that they may
     """
 
     learns: Mapping[WorkerId, Mapping[TaskId, float]] = field(default_factory=dict)
@@ -110,20 +110,20 @@ class Lessons:
     shutdown: frozenset[WorkerId] = frozenset()
 
     def furthest(self, task: TaskId, among: Iterable[WorkerId]) -> frozenset[WorkerId]:
-        """Who is furthest with a task."""
+        """The members with the most progress for a task."""
         far = {worker: self.learns[worker][task] for worker in among if task in self.learns.get(worker, ())}
         return frozenset(worker for worker, progress in far.items() if progress == max(far.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """What each member said that it owns, and what it was told.
+    """What each member reported that it owns, and what it was told.
 
-    :param told: the whole of what each is to have, where the wire says it
+    :param told: all tasks that each is to have, where the wire has that
     :param lessons: None where nothing is learned
     :param bridged: for how many workers the bridge stands
-    :param kept: what each said that it keeps, though it has failed for good; nothing else that was said or told has it
-    :param told_kept: the same as each was told
+    :param kept: the tasks that failed for good and that each reported that it keeps; nowhere else in the round
+    :param told_kept: the same, as each was told
     """
 
     seen: RoundSeen
@@ -148,19 +148,19 @@ class Round:
     told_kept: Mapping[WorkerId, Tasks]
 
     def weight_of(self, worker: WorkerId) -> int:
-        """For how many workers it stands."""
+        """For how many workers this member stands."""
         return self.bridged if worker == BRIDGE else 1
 
     @property
     def staying(self) -> frozenset[WorkerId]:
-        """Who can be given something: neither leaves nor drains, unless all drain."""
+        """The members that can be given tasks: they neither leave nor drain, unless all drain."""
         draining = self.draining & self.owned.keys()
         away = draining if len(draining) < len(self.owned) else frozenset()
         return frozenset(self.owned) - away - (self.lessons.leaving if self.lessons else frozenset())
 
     @property
     def by_cost(self) -> Tasks:
-        """What was shared out by what it costs: nothing, where a task has state."""
+        """The tasks that were shared out by cost: none, if any task has state."""
         return NO_TASKS if any(map(self.has_state, self.configured)) else self.costed
 
     def has_state(self, task: TaskId) -> bool:
@@ -172,48 +172,46 @@ class Round:
 
     @property
     def asked_in_vain(self) -> bool:
-        """Whether its leader asked for it, for what nobody had, and there was nothing to give. What was removed and
-        set again since the last round was stopped, and is given anew, where it was; and what was wanted may have
-        been removed before it could be given.
+        """Whether the leader asked for this round to assign tasks without an owner, and there was nothing to assign. It
+        does not count if tasks were removed and set again since the last round, because they stopped and are assigned
+        again where they were; nor if the wanted tasks may have been removed before they could be assigned.
         """
         asked = (self.record.step or self.record.reason).startswith(("new work", *FOR_WHAT_WAITS))
         anew = self.configured - self.throughout
         return asked and self.record.unchanged > 0 and not anew and not self.removed
 
     def follows(self, before: Round | None) -> bool:
-        """Whether the leader knew the record of the round before: it gets lost with a leader that dies before it has
-        written it.
-        """
+        """Whether the leader knew the record of the round before, which is lost if that leader died too early."""
         seen = None if before is None else before.seen
         return seen is None or (self.last is not None and self.last.is_round(seen.generation, seen.leader_member))
 
     @cached_property
     def target(self) -> Mapping[WorkerId, Tasks]:
-        """What each has when it has done what it was told."""
+        """The tasks that each has when it has done what it was told."""
         if self.told is not None:
             return self.told
         return {worker: (self.owned[worker] - self.revoked[worker]) | self.assigned[worker] for worker in self.owned}
 
     @cached_property
     def waiting(self) -> Tasks:
-        """Lost work that waits for its worker to come back."""
+        """Lost tasks that wait for their worker."""
         if not self.record.deadline_ms:
             return NO_TASKS
         remembered = NO_TASKS.union(*self.record.memory.assignment.values())
         return remembered.difference(*self.target.values(), *self.revoked.values()) & self.configured
 
     def owner_of(self, task: TaskId) -> WorkerId:
-        """Whom a task that waits, waits for."""
+        """The worker for which a task waits."""
         return next(worker for worker, tasks in self.record.memory.assignment.items() if task in tasks)
 
     def deadline_of(self, task: TaskId) -> int:
-        """Until when (wall clock) a task that waits does so."""
+        """The end (wall clock) of a task's wait."""
         memory = self.record.memory
         return memory.awaited.get(self.owner_of(task), memory.deadline_ms)
 
     def at_most_ms(self, worker: WorkerId) -> int | None:
-        """How long the return of a worker may take that was a member in the last round and is none in this one, as it
-        said itself as that very member; None: it did not.
+        """How long the return of a missing worker may take, as it said itself as the member of the last round; None if
+        it did not.
         """
         word, last = self.said.get(worker), self.last
         if word is None or last is None or last.members.get(worker) != word.member_id or worker in self.owned:
@@ -222,7 +220,7 @@ class Round:
 
     @cached_property
     def duplicated(self) -> Tasks:
-        """What more than one member said that it owns."""
+        """The tasks that more than one member reported as its own."""
         seen: set[TaskId] = set()
         twice: set[TaskId] = set()
         for tasks in self.owned.values():
@@ -232,7 +230,7 @@ class Round:
 
 
 def read_round(seen: RoundSeen, computed: Computed) -> Round:
-    """From the bytes on the wire."""
+    """Read a round from the bytes on the wire."""
     codec = CODECS[seen.protocol]
     said = {WorkerId(worker): codec.decode_metadata(data) for worker, data in seen.joined.items()}
     told = {WorkerId(worker): codec.decode_assignment(data) for worker, data in seen.sent.items()}

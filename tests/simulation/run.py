@@ -1,7 +1,7 @@
-"""Plays many histories, over several processes: ``make simulate SEEDS=1000``.
+"""Plays many histories in several processes: ``make simulate SEEDS=1000``.
 
-``make simulate PLAN=wild SEED=123`` plays one; the plans ``declarative-...`` are of declarative groups. A history that
-fails tells its story, is cut down to the actions that make it fail, and says how to play it again.
+``make simulate PLAN=wild SEED=123`` plays one; the plans ``declarative-...`` are for declarative groups. For a history
+that fails, it prints the story, cuts it down to the actions that make it fail, and says how to play it again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ BATCH = 10
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What was played.
+    """What has been played.
 
-    :param least_steps: of any history
-    :param events: how often the world moved: what arrived, fired, was started or stopped
-    :param most_rounds: that any group took to come to rest once the faults had stopped
-    :param lost: leaders, by the moment in which they were; or coordinators, by what befell them
-    :param struck: accidents of messages, by kind
+    :param least_steps: the fewest of any history
+    :param events: the number of arrivals, timers, starts and stops
+    :param most_rounds: the most that any group needed to come to rest after the faults stopped
+    :param lost: leaders by the moment of the loss, or coordinators by the fault
+    :param struck: faults of messages, by kind
     """
 
     histories: int = 0
@@ -69,7 +69,7 @@ def _counted(counts: Counter[str]) -> str:
 def play_batch(plan: str, seeds: Iterable[int]) -> Tally:
     """Play these seeds, up to the first failure."""
     tally = Tally()
-    gc.disable()  # worlds are full of cycles: collecting them a batch at a time is quicker
+    gc.disable()  # worlds are full of reference cycles: collecting them once per batch is faster
     for seed in seeds:
         told = play(plan, seed)
         tally.add(
@@ -93,13 +93,13 @@ def play_batch(plan: str, seeds: Iterable[int]) -> Tally:
 
 
 class Crew:
-    """Processes that play histories."""
+    """Worker processes that play histories."""
 
     def __init__(self, processes: int) -> None:
         self._pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
 
     def play(self, plan: str, seeds: range) -> Iterator[Tally]:
-        """What has been played so far, again and again until all has."""
+        """Yields the tally so far, until all is played."""
         tally = Tally()
         batches = [seeds[first : first + BATCH] for first in range(0, len(seeds), BATCH)]
         for part in self._pool.map(play_batch, [plan] * len(batches), batches):

@@ -1,4 +1,4 @@
-"""Seeds that nobody has played before."""
+"""Fresh seeds for each commit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from simulation.long_run import commit
 
 
 def fresh(count: int) -> range:
-    """So many, drawn from the commit: all who run its tests play the same."""
+    """Seeds drawn from the commit: every run of a commit's tests has the same ones."""
     try:
         first = int(commit()[:10], 16)
     except ValueError:

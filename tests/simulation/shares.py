@@ -1,4 +1,4 @@
-"""What an even share of a round is, of each kind of task."""
+"""The even shares of a round, for each kind of task."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The even share of those who stay.
+    """The even share of the members that stay.
 
-    :param is_of: whether a task is of the kind
-    :param each: how many each has at least for each worker that it stands for
-    :param beside: how many of another kind it has at most that count as well
-    :param to_come: how many it learns, less what others learn of its own
+    :param is_of: whether a task is of this kind
+    :param each: the least number for each worker that a member stands for
+    :param beside: the most tasks of another kind that count as well
+    :param to_come: how many tasks it learns, less those of its own that others learn
     """
 
     is_of: Callable[[TaskId], bool]
@@ -26,13 +26,13 @@ class Share:
     to_come: Callable[[WorkerId], int]
 
     def load_of(self, worker: WorkerId, tasks: Iterable[TaskId]) -> int:
-        """How many it has at most, when all that is learned has moved."""
+        """The most tasks that it has once all learned tasks have moved."""
         return sum(map(self.is_of, tasks)) + self.beside + self.to_come(worker)
 
 
 def shares_of(now: Round) -> Iterator[Share]:
-    """Planners, tasks with state, and the others, which are spread around those, but for what goes by its cost. Workers
-    that drain keep theirs.
+    """The shares of planners, of stateful tasks, and of the others, which are spread around those, except tasks by
+    cost. Draining workers keep theirs.
     """
     staying = sum(map(now.weight_of, now.staying))
     if not staying:

@@ -1,4 +1,4 @@
-"""Cutting a failing history down to what makes it fail (Zeller's delta debugging, ``ddmin``)."""
+"""Cuts a failing history down to what makes it fail (Zeller's delta debugging, ``ddmin``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 
 class Failed(Protocol):
-    """What came of a history (``Told`` of either module ``histories``)."""
+    """The outcome of a failed history (``Told`` of either module ``histories``)."""
 
     @property
     def actions(self) -> Sequence[Any]: ...
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Failed)
 
 
 def ddmin(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> list[Item]:
-    """A part of the items that fails, of which no single one can be left out."""
+    """A subset of the items that fails, and from which no single one can be left out."""
     items = list(items)
     parts = 2
     while len(items) >= 2:
@@ -40,9 +40,9 @@ def ddmin(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> lis
 
 
 def shrink(play: Callable[[Sequence[Any]], T], told: T, *, within_s: float = 60.0) -> T:
-    """The same failure with as few actions as can be found in that time.
+    """The same failure with as few actions as can be found in this time.
 
-    :param play: the history, with these actions
+    :param play: plays the history with these actions
     """
     best = told
     until = time.monotonic() + within_s

@@ -1,4 +1,4 @@
-"""The status topic, as the product's view reads it, and which start each word about a task is about."""
+"""The status topic as the product's view reads it, with the start that each status of a task belongs to."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from airflow_provider.records import Key, KeyKind, TaskState, TaskStatus, Worker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskWord:
-    """A worker's word about a task.
+    """A worker's status of a task.
 
-    :param start: the number of the start that it is about, counted over all workers; None: of none, as it waits
+    :param start: the number of the start it belongs to, over all workers; None for a task that waits
     """
 
     status: TaskStatus
@@ -28,10 +28,10 @@ class TaskWord:
 
 
 class StatusTopic:
-    """What a reader of the topic takes for true.
+    """The state of the topic for its readers.
 
-    :ivar groups: the records of rounds that have won
-    :ivar tasks: the words about tasks that win
+    :ivar groups: the records of rounds that won
+    :ivar tasks: the winning statuses of tasks
     """
 
     def __init__(self) -> None:
@@ -48,14 +48,14 @@ class StatusTopic:
 
     @group.setter
     def group(self, record: ClassicRecord | None) -> None:
-        """Whatever was known is forgotten."""
+        """Replace whatever was known."""
         self._put(Key(kind=KeyKind.GROUP), None)
         if record is not None:
             self._put(Key(kind=KeyKind.GROUP), record)
 
     @property
     def given_up(self) -> Tasks:
-        """What has been learned in vain."""
+        """The lessons that were given up."""
         memory = None if self.group is None else self.group.learner_memory
         return NO_TASKS if memory is None else NO_TASKS.union(*memory.given_up.values())
 
@@ -63,7 +63,7 @@ class StatusTopic:
         return self._view.snapshot()
 
     def put_worker(self, said: WorkerStatus) -> None:
-        """A worker says what it has by now."""
+        """A worker's record arrives."""
         self._put(Key(kind=KeyKind.WORKER, name=said.worker), said)
 
     def put_group(self, record: ClassicRecord) -> bool:
@@ -82,7 +82,7 @@ class StatusTopic:
         return wins
 
     def leave_out(self, task: TaskId, jobs: JobsSnapshot) -> None:
-        """A task that is in its job's plan, and never is to run: it has ended."""
+        """Mark a task as ended that is in its job's plan but never wanted."""
         work, known = jobs.work_of(task), self.tasks.get(task)
         assert work is not None
         ended = TaskStatus(
@@ -96,7 +96,7 @@ class StatusTopic:
         self.put_task(TaskWord(status=ended, start=None))
 
     def forget_task(self, task: TaskId) -> None:
-        """There is nothing more to say of it."""
+        """A tombstone for the task."""
         self._put(Key(kind=KeyKind.TASK, name=task.job, index=task.index), None)
         self.tasks.pop(task, None)
 

@@ -1,4 +1,4 @@
-"""The designs side by side do what is said of them, and the page that compares them says what they cost today."""
+"""The designs behave as documented, and the page that compares them has their present costs."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def test_eager_stops_everything_whatever_happens(costs: Costs) -> None:
     assert costs[ONE_BY_ONE, EAGER].stopped == 4 * TASKS
 
 
-def test_what_only_joins_or_is_new_stops_only_what_moves(costs: Costs) -> None:
+def test_a_join_or_a_new_job_stops_only_tasks_that_move(costs: Costs) -> None:
     for design in (IMMEDIATE, DEFERRED, INCREMENTAL):
         assert costs[AT_ONCE, design].stopped == costs[AT_ONCE, design].moved == TASKS - TASKS // 12 * 4
         assert costs[NEW_JOB, design].stopped == 0
 
 
-def test_nobody_notices_who_is_back_within_its_session(costs: Costs) -> None:
+def test_a_return_within_the_session_costs_nothing(costs: Costs) -> None:
     for design in DESIGNS:
         cost = costs[QUICK_BOUNCE, design.name]
         assert (cost.rebalances, cost.moved, cost.stopped) == (0, 0, 0)
@@ -82,7 +82,7 @@ def test_a_loss_waits_unless_the_policy_is_immediate(costs: Costs) -> None:
 
 
 def test_the_page_has_the_costs_of_today(costs: Costs) -> None:
-    """About: it has the means of more histories. Far off? ``make compare-designs DOCS=1``."""
+    """Roughly, because the page has the means of more histories. If it is outdated: ``make compare-designs DOCS=1``."""
     told = read_from(PAGE.read_text())
     assert told.keys() == costs.keys()
     for which, cost in costs.items():
@@ -90,7 +90,7 @@ def test_the_page_has_the_costs_of_today(costs: Costs) -> None:
             assert abs(said - measured) <= max(5, 0.4 * measured), f"{which}: {told[which]}, but it is {figures(cost)}"
 
 
-def test_what_is_written_can_be_read(costs: Costs) -> None:
+def test_a_written_table_can_be_read_back(costs: Costs) -> None:
     page = written_into(PAGE.read_text(), costs)
     assert written_into(page, costs) == page
     assert read_from(page)[BOUNCE, DEFERRED] == tuple(map(float, figures(costs[BOUNCE, DEFERRED])))
@@ -107,14 +107,14 @@ def test_the_picture_has_a_panel_for_each(costs: Costs) -> None:
 # ---- tasks that warm up
 
 
-def test_with_learners_a_move_costs_what_a_stop_and_a_start_cost(learners: Costs) -> None:
+def test_with_learners_a_move_costs_only_a_stop_and_a_start(learners: Costs) -> None:
     for history in (A_JOIN, JOINS, TOGETHER, LEAVING):
         assert learners[history, NO_LEARNERS].longest_s >= WARM_MS / 1000
         assert learners[history, WHEN_READY].longest_s < 5
         assert learners[history, WHEN_READY].stopped == learners[history, WHEN_READY].moved
 
 
-def test_by_the_proposals_rule_what_is_learned_stops_more_often_than_it_moves(learners: Costs) -> None:
+def test_by_the_rule_of_the_proposal_learned_tasks_stop_more_often_than_they_move(learners: Costs) -> None:
     for history in (A_JOIN, JOINS, LEAVING):
         at_rebalance, when_ready = learners[history, AT_REBALANCE], learners[history, WHEN_READY]
         assert at_rebalance.moved <= at_rebalance.stopped

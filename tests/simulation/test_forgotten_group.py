@@ -1,4 +1,4 @@
-"""The coordinator forgets the group, or moves: epochs go on growing, and nothing is confused."""
+"""The coordinator forgets the group, or moves: epochs still grow, and nothing is mixed up."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def settled_group(world: World) -> World:
 
 
 def die_and_be_forgotten(world: World) -> None:
-    """Killed, not ended: the coordinator has to miss them first."""
+    """The workers are killed: the coordinator must notice that first."""
     for worker in ("w1", "w2", "w3"):
         world.kill(worker)
     world.run(40_000)
@@ -74,7 +74,7 @@ def test_an_epoch_that_the_worker_reports_is_that_of_the_record(world: World) ->
     assert {process.state.epoch for process in world.members} == {world.record.epoch}
 
 
-def test_moved_in_a_stable_group_nobody_notices(world: World) -> None:
+def test_no_member_notices_when_the_coordinator_of_a_stable_group_moves(world: World) -> None:
     rounds, had = len(world.coordinator.rounds), {worker: world.running(worker) for worker in world.live}
     world.coordinator.move()
     world.run(30_000)
@@ -83,14 +83,14 @@ def test_moved_in_a_stable_group_nobody_notices(world: World) -> None:
 
 
 @pytest.mark.parametrize("after_ms", [1, 3, 5, 40, 60])
-def test_moved_in_the_middle_of_a_rebalance_the_group_settles_all_the_same(world: World, after_ms: int) -> None:
+def test_the_group_settles_when_the_coordinator_moves_in_the_middle_of_a_rebalance(world: World, after_ms: int) -> None:
     world.start("w4")
     world.run(after_ms)
     world.coordinator.move()
     world.run_until(lambda: world.settled and "w4" in world.coordinator.members, within_ms=30_000)
 
 
-def test_away_for_less_than_the_lease_stops_nothing(world: World) -> None:
+def test_an_outage_shorter_than_the_lease_stops_nothing(world: World) -> None:
     began = world.clock.now
     world.coordinator_away = True
     world.run(4_000)
@@ -100,9 +100,9 @@ def test_away_for_less_than_the_lease_stops_nothing(world: World) -> None:
     assert all(started < began for process in world.members for started in process.running.values())
 
 
-def test_away_for_longer_everything_stops_and_goes_on_as_soon_as_it_is_back() -> None:
-    """The coordinator has expelled them all. It waits a while for members of an empty group (3 s by default), so that
-    they come back in one round, in which nobody is missing; without that wait it would be a bounce of each.
+def test_a_longer_outage_stops_everything_until_the_coordinator_is_back() -> None:
+    """The coordinator has expelled all members. It waits a while for more members of an empty group (3 s by default),
+    so they come back in one round and none is missing; without that wait, each would seem to bounce.
     """
     world = settled_group(World(5, initial_delay_ms=3_000))
     world.coordinator_away = True

@@ -1,8 +1,8 @@
-"""Seeded random histories of groups: whatever happens, every rule of module ``invariants`` holds at every step; and in
-peace everything comes right.
+"""Seeded random histories of groups: whatever happens, every rule of module ``invariants`` holds at every step, and
+after the faults the group converges.
 
-Some seeds are always the same, so that what was found once is found again; others are drawn from the commit. Many more:
-``make simulate SEEDS=n``, ``make simulate-long``. What is counted as a step: see module ``histories``.
+Some seeds are fixed, so that what was found once is found again; others are drawn from the commit. For many more:
+``make simulate SEEDS=n``, ``make simulate-long``. Module ``histories`` defines a step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A history plays the same again, from its seed and from its actions; what fails is cut down to what it takes."""
+"""A history can be replayed from its seed and from its actions; a failing one is cut down to the necessary actions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_its_actions_play_the_same_without_the_author() -> None:
     assert first.world.story(EVERYTHING) == again.world.story(EVERYTHING)
 
 
-def test_cutting_down_leaves_nothing_out_that_it_takes() -> None:
+def test_cutting_down_keeps_all_that_the_failure_needs() -> None:
     assert ddmin(range(100), lambda items: {3, 50, 97} <= set(items)) == [3, 50, 97]
 
 
@@ -41,12 +41,12 @@ def nobody_may_be_killed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nobody_may_be_killed")
-def test_a_failure_is_cut_down_told_and_says_how_to_play_it_again() -> None:
+def test_a_failure_is_cut_down_and_its_report_says_how_to_play_it_again() -> None:
     seed = next(seed for seed in range(50) if play(seed, PLANS["calm"]).failure)
     told = play(seed, PLANS["calm"])
     short = shrink(lambda actions: play(seed, PLANS["calm"], actions), told)
     assert short.kind == told.kind == "nobody_is_killed"
-    assert len(short.actions) == 2, "what is killed has to be started before"
+    assert len(short.actions) == 2, "a worker must be started before it is killed"
     words = report("calm", seed)
     assert "BrokenError: broken: nobody_is_killed" in words
     assert f"make simulate PLAN=calm SEED={seed}" in words

@@ -1,8 +1,8 @@
-"""The worked examples of the proposal of learner tasks, round by round, in its words: played by members, a coordinator
-and a leader, with what went over the wire.
+"""The proposal's worked examples of learner tasks, round by round and in its words: played by members, a coordinator
+and a leader, and compared with what goes over the wire.
 
-``T1`` is the task of a stateful job. *Members join with the following metadata*: what each has left, what it has
-stopped before, what it learns. *The leader performs task assignments*: all that each is to have, and to learn.
+``T1`` is the task of a stateful job. *Members join with the following metadata*: the tasks that each still has, has
+stopped, and learns. *The leader performs task assignments*: all tasks that each is to have, and to learn.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Says(NamedTuple):
 
 
 class Group:
-    """Workers that learn as the test has it, and what was said in each rebalance.
+    """Workers whose learning the test controls, and what was said in each rebalance.
 
-    :param stateless: tasks that have nothing to restore
+    :param stateless: tasks without state to restore
     """
 
     def __init__(self, rule: LearnedRule, tasks: str = "T1 T2 T3 T4 T5", stateless: str = "") -> None:
@@ -53,13 +53,13 @@ class Group:
 
     @classmethod
     def stable(cls, rule: LearnedRule, *workers: str, stateless: str = "", **jobs: str) -> Group:
-        """The group stable state: each worker has what is written there."""
+        """The group stable state: each worker has the listed tasks."""
         shares = {worker: tasks.split() for worker, tasks in jobs.items()}
         group = cls(rule, " ".join(sorted(task for tasks in shares.values() for task in tasks)), stateless)
         for worker in (*shares, *workers):
             group.starts(worker)
         configured: list[str] = []
-        for column in range(max(map(len, shares.values()))):  # each gets one more, in the order of their names
+        for column in range(max(map(len, shares.values()))):  # each gets one more, in the order of names
             configured += [tasks[column] for tasks in shares.values() if column < len(tasks)]
             group.configure(configured)
         assert {worker: group.world.running(worker) for worker in shares} == {
@@ -69,7 +69,7 @@ class Group:
         group.stopped.clear()
         return group
 
-    # ---- what happens
+    # ---- events
 
     def starts(self, worker: str) -> None:
         """A new member joins the group."""
@@ -95,27 +95,27 @@ class Group:
         self._rest()
 
     def _rest(self) -> None:
-        """Whatever comes of it has come: the last round has its assignment, and for a while no other follows."""
+        """Wait until the last round has its assignment and no other one follows for a while."""
         rounds = -1
         while len(self.world.rounds) != rounds:
             rounds = len(self.world.rounds)
             self.world.run(NOTHING_FOLLOWS_MS)
 
     def _look(self) -> bool:
-        """Keeps the account of what stops while its worker lives."""
+        """Record tasks that stop while their worker lives."""
         running = {task: process.worker for process in self.world.everybody for task in process.running}
         alive = {process.worker for process in self.world.everybody if process.alive}
         self.stopped += [task.job for task, worker in self._running.items() if task not in running and worker in alive]
         self._running = running
         return False
 
-    # ---- what was said
+    # ---- rebalances
 
     def rebalance(self, joined: dict[str, Says] | None, **assigned: Says) -> None:
         """The next rebalance.
 
-        :param joined: what members have joined with; None: it is not written there
-        :param assigned: what the leader has told each
+        :param joined: the members' metadata; None if the proposal does not have them
+        :param assigned: the leader's assignment for each
         """
         before = self.world.rounds[self.rebalances - 1] if self.rebalances else None
         now = self.world.rounds[self.rebalances]
@@ -224,7 +224,7 @@ class TestScaleUpRunningApplication:
         assert group.stopped == ["T1", "T1", "T3", "T3"]
 
     def test_by_the_rule_when_ready(self) -> None:
-        """The same four rebalances; what is learned runs on until its learner is ready."""
+        """The same four rebalances, but learned tasks run until their learner is ready."""
         group = stable_group(WHEN_READY)
         before = group.rebalances
         group.starts("S4")
@@ -262,8 +262,8 @@ class TestScaleUpRunningApplication:
 class TestNormalScaleDown:
     @pytest.mark.parametrize("rule", LearnedRule)
     def test_scaling_down_the_application(self, rule: LearnedRule) -> None:
-        """S2 will be leaving. In the proposal S2 keeps T3 in the second rebalance: so it does when it stops only what
-        somebody is ready for.
+        """S2 will be leaving. In the proposal S2 keeps T3 in the second rebalance, as it does when it only stops tasks
+        for which a learner is ready.
         """
         group = stable_group(rule)
         before = group.rebalances
@@ -302,7 +302,7 @@ class TestNormalScaleDown:
 class TestScalingUpFromEmptyGroup:
     @pytest.mark.parametrize("rule", LearnedRule)
     def test_the_first_starts_all_and_those_that_follow_learn_their_share(self, rule: LearnedRule) -> None:
-        """The proposal leaves this open. Nobody runs anything, so nothing is worth waiting for."""
+        """The proposal leaves this open. Nothing runs yet, so there is no reason to wait."""
         group = Group(rule)
         group.configure(group.tasks)
         group.starts("S1")
@@ -323,7 +323,7 @@ class TestScalingUpFromEmptyGroup:
 
 class TestStatefulVsStatelessTasks:
     def test_stateless_tasks_move_in_two_rebalances_and_stateful_ones_when_they_are_learned(self) -> None:
-        """There is nothing to restore: they are revoked, and assigned in the second rebalance (KIP-415)."""
+        """Stateless tasks need no restore: they are revoked, and assigned in the second rebalance (KIP-415)."""
         group = Group.stable(WHEN_READY, S1="T1 T2 T3 T4", stateless="T3 T4")
         before = group.rebalances
         group.starts("S2")
@@ -341,7 +341,7 @@ class TestStatefulVsStatelessTasks:
 
 
 def test_a_lost_owner_whose_learner_is_ready_is_replaced_at_once() -> None:
-    """And what nobody is ready for waits for its worker, as always."""
+    """Tasks without a ready learner wait for their worker, as always."""
     group = stable_group(WHEN_READY)
     group.claims_to_leave("S2")
     group.world.processes["S3"].tasks.warm_ups.complete()
@@ -356,7 +356,7 @@ def test_a_lost_owner_whose_learner_is_ready_is_replaced_at_once() -> None:
 
 @pytest.mark.parametrize("rule", LearnedRule)
 def test_a_learner_that_dies_costs_nobody_anything(rule: LearnedRule) -> None:
-    """Beyond what the proposal's rule stops in every rebalance."""
+    """Except for what the proposal's rule stops in every rebalance."""
     group = stable_group(rule)
     group.starts("S4")
     group.world.kill("S4")

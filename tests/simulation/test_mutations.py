@@ -1,4 +1,4 @@
-"""The checkers bite: each deliberate mistake of module ``mutations`` is noticed, by what is named for it.
+"""Each deliberate mistake of module ``mutations`` is noticed, by the check that it names.
 
 A third of them, drawn from the commit, are run each time; ``make thorough`` runs the others.
 """
@@ -47,7 +47,7 @@ def drawn() -> Iterator[ParameterSet]:
 
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
-    """All that are asked for, two at a time."""
+    """Runs all selected mutations, two at a time."""
     asked = {item.callspec.id for item in request.session.items if isinstance(item, pytest.Function) and _plays(item)}
     with ThreadPoolExecutor(2) as pool:
         yield {mutation.name: pool.submit(_run, mutation) for mutation in MUTATIONS if mutation.name in asked}
@@ -83,8 +83,8 @@ def test_each_mutation_has_a_name_of_its_own_and_something_that_notices_it() -> 
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
-def test_what_it_replaces_stands_in_the_code_just_once(mutation: Mutation) -> None:
-    """Told in a moment, also where nobody has the time to run them."""
+def test_the_text_it_replaces_is_in_the_code_exactly_once(mutation: Mutation) -> None:
+    """A quick check, also for mutations that are not run."""
     source = Path(TESTS.parent, *mutation.module.split(".")).with_suffix(".py").read_text()
     for before, after in mutation.edits:
         assert source.count(before) == 1, before

@@ -1,4 +1,4 @@
-"""Groups in which nothing goes wrong: what a join and a leave cost, for random numbers of tasks and workers."""
+"""Groups without faults: what a join and a leave cost, for random numbers of tasks and workers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SEEDS = range(24)
 
 
 class Quiet:
-    """A balanced group of W workers with N tasks, without planners: the sentences count one kind. All clocks agree:
-    a fast one would have its worker ask too early whether the delay is over.
+    """A balanced group of W workers with N tasks, without planners, because the claims are about one kind. All clocks
+    agree: the worker of a fast one would ask too early whether the delay is over.
     """
 
     def __init__(self, seed: int, *, fewest: int = 1) -> None:
@@ -35,7 +35,7 @@ class Quiet:
         return {worker: self.world.running(worker) for worker in self.world.live}
 
     def rest(self) -> None:
-        """Long enough for a session, a delay, and all rounds that may follow."""
+        """Let enough time pass for a session, a delay, and all rounds that may follow."""
         self.world.run(3 * MAX_DELAY_MS)
         assert self.world.settled
         self.world.check_at_rest()
@@ -46,7 +46,7 @@ class Quiet:
 
     @property
     def stopped_since(self) -> dict[str, Tasks]:
-        """What the workers that were there before do not run any more."""
+        """The tasks that the former workers no longer run."""
         after = self.running()
         return {worker: tasks - after[worker] for worker, tasks in self.before.items() if worker in after}
 
@@ -75,7 +75,7 @@ def test_a_leave_moves_only_what_was_lost_after_the_delay(seed: int, way: str) -
     lost = quiet.before[gone]
     world.leave(gone) if way == "leaves" else world.kill(gone)
     quiet.rest()
-    assert not any(quiet.stopped_since.values()), "those that stay stop nothing"
+    assert not any(quiet.stopped_since.values()), "the remaining workers stop nothing"
     assert frozenset().union(*quiet.running().values()) == frozenset().union(*quiet.before.values())
     assert quiet.rounds_since == (2 if lost else 1), f"{gone} of {quiet.workers}, led by {leader}"
 

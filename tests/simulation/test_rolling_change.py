@@ -1,6 +1,6 @@
-"""A group goes over from one setting of the embedded protocol to another, one worker at a time, with tasks running.
+"""A group changes from one setting of the embedded protocol to another, one worker at a time, with tasks running.
 
-That nothing runs twice, at whatever moment, is asked by the world's own rules.
+The world's own rules check that nothing ever runs twice.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def restarts_in_order(world: World, worker: str, protocol: ConnectProtocol) -> N
 
 
 def is_killed_and_back(world: World, worker: str, protocol: ConnectProtocol) -> None:
-    """Within its session: the group learns of it when it has the other setting."""
+    """It returns within its session: the group only notices its new setting."""
     world.kill(worker)
     world.run(AWAY_MS)
     world.start(worker, protocol=protocol)
 
 
 def is_lost_and_back(world: World, worker: str, protocol: ConnectProtocol) -> None:
-    """Others have seen it go."""
+    """It returns after the group has missed it."""
     world.kill(worker)
     world.run(15_000)
     world.start(worker, protocol=protocol)
@@ -71,13 +71,13 @@ def is_at_rest(world: World) -> None:
 
 
 def spoken(before: ConnectProtocol, after: ConnectProtocol, changed: int) -> SubProtocol:
-    """What most like best of what all can speak."""
+    """The protocol that most prefer among those that all support."""
     common = set(before.offered) & set(after.offered) if changed < len(WORKERS) else set(after.offered)
     return max(common, key=lambda offer: offer.version)
 
 
 def test_a_group_that_learns_goes_back_in_the_middle_of_it() -> None:
-    """What is being learned is learned no more, and its owner runs it on."""
+    """Lessons end, and the owners still run the tasks."""
     world = World(7, stop_ms=(1, 200), stateful=frozenset({"with-state"}), warm_ms=(30_000, 30_000))
     world.configure(TASKS)
     for worker in WORKERS[:2]:

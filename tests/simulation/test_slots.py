@@ -1,4 +1,4 @@
-"""Workers with fewer slots than tasks: what waits, starts as soon as a slot is free, on whichever worker."""
+"""Workers with fewer slots than tasks: a waiting task starts as soon as any worker has a free slot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def crowded(tasks: int = 18) -> World:
 
 
 def finish_all_of(worker: str, world: World) -> None:
-    """Until nothing is left to start there, unless others give it something."""
+    """Finish tasks until nothing is left to start there, unless it is assigned more."""
     for _ in range(3):
         for task in world.running(worker):
             world.finish(task)
@@ -53,8 +53,8 @@ def test_a_free_slot_is_filled_with_what_waits_elsewhere() -> None:
     assert {worker: world.running(worker) for worker in WORKERS[1:]} == others, "nothing that ran was stopped"
 
 
-def test_a_free_slot_is_filled_though_the_others_can_not_be_evened_out_without_a_stop() -> None:
-    """The one that is left has three: two run and stay, the third goes to one that has none."""
+def test_a_free_slot_is_filled_although_an_even_spread_would_need_a_stop() -> None:
+    """The remaining worker has three tasks: two run and stay, the third goes to a worker without tasks."""
     world = crowded(9)
     stays = world.running("w1")
     for worker in WORKERS[1:]:
@@ -65,7 +65,7 @@ def test_a_free_slot_is_filled_though_the_others_can_not_be_evened_out_without_a
     assert sorted(len(world.running(worker)) for worker in WORKERS[1:]) == [0, 1]
 
 
-def test_all_come_to_their_end() -> None:
+def test_all_tasks_finish() -> None:
     world = crowded()
     while world.configured:
         for worker in WORKERS:

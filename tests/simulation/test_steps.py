@@ -1,4 +1,4 @@
-"""Random histories under the incremental policy: steps are kept, and it comes to rest in balance."""
+"""Random histories with the incremental policy: steps keep their limits, and the group comes to rest in balance."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def configure(world: World, rng: random.Random) -> None:
 
 
 def play(seed: int) -> World:
-    """Workers join, are killed and come back, or leave; jobs change; then it is left alone."""
+    """Workers join, are killed and come back, or leave; jobs change; then the group is left alone."""
     world, rng = World(seed, policy=IN_TWOS, stop_ms=(1, 1_200)), random.Random(f"{seed}/policies")
     configure(world, rng)
     world.start("w1")
@@ -56,7 +56,7 @@ def test_steps_are_kept_and_it_comes_to_rest(first_seed: int) -> None:
         world.run(40_000)
         settled, within_ms = lambda world=world: world.settled, 3 * MAX_DELAY_MS + 40 * INTERVAL_MS
         world.run_until(settled, within_ms=within_ms)
-        world.configure(world.jobs.written | {TaskId("last", 0)})  # what is removed rebalances nothing
+        world.configure(world.jobs.written | {TaskId("last", 0)})  # a removal causes no rebalance
         world.run_until(settled, within_ms=within_ms)
         assert in_balance(world), world.story()
         given_at = float("-inf")

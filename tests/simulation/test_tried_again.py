@@ -1,4 +1,4 @@
-"""What has failed for good is tried again where it failed, and no round is needed for that."""
+"""Tasks that failed for good are retried where they failed, without a round."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Group:
         return {worker: self.world.running(worker) for worker in self.world.live}
 
     def since(self) -> dict[TaskId, int]:
-        """Since when each runs."""
+        """The start of each running task."""
         return {task: at for process in self.world.members for task, at in process.running.items()}
 
     def fail(self, worker: str, number: int) -> Tasks:
-        """So many of a worker's tasks fail."""
+        """Fail this number of a worker's tasks."""
         failing = sorted(self.world.running(worker))[:number]
         for task in failing:
             assert FailTask(after_ms=0, task=task).apply(self.world)
@@ -87,7 +87,7 @@ def test_rounds_in_between_leave_them_where_they_are(protocol: ConnectProtocol) 
 
 
 @pytest.mark.parametrize("protocol", list(ConnectProtocol))
-def test_a_process_that_goes_on_with_the_membership_has_them(protocol: ConnectProtocol) -> None:
+def test_a_process_that_takes_over_the_membership_keeps_them(protocol: ConnectProtocol) -> None:
     group = Group(protocol)
     failed = group.fail("w1", 1)
     rounds = group.rounds
@@ -99,7 +99,7 @@ def test_a_process_that_goes_on_with_the_membership_has_them(protocol: ConnectPr
 
 
 @pytest.mark.parametrize("protocol", COOPERATIVE)
-def test_a_worker_that_is_back_within_its_session_has_them(protocol: ConnectProtocol) -> None:
+def test_a_worker_that_is_back_within_its_session_keeps_them(protocol: ConnectProtocol) -> None:
     group = Group(protocol)
     failed = group.fail("w1", 1)
     rounds = group.rounds
@@ -110,7 +110,7 @@ def test_a_worker_that_is_back_within_its_session_has_them(protocol: ConnectProt
     assert group.rounds == rounds
 
 
-def test_after_a_round_of_the_eager_protocol_nobody_has_them_and_another_round_gives_them_out() -> None:
+def test_after_an_eager_round_they_have_no_owner_until_another_round_assigns_them() -> None:
     group = Group(ConnectProtocol.EAGER)
     failed = group.fail("w1", 1)
     group.world.start("w4")
@@ -122,7 +122,7 @@ def test_after_a_round_of_the_eager_protocol_nobody_has_them_and_another_round_g
 
 
 @pytest.mark.parametrize("protocol", list(ConnectProtocol))
-def test_where_their_worker_is_gone_a_round_gives_them_out(protocol: ConnectProtocol) -> None:
+def test_a_round_assigns_them_elsewhere_if_their_worker_is_gone(protocol: ConnectProtocol) -> None:
     group = Group(protocol)
     group.fail("w1", 1)
     group.world.leave("w1")
@@ -133,12 +133,12 @@ def test_where_their_worker_is_gone_a_round_gives_them_out(protocol: ConnectProt
     assert group.rounds > rounds
 
 
-def test_what_is_tried_again_and_finds_no_slot_goes_where_one_is_free() -> None:
+def test_a_retried_task_without_a_slot_goes_where_one_is_free() -> None:
     group = Group(slots=SLOTS)
     failed = group.fail("w1", 1)
     group.world.configure(TASKS | {TaskId("b", 0)})
     group.rest()
-    assert len(group.world.running("w1")) == SLOTS, "its place is no slot"
+    assert len(group.world.running("w1")) == SLOTS, "a failed task keeps its place, but takes no slot"
     group.world.start("w4")
     group.rest()
     group.try_again()

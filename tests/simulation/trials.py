@@ -1,4 +1,4 @@
-"""What has failed for good, and that somebody wants it to be tried again."""
+"""Requests to retry tasks that failed for good."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Trials:
     """How often tasks were tried again.
 
-    :ivar alone: what is tried again while nothing else is going on, and its workers keep it
+    :ivar alone: the tasks that are retried while nothing else is going on, and that their workers keep
     """
 
     def __init__(self, world: World) -> None:
@@ -25,11 +25,11 @@ class Trials:
         self._after_round = -1
 
     def of(self, task: TaskId) -> int:
-        """How often somebody has asked for it."""
+        """How often its retry was requested."""
         return self._times[task]
 
     def ask(self, tasks: Tasks, *, alone: bool) -> None:
-        """Everybody reads it a while later."""
+        """Request it; everybody reads the request a while later."""
         world = self._world
         self._times.update(tasks)
         self.alone = tasks if alone else NO_TASKS
@@ -45,5 +45,5 @@ class Trials:
 
     @property
     def are_in_place(self) -> bool:
-        """Whether no round has counted what was tried again last."""
+        """Whether there was no round since the last request."""
         return self._after_round == len(self._world.coordinator.rounds)

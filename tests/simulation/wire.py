@@ -1,4 +1,4 @@
-"""The requests that a process sends to the coordinator, and what their replies become: events of its member machine."""
+"""The requests of a process to the coordinator, and their replies as events of its member machine."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ JOIN_GRACE_MS = 5_000
 
 
 class Wire:
-    """What ``kafka/transport.py`` is to a real worker."""
+    """Stands for a real worker's ``kafka/transport.py``."""
 
     def __init__(self, process: Process) -> None:
         self._process = process

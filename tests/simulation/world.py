@@ -1,4 +1,4 @@
-"""Many workers, one coordinator, two topics, virtual time; and what must hold at every moment.
+"""Many workers, one coordinator and two topics in virtual time; and what must hold at every moment.
 
 Everything random comes from one seed, so a failing history replays exactly. An assertion that fails carries the story.
 """
@@ -45,28 +45,28 @@ from airflow_provider.records import PlanRecord, WorkerStatus
 
 WALL_AT_START = 1_700_000_000_000
 NO_LIMIT = 1_000
-"""More slots than any worker ever has tasks."""
+"""More slots than any worker needs."""
 SETTINGS = MemberSettings(group_id="g", worker=WorkerId("template"))
 
 
 class World:
     """A group, its topics and its workers.
 
-    :param policy: of whichever worker leads
+    :param policy: of the leader, whichever worker it is
     :param slots: how many tasks each worker runs at the same time
     :param stop_ms: from and to how long a task takes to stop; keep it below the lease's margin
-    :param clock_drift_ppm: how many millionths a process's clock may be faster or slower than the coordinator's; two of
-        them differ by up to twice that
+    :param clock_drift_ppm: how much faster or slower than the coordinator's a process's clock may be, in millionths;
+        two of them differ by up to twice that
     :param wall_skew_ms: how far a process's wall clock may be off
     :param named: whether workers that come back are known by their names, as ours are; Connect's are not
-    :param returns_ms: each process says one of these: how long its worker's return would take at most. It may be wrong
-    :param stateful: the jobs whose tasks have something to warm up
+    :param returns_ms: each process announces one of these as the longest time of its return, which may be wrong
+    :param stateful: the jobs whose tasks warm up
     :param learned: each process has one of these rules
     :param warm_ms: from and to how long a warm-up takes
-    :param warm_up_fails: how likely, from 0 to 1, one fails
-    :param weigh: how much work a task is, as its plan says
-    :param wants: how many slots it takes, as its plan says
-    :param cold_start_ms: so long a task that nobody has made ready runs before it does its work
+    :param warm_up_fails: the probability of its failure, from 0 to 1
+    :param weigh: a task's cost in its plan
+    :param wants: a task's slots in its plan
+    :param cold_start_ms: how long a task that was not made ready runs before it does its work
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class World:
 
     @property
     def rounds(self) -> list[Round]:
-        """Those that were completed, as the invariants look at them."""
+        """The completed rounds, as the invariants see them."""
         return self.checks.rounds
 
     # ---- time
@@ -178,16 +178,16 @@ class World:
         return more
 
     def look(self) -> None:
-        """Time has passed: whoever watches may see something."""
+        """Time has passed: call the watchers."""
 
     def watch(self, strikes: Callable[[], bool]) -> None:
-        """Ask after every step, until it says that it has struck."""
+        """Call ``strikes`` after every step until it returns true."""
         self._watch.append(strikes)
 
     # ---- the story
 
     def note(self, line: object) -> None:
-        """:param line: is turned into text only if the story is shown"""
+        """:param line: is only formatted if the story is shown"""
         self._story.append((self.clock.now, line))
 
     def story(self, last: int = 150) -> str:
@@ -199,7 +199,7 @@ class World:
     def start(self, worker: str, *, predecessor: Predecessor | None = None, **changes: Any) -> Process:
         """A new process for this worker; an older one that still lives goes on beside it.
 
-        :param predecessor: what the new process is given; None: the truth
+        :param predecessor: what the new process is told; None for the truth
         """
         known = self._predecessor(worker)
         process = self._process(worker, **changes)
@@ -207,7 +207,7 @@ class World:
         return process
 
     def _predecessor(self, worker: str) -> Predecessor:
-        """What is true of the processes that have had this name; another one takes it now."""
+        """The truth about earlier processes of this name, now that another one takes it."""
         namesakes = [old for old in self.everybody if old.worker == worker and old.alive]
         for old in namesakes:
             old.touched = True
@@ -225,7 +225,7 @@ class World:
         return process
 
     def kill(self, worker: str) -> None:
-        """SIGKILL: the coordinator hears nothing of it."""
+        """SIGKILL: the coordinator is not told."""
         self.note(f"{self.processes[worker].name:8} ---- is killed")
         self.processes[worker].kill()
 
@@ -234,8 +234,8 @@ class World:
         return self.processes[worker].hand_over()
 
     def go_on(self, worker: str, saved: dict[str, Any], *, touched: bool = True) -> Process:
-        """:param touched: the group may have gone on without this worker, or with an answer that neither this process
-        nor the one before it got
+        """:param touched: whether the group may have gone on without this worker, or with an answer that neither this
+        process nor the one before it got
         """
         predecessor = self._predecessor(worker)
         before = self.processes[worker]
@@ -269,7 +269,7 @@ class World:
         self.coordinator_away = False
 
     def hand_over_and_go_on(self, worker: str, gap_ms: int) -> None:
-        """As between task process and triggerer: for a while nobody heartbeats."""
+        """As between a task's process and the triggerer: for a while nobody sends heartbeats."""
         before = self.processes[worker]
         rebalancing = before.state.phase is not Phase.STABLE
         saved = self.hand_over(worker)
@@ -296,11 +296,11 @@ class World:
         self.clock.after(ms, back)
 
     def leave(self, worker: str, absence: Absence | None = None) -> None:
-        """:param absence: what it says of it before; None: nothing"""
+        """:param absence: what it says before about its absence; None if nothing"""
         self.processes[worker].leave(absence)
 
     def forget_group(self) -> None:
-        """Kafka deletes a group only when it is empty."""
+        """Kafka only deletes an empty group."""
         self.expected.clear()
         for process in self.members:
             process.kill()
@@ -313,23 +313,23 @@ class World:
 
     @property
     def live(self) -> dict[str, Process]:
-        """The newest process of each worker, where it has not ended."""
+        """The newest process of each worker, if it has not ended."""
         return {worker: process for worker, process in self.processes.items() if process.in_group}
 
     @property
     def members(self) -> list[Process]:
-        """Every process that takes part in the group or wants to, also one whose name another has taken."""
+        """All processes in the group or on their way into it, also those whose name another has taken."""
         return [process for process in self.everybody if process.in_group]
 
     @property
     def staying(self) -> list[Process]:
-        """Of these, those that nobody has taken the name of, that are not about to leave, and were not asked to."""
+        """Those members that still have their name, are not leaving, and were not asked to."""
         newest, leaving = self.live.values(), Phase.LEAVING
         return [each for each in newest if each.state.phase is not leaving and each.asked.wish is None]
 
     @property
     def leader(self) -> Process | None:
-        """The process that leads, as the coordinator has it."""
+        """The leader's process, according to the coordinator."""
         process = self.processes.get(self.coordinator.leader or "")
         return process if process is not None and process.in_group and process.state.is_leader else None
 
@@ -339,7 +339,7 @@ class World:
     # ---- the topics
 
     def configure(self, tasks: Iterable[TaskId]) -> None:
-        """A record in the jobs topic, after which these are configured."""
+        """Write to the jobs topic, so that exactly these tasks are configured."""
         for task in sorted(self.jobs.configure(frozenset(tasks))):
             self.status.leave_out(task, self.jobs.newest)
         self._jobs_written()
@@ -360,19 +360,19 @@ class World:
         process.read_jobs(self.jobs.offset)
 
     def finish(self, task: TaskId) -> None:
-        """A task comes to its own end wherever it runs."""
+        """A task finishes, wherever it runs."""
         for process in self.everybody:
             if task in process.running and process.alive and not process.asleep:
                 process.tasks.finish(task)
 
     def plan_again(self, job: str) -> None:
-        """The job's tasks get other configs, and so all of them are to run again."""
+        """The job's tasks get other configs, so that all of them run again."""
         self.jobs.plan_again(job)
         self._jobs_written()
 
     @property
     def configured(self) -> Tasks:
-        """What is to run, by all that was written."""
+        """The wanted tasks, by everything that was written."""
         return configured(self.jobs.newest, self.status.snapshot().tasks)
 
     @property
@@ -385,7 +385,7 @@ class World:
 
     @property
     def record_is_current(self) -> bool:
-        """Whether the group record of the last round can be read, and nothing keeps the next from being."""
+        """Whether the last round's record can be read, and nothing delays the next one."""
         record, rounds = self.status.group, self.coordinator.rounds
         if record is None or not rounds or any(process.hushed for process in self.members):
             return False
@@ -415,7 +415,7 @@ class World:
                     self.clock.after(self.network.latency(process.rng), see)
 
     def task_written(self, word: TaskWord) -> None:
-        """A worker's word about a task has reached the status topic."""
+        """A worker's status of a task has reached the status topic."""
         known = self.status.tasks.get(word.status.task)
         wins = self.status.put_task(word)
         invariants.a_stale_epoch_never_wins(known, word, self._uncounted[word.status.task], wins=wins)
@@ -423,7 +423,7 @@ class World:
     # ---- what must hold
 
     def owns(self, process: Process, before: Tasks, after: Tasks) -> None:
-        """A member owns something else than before."""
+        """A member's owned tasks have changed."""
         for task in after - before:
             owners = self._owners.setdefault(task, [])
             owners.append(process)
@@ -462,14 +462,14 @@ class World:
         return self._starts
 
     def ends(self, process: Process, task: TaskId) -> None:
-        """A task does not run in a process any more."""
+        """A task no longer runs in a process."""
         holders = self._holders[task]
         holders.remove(process)
         if len(holders) < 2:
             self._held_twice.discard(task)
 
     def check(self) -> None:
-        """At every step: look at what may have come to break a rule."""
+        """Check the rules that a step may have broken."""
         for task in self._held_twice:
             holders = self._holders[task]
             invariants.no_two_copies_run_at_once(task, holders)

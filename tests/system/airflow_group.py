@@ -35,13 +35,13 @@ from demo.airflow_api import AirflowApi, TaskInstance
 
 _BY: Final = "ann@laptop"
 EXAMPLE_GROUP: Final = f"example-{uuid.uuid4().hex[:8]}"
-"""How the names of groups begin that DAG files name themselves."""
+"""The prefix of group names that DAG files choose themselves."""
 
 
 class Group:
-    """A group, seen from its topics, from its coordinator, and from Airflow.
+    """A group, as seen in its topics, by its coordinator, and in Airflow.
 
-    :param name: by default it is a group of its own
+    :param name: by default a new one
     """
 
     def __init__(self, airflow: LocalAirflow, bootstrap_servers: str, *, name: str | None = None) -> None:
@@ -103,7 +103,7 @@ class Group:
         )
 
     def wait_for_spark(self, worker: TaskInstance) -> psutil.Process:
-        """The JVM of a worker that runs."""
+        """The JVM of a running worker, once it is there."""
 
         def jvm() -> psutil.Process | None:
             children = psutil.Process(self.api.running_pid(worker)).children(recursive=True)
@@ -112,7 +112,7 @@ class Group:
         return self.api.wait_until(jvm, timeout_s=120, what=lambda: f"{worker} has no JVM")
 
     def stop_workers(self) -> None:
-        """They would keep Airflow's slots from the next test."""
+        """Stop them: they would occupy Airflow's slots in the next test."""
         seen = self.read()
         for worker in seen.status.group.members if seen and seen.status.group else ():
             self.ask(worker, ControlAction.STOP)
@@ -121,7 +121,7 @@ class Group:
         send_control(self._settings, self.name, ControlRecord(worker=worker, action=action, at_ms=_now_ms()))
 
     def submit(self, job: str, *, tasks: int, entry_point: str, kind: TaskKind, **config: object) -> None:
-        """Without Airflow, of which parts may be away."""
+        """Submit a job without Airflow, parts of which may be away."""
         definition = JobDefinition(
             name=job,
             entry_point=entry_point,
@@ -134,7 +134,7 @@ class Group:
         submit_job(self._settings, self.name, definition)
 
     def submit_planned(self, job: str, configs: Sequence[Mapping[str, object]], *, run_key: str = "") -> None:
-        """A job for the noop runner, whose plan is there already: its own planner would give all tasks one config."""
+        """Submit a job for the noop runner with its plan: its own planner would give all tasks the same config."""
         definition = JobDefinition(
             name=job,
             entry_point="jobs:Nap",
@@ -153,7 +153,7 @@ class Group:
         asyncio.run(publish())
 
     def steps(self) -> list[TaskStatus]:
-        """Every step of every task so far, from the timeline: of the status topic only the last of several is seen."""
+        """Every step of every task so far, from the timeline; the status topic keeps only each task's last one."""
         timeline = read_timeline(self._settings, self.name)
         return [event.status for event in timeline.events if isinstance(event, TaskEvent)]
 
@@ -163,7 +163,7 @@ class Group:
         return [event.record for event in timeline.events if isinstance(event, RebalanceEvent)]
 
     def described(self) -> GroupDescription:
-        """The group as its coordinator sees it now."""
+        """The group as its coordinator describes it now."""
 
         async def describe() -> GroupDescription:
             async with GroupTransport(self._settings) as transport:

@@ -25,7 +25,7 @@ from demo.airflow_api import wait_until
 T = TypeVar("T")
 
 PICTURES: Final = "COSPARK_PICTURES"
-"""The folder that pictures of the page are written to, if this is set."""
+"""If set, pictures of the page are written to this folder."""
 
 _WAIT_S: Final = 30.0
 _PHONE: Final = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
@@ -57,9 +57,9 @@ _NOTE_WHEN_SHOWN: Final = """
 
 
 class Browser:
-    """What a test does with it waits until it can be done.
+    """A browser whose actions wait until they are possible.
 
-    :param airflow: to which it has logged in
+    :param airflow: where it has logged in
     """
 
     def __init__(self, driver: Chrome, airflow: LocalAirflow) -> None:
@@ -70,11 +70,11 @@ class Browser:
         self.driver.get(f"{self._airflow.url}{path}")
 
     def in_frame(self) -> None:
-        """Go on in the frame that Airflow shows."""
+        """Switch to the frame that Airflow shows."""
         self.driver.switch_to.frame(self._wait(lambda: self.driver.find_element("css selector", "iframe"), "a frame"))
 
     def find(self, css: str, text: str = "") -> WebElement:
-        """The first element that there is, with this in its text."""
+        """The first such element with this in its text."""
 
         def look() -> WebElement | None:
             found = self.driver.find_elements("css selector", css)
@@ -90,17 +90,17 @@ class Browser:
         self._wait(click, f"{css} with {text!r} can be clicked")
 
     def write(self, css: str, text: str) -> None:
-        """Into a field, in place of what is in it."""
+        """Replace the content of a field."""
         field = self.find(css)
         field.clear()
         field.send_keys(text, Keys.TAB)
 
     def choose(self, css: str, words: str) -> None:
-        """One of a list."""
+        """Choose an option of a list."""
         Select(self.find(css)).select_by_visible_text(words)
 
     def see(self, *words: str) -> None:
-        """Wait until all of this is to be seen."""
+        """Wait until all of this is shown."""
         self._wait(lambda: all(each in self.text for each in words), f"{words}")
 
     def see_no_more(self, css: str, text: str) -> None:
@@ -117,13 +117,13 @@ class Browser:
         return self.driver.execute_script(script)
 
     def wait_for_drawing(self) -> None:
-        """Until something has been drawn on the timeline's canvas."""
+        """Wait until something is drawn on the timeline's canvas."""
         self._wait(lambda: self.run(_IS_DRAWN), "a drawing")
 
     def point_at(self, css: str, *, share: float, down: int) -> None:
-        """Have the mouse stand over an element.
+        """Move the mouse over an element.
 
-        :param share: how far to the right, of its width
+        :param share: how far to the right, as a share of its width
         :param down: how many pixels below its upper edge
         """
         element = self.find(css)
@@ -132,32 +132,32 @@ class Browser:
         ActionChains(self.driver).move_to_element_with_offset(element, x, y).perform()
 
     def see_drawn(self, *words: str) -> None:
-        """Wait until all of this is to be seen in what the drawing library shows."""
+        """Wait until the drawing library shows all of this."""
         self._wait(lambda: all(each in str(self.run(_DRAWN_WORDS)) for each in words), f"{words}")
 
     def note_when_shown(self, *css: str) -> None:
-        """From now on each document notes when the first of such elements was painted, by its own clock."""
+        """Have each document note when the first such element was painted, on its own clock."""
         script = _NOTE_WHEN_SHOWN % json.dumps(", ".join(css))
         self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
 
     def shown_after_ms(self) -> float:
-        """How long after its navigation began; see :meth:`note_when_shown`."""
-        return float(self._wait(lambda: self.run("return window.shownMs"), "what was to be shown"))
+        """The time since the start of the navigation; see :meth:`note_when_shown`."""
+        return float(self._wait(lambda: self.run("return window.shownMs"), "the element is shown"))
 
     def as_phone(self) -> None:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", _PHONE)
 
     def is_too_wide(self) -> bool:
-        """Whether one would have to scroll sideways."""
+        """Whether the page scrolls sideways."""
         return bool(self.run("return document.documentElement.scrollWidth > innerWidth"))
 
     def complaints(self) -> list[str]:
-        """What has gone wrong in scripts, or was refused, since this was asked last."""
+        """Errors of scripts and refused requests since the last call."""
         entries: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
 
     def picture(self, name: str) -> None:
-        """For the docs, if somebody makes them."""
+        """Save a picture for the docs, if the folder for pictures is set."""
         if folder := os.environ.get(PICTURES):
             Path(folder).mkdir(parents=True, exist_ok=True)
             self.driver.save_screenshot(f"{folder}/{name}.png")
@@ -166,10 +166,10 @@ class Browser:
         def again() -> T | None:
             try:
                 return look()
-            except (NoSuchElementException, StaleElementReferenceException):  # the page has changed just now
+            except (NoSuchElementException, StaleElementReferenceException):  # the page has just changed
                 return None
 
-        return wait_until(again, timeout_s=_WAIT_S, what=lambda: f"not to be seen: {what}: {self.text[:2000]}")
+        return wait_until(again, timeout_s=_WAIT_S, what=lambda: f"not shown: {what}: {self.text[:2000]}")
 
 
 @contextmanager

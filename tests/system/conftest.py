@@ -63,7 +63,7 @@ _JOBS = """
 
 @pytest.hookimpl(trylast=True)  # after those that shuffle
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything in this folder is a system test and may take its time; those that run side by side come first."""
+    """Mark everything in this folder as a slow system test, and put those that run side by side first."""
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.system)
@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A test that runs side by side with others has begun already."""
+    """Wait for the body of a test that runs side by side with others: it has already begun."""
     body = pyfuncitem.funcargs.get("body")
     if not isinstance(body, Future):
         return None
@@ -83,7 +83,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """With what fails, the last that Airflow's parts have said."""
+    """Show the last output of Airflow's components with a failure."""
     report = yield
     airflow = getattr(item, "funcargs", {}).get("airflow")
     if report.failed and isinstance(airflow, LocalAirflow):
@@ -133,9 +133,9 @@ StartAirflow = Callable[..., LocalAirflow]
 
 @pytest.fixture(scope="module")
 def start_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartAirflow]:
-    """Starts an Airflow that lives until the module's tests are over: ``start_airflow([dags], connections=...)``.
+    """Starts an Airflow for the tests of one module: ``start_airflow([dags], connections=...)``.
 
-    For what needs one of its own; the others share :func:`airflow`.
+    For tests that need one of their own; the others share :func:`airflow`.
     """
     started: list[LocalAirflow] = []
 
@@ -174,7 +174,7 @@ def broker(network: Network) -> LocalBroker:
 
 @pytest.fixture
 def way(network: Network) -> Iterator[TcpProxy]:
-    """What lies between the broker and the users of the connection ``distant``."""
+    """The proxy between the broker and users of the connection ``distant``."""
     (way,) = network.ways
     yield way
     way.heal()
@@ -182,7 +182,7 @@ def way(network: Network) -> Iterator[TcpProxy]:
 
 @pytest.fixture(scope="session")
 def example_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the examples read and write."""
+    """The folder where the examples read and write."""
     return tmp_path_factory.mktemp("example")
 
 
@@ -196,7 +196,7 @@ def statsd() -> Iterator[Mailbox]:
 def airflow(
     network: Network, statsd: Mailbox, example_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalAirflow]:
-    """An Airflow with all DAGs of these tests, for all of them; a test leaves a scheduler and a triggerer behind."""
+    """The Airflow that these tests share, with all their DAGs. Each test leaves a scheduler and a triggerer running."""
     modules, examples = tmp_path_factory.mktemp("modules"), tmp_path_factory.mktemp("dags") / "cospark_examples"
     (modules / "cospark_system_jobs.py").write_text(textwrap.dedent(_JOBS))
     examples.symlink_to(_EXAMPLES)  # a bundle is named after its folder, and example_dags is Airflow's own
@@ -219,7 +219,7 @@ def airflow(
         },
     )
     with airflow:
-        # In its database, as users have them, and not in the environment: then Airflow has to be asked for them.
+        # In the database, as users have them, and not in the environment: so they have to be fetched from Airflow.
         for name, servers in {"broker": network.near, "distant": network.ways[0].address}.items():
             extra = json.dumps({"bootstrap.servers": servers})
             body = {"connection_id": name, "conn_type": "kafka", "extra": extra}
@@ -233,7 +233,7 @@ MakeFleet = Callable[..., Fleet]
 
 @contextmanager
 def making_groups(airflow: LocalAirflow, broker: LocalBroker) -> Iterator[MakeGroup]:
-    """Makes groups, and has their workers go at the end: they would keep Airflow's slots from the next test."""
+    """Makes groups, and stops their workers at the end: they would occupy Airflow's slots in the next test."""
     made: list[Group] = []
 
     def make() -> Group:
@@ -247,7 +247,7 @@ def making_groups(airflow: LocalAirflow, broker: LocalBroker) -> Iterator[MakeGr
 
 @contextmanager
 def making_fleets(broker: LocalBroker, folder: Path) -> Iterator[MakeFleet]:
-    """Workers of a group that are processes of their own, without Airflow."""
+    """Makes workers of a group in processes of their own, without Airflow."""
     with ExitStack() as made:
 
         def make(group: Group, *options: str) -> Fleet:

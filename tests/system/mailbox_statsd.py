@@ -1,4 +1,4 @@
-"""A StatsD server for all tests of a session: a thread keeps what Airflow and the workers in it say of groups."""
+"""A StatsD server for all tests of a session: a thread collects the metrics of groups from Airflow and its workers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Mailbox:
         self._socket.close()
 
     def named(self, name: str) -> list[Line]:
-        """What has come under a metric's whole name, in order."""
+        """The received lines with this full name, in order."""
         return [line for line in list(self._lines) if line.name == name]
 
     def _listen(self) -> None:

@@ -1,8 +1,8 @@
-"""Tests that wait most of the time, side by side in the one Airflow that they share.
+"""Tests that mostly wait run side by side in one shared Airflow.
 
-pytest runs one test after the other. When it comes to the first test with the mark ``side_by_side``, the bodies of all
-of them begin here, in threads, a few at a time and in pytest's order; what pytest then runs as a test waits for its
-body. Each body has groups of its own and leaves scheduler, triggerer and broker alone, so none notices another.
+pytest runs one test after the other. At the first test with the mark ``side_by_side``, the bodies of all marked tests
+begin in threads, a few at a time and in pytest's order; each test that pytest then runs waits for its body. Each body
+has groups of its own and leaves scheduler, triggerer and broker alone, so that they don't disturb each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MARK: Final = "side_by_side"
 AT_A_TIME: Final = 3
 
 Bodies = dict[str, Future[None]]
-"""By the tests' ids."""
+"""The running bodies, by test id."""
 
 
 def is_side_by_side(item: pytest.Item) -> bool:
@@ -29,9 +29,9 @@ def is_side_by_side(item: pytest.Item) -> bool:
 def running(
     items: Iterable[pytest.Item], fixtures: Callable[[], AbstractContextManager[dict[str, Any]]]
 ) -> Iterator[Bodies]:
-    """Begin the bodies of those of the tests that have the mark.
+    """Begin the bodies of the marked tests.
 
-    :param fixtures: makes what a body may name as its arguments; entered and left by each body in its thread
+    :param fixtures: makes the fixtures that a body may take; entered and left in the thread of each body
     """
 
     def run(item: pytest.Function) -> None:

@@ -1,4 +1,4 @@
-"""Streams that run on a Spark Connect server while their workers, tasks of a real Airflow, are deferred."""
+"""Streams on a Spark Connect server whose workers, tasks of a real Airflow, are deferred."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Told = Mapping[TaskId, TaskStatus]
 
 
 class Streams:
-    """Streams with a batch each second.
+    """Streams with one batch a second.
 
-    :param checkpoints: the folder of all of them
+    :param checkpoints: the folder of their checkpoints
     """
 
     def __init__(self, group: Group, server: LocalConnectServer, checkpoints: Path, *, tasks: int) -> None:
@@ -38,8 +38,9 @@ class Streams:
         )
 
     def watched(self, *workers: str) -> Told:
-        """Wait until these workers, deferred, have told how far all streams are by now, and each of them has some; what
-        they have said last.
+        """Wait until these workers are deferred, each watches some streams, and there is fresh progress of all streams.
+
+        :returns: the streams' statuses
         """
         since_ms = time.time() * 1000
 
@@ -56,7 +57,7 @@ class Streams:
         return self._running(self._group.wait_for(told, f"{workers} watch {self._tasks} streams", timeout_s=180))
 
     def ended(self) -> None:
-        """Wait until it is said of all that nothing of them runs."""
+        """Wait until all streams are recorded as stopped."""
 
         def stopped(seen: GroupSnapshot) -> bool:
             ours = [last for task, last in seen.status.tasks.items() if task.job == JOB and not task.is_planner]
@@ -65,7 +66,7 @@ class Streams:
         self._group.wait_for(stopped, "all streams have been stopped")
 
     def on_server(self, told: Told) -> list[str]:
-        """The runs of what the server has active in the sessions of these."""
+        """The run ids of the queries that the server has active in these sessions."""
         return [run for last in told.values() for run in active_queries(self._server.url, last.handle["session_id"])]
 
     def assert_no_batch_is_missing(self) -> None:
@@ -83,10 +84,10 @@ class Streams:
 
 
 def runs(told: Told) -> list[str]:
-    """Of which queries, as their records say."""
+    """The run ids of the queries according to the records."""
     return [last.handle["run_id"] for last in told.values()]
 
 
 def attempts(told: Told) -> dict[TaskId, tuple[int, object]]:
-    """Which attempt at each task goes on, and by which query."""
+    """The attempt and the handle of each task."""
     return {task: (last.attempt, last.handle) for task, last in told.items()}

@@ -1,4 +1,4 @@
-"""Operators that steer a job, and asset events of what a job has written, in a real Airflow."""
+"""Operators control a job, and the output of a job becomes asset events, in a real Airflow."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.side_by_side
 TASKS = (TaskId("steered", 0), TaskId("steered", 1))
 
 
-def test_a_job_is_steered_by_a_dag(group: Group, outside: Callable[..., Fleet]) -> None:
-    """What each operation does in a group: ``tests/integration/test_operations_group.py``."""
+def test_a_dag_controls_a_job(group: Group, outside: Callable[..., Fleet]) -> None:
+    """What each operation does in a group is tested in ``tests/integration/test_operations_group.py``."""
     workers = outside(group)
     workers.start("a.outside")
     group.submit("steered", tasks=2, entry_point="jobs:Endless", kind=TaskKind.STREAMING, limit=1)
@@ -44,7 +44,7 @@ def test_a_job_is_steered_by_a_dag(group: Group, outside: Callable[..., Fleet]) 
     ]
 
 
-def test_what_a_job_has_written_starts_a_dag(group: Group, outside: Callable[..., Fleet]) -> None:
+def test_the_output_of_a_job_starts_a_dag(group: Group, outside: Callable[..., Fleet]) -> None:
     api = group.api
     api.wait_for_dag("after_writes")
     api.unpause("after_writes")

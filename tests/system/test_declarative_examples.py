@@ -1,6 +1,6 @@
-"""The example DAGs, run as they are, where Airflow's configuration says that groups are declarative.
+"""The example DAGs run unchanged where Airflow's configuration makes groups declarative.
 
-Nothing else is deployed: the processes that hold workers coordinate their groups.
+No coordinator is deployed: the processes that hold workers coordinate their groups.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from demo.airflow import LocalAirflow
 GROUP = "example"
 CHECKS: Mapping[str, Callable[[LocalAirflow, Path], None]] = {
     "batch": examples.test_a_batch_group,
-    "streaming": lambda airflow, _folder: examples.test_a_streaming_query_moves_and_loses_or_doubles_nothing(airflow),
+    "streaming": lambda airflow, _folder: examples.test_a_streaming_query_moves_and_nothing_is_lost_or_written_twice(
+        airflow
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of examples, which began together."""
+    """Runs of the examples that began together."""
 
     airflow: LocalAirflow
     checks: Mapping[str, Future[None]]
@@ -74,12 +76,12 @@ def test_a_dag_reacts_to_a_rebalance(runs: Runs, broker: LocalBroker) -> None:
 
 def check_declarative(group: Group) -> None:
     assert isinstance(group.record, DeclarativeRecord)
-    assert group.described().state == "Dead", "no broker knows it"
+    assert group.described().state == "Dead", "the broker has no such classic group"
     epochs = [each.epoch for each in group.rounds()]
     assert epochs == sorted(set(epochs))
 
 
-def test_each_task_of_a_batch_was_run_once(runs: Runs, broker: LocalBroker) -> None:
+def test_each_task_of_a_batch_runs_once(runs: Runs, broker: LocalBroker) -> None:
     runs.checks["batch"].result()
     steps = Group(runs.airflow, broker.bootstrap_servers, name=f"{GROUP}.batch").steps()
     starts = {(step.task, step.started_at_ms) for step in steps if step.state is TaskState.RUNNING}
@@ -88,7 +90,7 @@ def test_each_task_of_a_batch_was_run_once(runs: Runs, broker: LocalBroker) -> N
     }
 
 
-def test_a_worker_without_work_was_deferred_and_came_back(runs: Runs) -> None:
+def test_a_worker_without_tasks_is_deferred_and_comes_back(runs: Runs) -> None:
     runs.checks["streaming"].result()
     api = runs.airflow.api
     (run,) = api.request("GET", "/dags/example_streaming_group/dagRuns")["dag_runs"]

@@ -1,6 +1,6 @@
-"""What users do to deferred workers, and to their job, whose streams run on a real Spark Connect server.
+"""Users act on deferred workers and their job, whose streams run on a real Spark Connect server.
 
-Lines of the table in ``docs/detached.md``. What the records say is held against what the server says.
+These are lines of the table in ``docs/detached.md``. The records are compared with the server's own answers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def server() -> Iterator[LocalConnectServer]:
 
 @pytest.fixture
 def streams(airflow: LocalAirflow, group: Group, server: LocalConnectServer, tmp_path: Path) -> Iterator[Streams]:
-    """Four, watched by two workers."""
+    """Four streams, watched by two workers."""
     host, _, port = server.url.removeprefix("sc://").rpartition(":")
     body = {"connection_id": NAME, "conn_type": "spark_connect", "host": host, "port": int(port)}
     airflow.api.request("POST", "/connections", json=body)
@@ -71,8 +71,10 @@ def test_what_users_do_to_workers_does_not_disturb_streams_until_the_last_worker
     assert attempts(adopted) == attempts(began)
     assert streams.on_server(adopted) == runs(began)
     after = group.deferred("on_server", run, "w2")
-    assert (after.try_number, after.trigger_id) == (other.try_number, other.trigger_id), "it needed no process"
-    assert not [step for step in group.steps() if step.state is TaskState.STOPPED], "none was stopped"
+    assert (after.try_number, after.trigger_id) == (other.try_number, other.trigger_id), (
+        "w2 needed no process to adopt them"
+    )
+    assert not [step for step in group.steps() if step.state is TaskState.STOPPED], "no stream was stopped"
 
     api.set_state(after, "success")
     streams.ended()
@@ -81,12 +83,12 @@ def test_what_users_do_to_workers_does_not_disturb_streams_until_the_last_worker
     api.wait_for_run("on_server", run, states=("failed",))
 
 
-@pytest.mark.thorough  # its workers come to processes twice more
+@pytest.mark.thorough  # its workers come back to processes twice more
 @pytest.mark.timeout(700)
-def test_a_job_that_is_paused_or_stopped_is_ended_on_the_server_and_goes_on_from_its_checkpoints(
+def test_a_paused_or_stopped_job_ends_on_the_server_and_resumes_from_its_checkpoints(
     group: Group, streams: Streams, tmp_path: Path
 ) -> None:
-    def have_the_job(action: str) -> None:
+    def act_on_job(action: str) -> None:
         assert main(["jobs", action, group.name, JOB, "--bootstrap-servers", group.bootstrap_servers]) == 0
 
     run = group.start("on_server", checkpoints=str(tmp_path))
@@ -94,16 +96,16 @@ def test_a_job_that_is_paused_or_stopped_is_ended_on_the_server_and_goes_on_from
     streams.submit()
     watched = streams.watched(W1, W2)
     for number, action in enumerate(("pause", "stop"), start=2):
-        have_the_job(action)
+        act_on_job(action)
         streams.ended()
         assert streams.on_server(watched) == []
         for worker in ("w1", "w2"):
             group.deferred("on_server", run, worker)
-        have_the_job("resume")
+        act_on_job("resume")
         again = streams.watched(W1, W2)
         assert {last.attempt for last in again.values()} == {number}
         assert streams.on_server(again) == runs(again)
-        assert set(runs(again)).isdisjoint(runs(watched)), "they were started"
+        assert set(runs(again)).isdisjoint(runs(watched)), "new queries were started"
         queries = [{task: last.handle["query_id"] for task, last in told.items()} for told in (watched, again)]
         assert queries[0] == queries[1], "from their checkpoints"
         watched = again

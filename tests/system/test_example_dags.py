@@ -1,4 +1,4 @@
-"""The example DAGs, run as they are."""
+"""The example DAGs run unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.side_by_side
 
 
 def run(airflow: LocalAirflow, dag_id: str, *, timeout_s: float = 540) -> dict[str, list[TaskInstance]]:
-    """The task instances of a run of the DAG that has succeeded, by task."""
+    """Run the DAG until it succeeds; the task instances by task."""
     airflow.api.wait_for_dag(dag_id)
     run_id = airflow.api.trigger(dag_id)
     try:
@@ -47,7 +47,7 @@ def test_a_batch_group(airflow: LocalAirflow, example_folder: Path) -> None:
 
 
 @pytest.mark.timeout(700)
-def test_a_streaming_query_moves_and_loses_or_doubles_nothing(airflow: LocalAirflow) -> None:
+def test_a_streaming_query_moves_and_nothing_is_lost_or_written_twice(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_streaming_group")
     assert airflow.api.xcom(tasks["each_line_is_there_once"][0]) == {"lines": 100}
     left = airflow.api.xcom(tasks["stop_the_worker_that_runs_it"][0])

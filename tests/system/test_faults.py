@@ -1,4 +1,4 @@
-"""Parts of a real Airflow that die, stall or are away, in the middle of what a worker does."""
+"""Parts of a real Airflow die, stall or are away while a worker is at work."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def elsewhere(group: Group, worker: TaskInstance) -> None:
 
 @pytest.mark.shows("the triggerer dies")
 def test_a_deferred_worker_keeps_its_membership_through_rebalances_and_triggerers(group: Group) -> None:
-    """It holds no worker slot, is the same member, leads from the triggerer, and gets its work in the end."""
+    """It needs no worker slot, stays the same member, leads from the triggerer, and finally gets its tasks."""
     run = group.start("two_workers")
     workers = [group.deferred("two_workers", run, f"w{number}") for number in (1, 2)]
     before = group.wait_for_members("two_workers.w1", "two_workers.w2")
@@ -79,14 +79,16 @@ def test_a_deferred_worker_keeps_its_membership_through_rebalances_and_triggerer
     assert after is not None
     group.api.wait_for_run("endless_job", submitted)
     assert set(after.members) == {"two_workers.w1", "two_workers.w2", "third_worker.w3"}
-    assert {len(record.members) for record in group.rounds() if record.epoch >= joined.epoch} == {3}, "never one less"
-    assert all(status.attempt == 1 for task, status in seen.status.tasks.items()), "and no task"
+    assert {len(record.members) for record in group.rounds() if record.epoch >= joined.epoch} == {3}, (
+        "no member was missing"
+    )
+    assert all(status.attempt == 1 for task, status in seen.status.tasks.items()), "no task was missing"
 
 
 def test_a_leader_that_dies_with_its_triggerer_in_the_middle_of_a_round(
     groups: Callable[[], Group], outside: Callable[..., Fleet], airflow: LocalAirflow, broker: LocalBroker
 ) -> None:
-    """All have joined and wait for what it assigns; it is back as the same member, and does."""
+    """All have joined and wait for its assignment; it comes back under its name, and assigns."""
     group = groups()
     run = group.start("held")
     leader = group.deferred("held", run, "w1")
@@ -100,9 +102,12 @@ def test_a_leader_that_dies_with_its_triggerer_in_the_middle_of_a_round(
     assert (before.group.leader, before.group.owned_by(HELD)) == (HELD, frozenset())
     assert now(group, leader).state == "deferred"
 
-    others.pause(OUTSIDE)  # so the round that the late one asks for waits for it
+    others.pause(OUTSIDE)  # so the round that ``late.outside`` begins waits for it
     (triggerer,) = (name for name in airflow.processes if name.startswith("triggerer"))
-    kept, closed_by = connections(airflow, triggerer, broker), time.monotonic() + 30  # or before it was looked at
+    kept, closed_by = (
+        connections(airflow, triggerer, broker),
+        time.monotonic() + 30,
+    )  # or it closed before the first look
     wait_until(
         lambda: connections(airflow, triggerer, broker) < kept or time.monotonic() > closed_by,
         timeout_s=90,
@@ -130,16 +135,16 @@ def test_a_leader_that_dies_with_its_triggerer_in_the_middle_of_a_round(
     assert after is not None
     assert set(after.members) == {HELD, OUTSIDE, LATE}
     assert after.members[OUTSIDE] == before.group.members[OUTSIDE]
-    assert after.members[HELD] != before.group.members[HELD], "whatever holds the old one is fenced"
+    assert after.members[HELD] != before.group.members[HELD], "the old member id is fenced"
     assert sorted(len(after.owned_by(worker)) for worker in after.members) == [2, 2, 2]
-    assert attempts(group, "first") == [1], "it was not stopped for that"
+    assert attempts(group, "first") == [1], "it was not stopped"
     assert attempts(group, "second") == [1] * 5
     epochs_only_grow(group)
     assert now(group, leader).try_number == 1
 
 
 def connections(airflow: LocalAirflow, triggerer: str, broker: LocalBroker) -> int:
-    """How many there are to the broker: a join that waits for others has one of its own, and keeps it a while."""
+    """Connections to the broker: a join that waits for others has one of its own, which stays open for a while."""
     port = int(broker.bootstrap_servers.rpartition(":")[2])
     return sum(
         bool(each.raddr) and each.raddr.port == port and each.status == psutil.CONN_ESTABLISHED
@@ -148,11 +153,11 @@ def connections(airflow: LocalAirflow, triggerer: str, broker: LocalBroker) -> i
     )
 
 
-def test_a_scheduler_that_is_away_longer_than_a_session_while_triggers_have_fired(
+def test_triggers_fire_while_the_scheduler_is_away_for_longer_than_a_session(
     groups: Callable[[], Group], outside: Callable[..., Fleet], airflow: LocalAirflow
 ) -> None:
-    """Nobody heartbeats meanwhile. One membership outlives it and goes on; the other one's work has been done by others
-    when it is back, and it joins anew.
+    """Nobody sends heartbeats meanwhile. One membership outlasts it and goes on; the other one is lost: others do its
+    work, and it joins anew.
     """
     lasting, short = groups(), groups()
     others = outside(short, "--max-delay-ms", "0")
@@ -179,12 +184,12 @@ def test_a_scheduler_that_is_away_longer_than_a_session_while_triggers_have_fire
         finished(group, "naps", 4)
         record = group.wait_for_members(*was.members)
         group.deferred(worker.dag_id, worker.run_id, worker.task_id)
-        assert {task: len(each) for task, each in starts(group.steps()).items()}.keys(), "some ran"
-        assert all(len(each) == 1 for each in starts(group.steps()).values()), "each exactly once"
+        assert {task: len(each) for task, each in starts(group.steps()).items()}.keys(), "some tasks ran"
+        assert all(len(each) == 1 for each in starts(group.steps()).values()), "each ran exactly once"
         assert now(group, worker).try_number == 1
         assert record.epoch >= was.epoch
     assert lasting.record.members == before[0].members, "the same member"
-    assert short.record.members[SHORTLY] != before[1].members[SHORTLY], "a new one"
+    assert short.record.members[SHORTLY] != before[1].members[SHORTLY], "a new member"
 
 
 def finished(group: Group, job: str, tasks: int) -> None:
@@ -203,8 +208,8 @@ def finished(group: Group, job: str, tasks: int) -> None:
 def test_a_triggerer_that_wakes_when_another_has_its_triggers(
     groups: Callable[[], Group], airflow: LocalAirflow
 ) -> None:
-    """One worker runs tasks by then, the other is deferred. Their old copies must neither join, nor leave, nor fire;
-    to Airflow it is as if a user had ended them.
+    """By then one worker runs tasks and the other is deferred. The old triggers must not join, leave or fire, although
+    Airflow ends them as if a user had.
     """
     busy, idle = groups(), groups()
     workers = {group: group.deferred("held", group.start("held"), "w1") for group in (busy, idle)}
@@ -225,7 +230,7 @@ def test_a_triggerer_that_wakes_when_another_has_its_triggers(
             what=lambda: group.api.log(worker),  # noqa: B023
         )
     airflow.kill_triggerer(stalled)
-    assert busy.record == working, "nobody has joined again"
+    assert busy.record == working, "no member has joined again"
     assert idle.record == before[idle]
     assert now(busy, workers[busy]).state == "running"
     assert now(idle, workers[idle]).state == "deferred"

@@ -1,4 +1,4 @@
-"""What OpenLineage is told by a real Airflow of a worker and of its Spark tasks."""
+"""What a real Airflow reports to OpenLineage about a worker and its Spark tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from airflow_provider.broker.local_broker import LocalBroker
 from demo.airflow import LocalAirflow
 
 pytest.importorskip("airflow.providers.openlineage", reason="it goes with newer versions of Airflow")
-pytestmark = pytest.mark.thorough  # it has an Airflow of its own: in all others each task would take a second longer
+pytestmark = pytest.mark.thorough  # an Airflow of its own: OpenLineage makes each task a second longer
 
 DAGS = Path(__file__).parent / "lineage_dags"
 
@@ -24,7 +24,7 @@ def datasets(event: dict[str, Any], which: str) -> list[str]:
     return [f"{one['namespace']}/{one['name']}" for one in event[which]]
 
 
-def test_each_spark_task_is_a_run_whose_parent_airflow_has_told_of(
+def test_each_spark_task_is_a_run_under_the_run_of_its_airflow_task(
     start_airflow: Callable[..., LocalAirflow], broker: LocalBroker, tmp_path: Path
 ) -> None:
     file = tmp_path / "events.jsonl"

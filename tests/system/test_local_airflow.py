@@ -1,4 +1,4 @@
-"""The Airflow that demo and system tests run in: does it work, does it keep to itself."""
+"""The Airflow of the demo and the system tests works, and is only reachable from this machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_task_that_a_user_marks_failed_ends(airflow: LocalAirflow) -> None:
     process.wait(timeout=30)
 
 
-def test_what_does_not_come_is_said_with_what_is_there(airflow: LocalAirflow) -> None:
+def test_a_wait_that_fails_says_what_is_there(airflow: LocalAirflow) -> None:
     with pytest.raises(AirflowApiError, match="no file has a DAG unheard_of"):
         airflow.api.wait_for_dag("unheard_of", timeout_s=0.1)
     airflow.api.wait_for_dag("plain")
@@ -56,14 +56,14 @@ with engine.begin() as connection:
 
 
 def test_a_component_waits_for_another_ones_long_write(airflow: LocalAirflow) -> None:
-    """Such as the API server's, when two of its connections wait for each other: a scheduler that gave up would end."""
+    """As when two connections of the API server wait for each other: a scheduler that gave up would end."""
     env = psutil.Process(airflow.processes["scheduler"].pid).environ()
     with closing(sqlite3.connect(airflow.home / "airflow.db", isolation_level=None, timeout=60)) as database:
         database.execute("BEGIN IMMEDIATE")
         with subprocess.Popen([sys.executable, "-c", _WRITE], env=env, stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"begins\n"
-            time.sleep(6)  # longer than SQLite's own patience
+            time.sleep(6)  # longer than SQLite's own timeout
             assert writer.poll() is None
             database.execute("COMMIT")
     assert writer.returncode == 0
@@ -78,7 +78,7 @@ def test_nothing_listens_beyond_loopback(airflow: LocalAirflow) -> None:
                 found |= {each.laddr for each in connections if each.status == psutil.CONN_LISTEN}
         return found
 
-    # The Spark of a worker that another test has just asked to stop may listen a little longer.
+    # The Spark of a worker that another test has just stopped may listen a little longer.
     wait_until(
         lambda: listening() == {("127.0.0.1", airflow.port)}, timeout_s=120, what=lambda: f"listening: {listening()}"
     )

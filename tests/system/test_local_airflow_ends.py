@@ -1,4 +1,4 @@
-"""The processes of an Airflow that demo and system tests run in: it leaves none behind, however it ends."""
+"""The Airflow of the demo and the system tests leaves no process behind, however it ends."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ time.sleep(600)
     ],
 )
 def test_all_processes_end_with_the_one_that_started_them(tmp_path: Path, program: str, least: int) -> None:
-    """It is killed and can clean up nothing."""
+    """The starter is killed and can clean up nothing."""
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         pids = [int(pid) for pid in owner.stdout.readline().split()]

@@ -1,4 +1,4 @@
-"""What a StatsD server hears of a real Airflow: from the triggerer while a worker is deferred, and from its task."""
+"""The metrics that a real Airflow sends to StatsD, from the triggerer and from a worker's task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statsd_server import Line
 pytestmark = pytest.mark.side_by_side
 
 
-def test_the_triggerer_speaks_while_the_worker_is_deferred_and_its_task_while_it_runs(
+def test_metrics_come_from_the_triggerer_while_the_worker_is_deferred_else_from_its_task(
     group: Group, statsd: Mailbox
 ) -> None:
     def heard(metric: str, *tags: str) -> list[Line]:
@@ -23,7 +23,7 @@ def test_the_triggerer_speaks_while_the_worker_is_deferred_and_its_task_while_it
     told = group.api.wait_until(
         lambda: heard("cospark.group.members")[before + 2 :],
         timeout_s=60,
-        what=lambda: "nobody says how the group of a deferred worker is",
+        what=lambda: "no gauges of a deferred worker's group",
     )
     triggerer = {line.port for line in told[-1:]}
     assert told[-1].value == 1
@@ -33,5 +33,5 @@ def test_the_triggerer_speaks_while_the_worker_is_deferred_and_its_task_while_it
     group.api.wait_for_run("until_drained", run)
     finished = heard("cospark.tasks_finished", "naps")
     assert sum(line.value for line in finished) == 5, "four tasks and their planner"
-    assert triggerer.isdisjoint(line.port for line in finished), "the task's own process has counted them"
+    assert triggerer.isdisjoint(line.port for line in finished), "the task's own process counted them"
     assert heard("cospark.job.tasks", "naps", "finished")[-1].value == 4

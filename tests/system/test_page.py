@@ -32,7 +32,7 @@ def without_complaint(airflow: LocalAirflow, *, dark: bool = False) -> Iterator[
 
 
 def busy_group(group: Group, outside: Callable[..., Fleet]) -> None:
-    """Two workers, one job that has failed, one that has finished, one that runs, one without end."""
+    """Two workers with a failed job, a finished one, a running one, and a streaming one."""
     months = [{"seconds": 0.5 + number % 4 / 2, "name": f"month-{number + 1}"} for number in range(24)]
     group.submit_planned("sales", months)
     group.submit_planned("billing", [{"seconds": 0.5}, {"seconds": 0.5, "fail": f"{ATTACK} divided by zero"}])
@@ -52,10 +52,10 @@ def busy_group(group: Group, outside: Callable[..., Fleet]) -> None:
 
 
 @pytest.mark.side_by_side
-def test_each_view_of_a_group_and_what_jobs_write_stays_text(
+def test_each_view_shows_the_group_and_text_of_jobs_never_becomes_markup(
     airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
 ) -> None:
-    group.name = "shop"  # as the docs' pictures show it
+    group.name = "shop"  # as in the pictures of the docs
     busy_group(group, outside)
     with without_complaint(airflow) as browser:
         browser.open(FRAME)
@@ -81,7 +81,7 @@ def test_each_view_of_a_group_and_what_jobs_write_stays_text(
         browser.find(".drawing .bk-Figure, .drawing > *")
         browser.see("a rebalance")
         browser.wait_for_drawing()
-        browser.point_at(".drawing", share=0.9, down=157)  # at what the second worker runs
+        browser.point_at(".drawing", share=0.9, down=157)  # at a task of the second worker
         browser.see_drawn("why here", "w1 had", "its share is")
         browser.picture("page-timeline")
         browser.click("[data-view=epochs]")
@@ -89,11 +89,11 @@ def test_each_view_of_a_group_and_what_jobs_write_stays_text(
         browser.picture("page-epochs")
         browser.click("[data-view=learners]")
         browser.see("not made ready before they move")
-        assert browser.run("return document.images.length") == 0, "what a job wrote has become markup"
+        assert browser.run("return document.images.length") == 0, "text of a job became markup"
 
 
 @pytest.mark.side_by_side
-def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
+def test_actions_on_the_page_ask_first_and_are_logged_with_the_name_of_the_user(
     airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
 ) -> None:
     group.name = "accounts"
@@ -150,7 +150,7 @@ def test_what_is_done_on_the_page_is_asked_first_and_noted_with_the_users_name(
 
 
 @pytest.mark.side_by_side
-def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_stopped(
+def test_a_job_is_submitted_with_its_own_form_and_altered_and_one_of_its_tasks_stopped(
     airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
 ) -> None:
     group.name = "books"
@@ -226,7 +226,7 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
         browser.see("Log levels of the jobs' code", "jobs.ledger")
         browser.click("[data-view=epochs]")
         browser.see("submit reports", "alter reports", "stop tasks ledger", "set level jobs.ledger", "rebalance group")
-        assert browser.run("return document.images.length") == 0, "what somebody wrote has become markup"
+        assert browser.run("return document.images.length") == 0, "text of a user became markup"
     seen = group.read()
     assert seen is not None
     job = seen.jobs.jobs["reports"]
@@ -240,7 +240,7 @@ def test_a_job_is_submitted_by_the_form_that_it_declares_altered_and_has_a_task_
 
 
 @pytest.mark.side_by_side
-def test_beside_a_dag_run_and_a_task_is_their_own_group_dark_as_airflow_is(airflow: LocalAirflow, group: Group) -> None:
+def test_a_dag_run_and_a_task_show_their_group_in_the_colours_of_airflow(airflow: LocalAirflow, group: Group) -> None:
     group.name = "nightly"
     run_id = group.start("two_workers")
     group.wait_for_members("two_workers.w1", "two_workers.w2")
@@ -266,7 +266,7 @@ def test_beside_a_dag_run_and_a_task_is_their_own_group_dark_as_airflow_is(airfl
 
 
 @pytest.mark.side_by_side
-def test_on_a_phone_nothing_is_wider_than_the_screen(
+def test_nothing_is_wider_than_the_screen_of_a_phone(
     airflow: LocalAirflow, group: Group, outside: Callable[..., Fleet]
 ) -> None:
     group.name = "night-shift"
@@ -291,7 +291,7 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(
 
 
 @pytest.mark.side_by_side
-def test_where_many_ask_the_page_asks_again_and_complains_of_nothing(airflow: LocalAirflow, group: Group) -> None:
+def test_the_page_retries_without_an_error_when_the_server_is_busy(airflow: LocalAirflow, group: Group) -> None:
     group.name = "crowd"
     group.submit_planned("ledger", [{"seconds": 600}])
     with without_complaint(airflow) as browser:
@@ -307,11 +307,11 @@ def test_where_many_ask_the_page_asks_again_and_complains_of_nothing(airflow: Lo
         group.submit_planned("billing", [{"seconds": 600}])
         browser.see("billing")
         assert browser.run("return window.asked") > 2
-        assert not browser.run("return window.complained"), "it is no fault that many look"
+        assert not browser.run("return window.complained"), "a busy server is no error"
 
 
-def test_without_a_login_there_is_nothing(airflow: LocalAirflow) -> None:
-    """The routes are tried one by one in a unit test; this is about how Airflow mounts them."""
+def test_without_a_login_the_page_shows_nothing(airflow: LocalAirflow) -> None:
+    """A unit test tries each route; this tests how Airflow mounts them."""
     for path in ("", "static/main.js", "api/groups", "api/definition", "api/declared"):
         assert httpx.get(f"{airflow.url}/cospark/{path}").status_code == 401, path
     for act in ("remove", "submit", "alter", "stop", "rebalance", "level"):

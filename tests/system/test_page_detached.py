@@ -35,7 +35,7 @@ def server() -> Iterator[LocalConnectServer]:
 
 
 def told(broker: LocalBroker, *arguments: str) -> str:
-    """What ``cospark`` says, with each gap as one space."""
+    """The output of ``cospark``, with all whitespace as single spaces."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         assert main([*arguments, "--bootstrap-servers", broker.bootstrap_servers]) == 0
@@ -43,7 +43,7 @@ def told(broker: LocalBroker, *arguments: str) -> str:
 
 
 def said(group: Group, task: TaskId, holds: Callable[[TaskStatus], bool], what: str) -> TaskStatus:
-    """The last word about a task, as soon as it is this one, and its worker deferred."""
+    """Wait until the task's status is like this and its worker is deferred; the status."""
 
     def look(seen: GroupSnapshot) -> bool:
         return task in seen.status.tasks and holds(seen.status.tasks[task]) and is_deferred(seen.status)
@@ -56,12 +56,12 @@ def is_deferred(status: StatusSnapshot) -> bool:
 
 
 def goes_on(attempt: int) -> Callable[[TaskStatus], bool]:
-    """Whether this attempt runs, and has told how far it is."""
+    """Whether this attempt runs and has reported progress."""
     return lambda last: last.state is TaskState.RUNNING and last.attempt == attempt and last.progress is not None
 
 
 @pytest.mark.timeout(900)
-def test_detached_streams_are_shown_and_do_what_is_asked_on_the_page(
+def test_the_page_shows_and_controls_detached_streams(
     airflow: LocalAirflow, broker: LocalBroker, group: Group, server: LocalConnectServer, tmp_path: Path
 ) -> None:
     group.name = "clickstream"
@@ -91,7 +91,7 @@ def test_detached_streams_are_shown_and_do_what_is_asked_on_the_page(
         browser.see("of 4 tasks", f"on {server.url}", "detached", "rows/s", "2 slots")
         browser.click("td", "ledger:0")
         browser.see("takes 2 slots", f"detached: it runs on {server.url}, also while its worker is away")
-        browser.find("dialog td", WORKER)  # its attempts come from another topic
+        browser.find("dialog td", WORKER)  # its attempts are read from another topic
         browser.picture("page-detached-task")
         browser.click("dialog .danger", "Stop")
         browser.click("dialog.question .danger", "Stop")
@@ -103,7 +103,7 @@ def test_detached_streams_are_shown_and_do_what_is_asked_on_the_page(
         browser.click("dialog.question .primary", "Restart")
         browser.see("job ledger: 1 resumed: ledger:0")
         browser.click("dialog.question button", "Close")
-        said(group, LEDGER, goes_on(2), "its worker has come to its process for it, and left again")
+        said(group, LEDGER, goes_on(2), "its worker came back to a process to start it, and was deferred again")
         browser.find("dialog.task .badge[data-state=running]")
         browser.click("dialog.task .close button")
 
@@ -131,4 +131,4 @@ def test_detached_streams_are_shown_and_do_what_is_asked_on_the_page(
         browser.click("dialog .danger", "Remove")
         browser.see("job clicks is removed")
         browser.click("dialog button", "Close")
-        group.wait_for(lambda seen: not seen.status.tasks.keys() & set(CLICKS), "what nobody is to run is ended")
+        group.wait_for(lambda seen: not seen.status.tasks.keys() & set(CLICKS), "queries without a job are ended")

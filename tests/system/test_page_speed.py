@@ -1,4 +1,4 @@
-"""How soon the page of groups shows something: its own document, beside one of Airflow's in the same browser."""
+"""How soon the page of groups shows something, compared with a page of Airflow in the same browser."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def first_view_ms(browser: Browser, path: str) -> float:
 
 
 @pytest.mark.thorough
-def test_a_group_of_10_000_tasks_is_there_long_before_a_page_of_airflows_own(
+def test_a_group_of_10_000_tasks_is_shown_long_before_a_page_of_airflow(
     airflow: LocalAirflow, groups: Callable[[], Group], outside: Callable[..., Fleet]
 ) -> None:
-    """All take longer on a machine that does something else, too: so none is held against a clock alone."""
+    """On a busy machine everything takes longer, so there is no absolute limit."""
     group = groups()
     group.submit_planned("many", [{"seconds": 600, "name": f"part-{number}"} for number in range(TASKS)])
     fleet = outside(group)

@@ -1,4 +1,4 @@
-"""DAGs of a real Airflow that are started by what happens to groups."""
+"""Events of groups start DAGs of a real Airflow."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def asset_events(airflow: LocalAirflow, asset: str) -> list[dict[str, Any]]:
-    """What the watchers of the asset have told Airflow, the oldest first. From its database: its API does not answer
-    while a run that was started for one of them is queued.
+    """The asset's events, the oldest first, from Airflow's database: its API does not answer while a run for one of
+    them is queued.
     """
     query = "SELECT e.extra FROM asset_event e JOIN asset a ON a.id = e.asset_id WHERE a.name = ? ORDER BY e.id"
     with closing(sqlite3.connect(f"file:{airflow.home / 'airflow.db'}?mode=ro", uri=True, timeout=30)) as database:
@@ -41,14 +41,14 @@ def asset_events(airflow: LocalAirflow, asset: str) -> list[dict[str, Any]]:
 
 
 def told(api: AirflowApi, dag_id: str, task_id: str) -> list[Any]:
-    """What the runs of the DAG have returned, all that have succeeded."""
+    """The return values of the DAG's successful runs."""
     runs = api.request("GET", f"/dags/{quote(dag_id)}/dagRuns", params={"limit": 100})["dag_runs"]
     done = [run["dag_run_id"] for run in runs if run["state"] == "success"]
     return [event for run in done for event in api.xcom(api.task_instance(dag_id, run, task_id)) or ()]
 
 
 def bookmark(settings: KafkaSettings, group: str, watcher: str) -> int | None:
-    """Where the watcher reads on."""
+    """The offset from which the watcher reads on."""
     name, topic = f"{group}.watcher.{watcher}", TopicNames.of(group).events
     return asyncio.run(Bookmarks(settings.librdkafka()).read(name, topic))
 
@@ -91,7 +91,7 @@ def log_of(airflow: LocalAirflow, component: str) -> str:
 
 @contextmanager
 def failing(broker: LocalBroker, group: str, told: list[str]) -> Iterator[None]:
-    """Tasks fail, one after the other, as their worker would say it; ``told`` gets them."""
+    """Record failures of tasks one after the other, as a worker would; ``told`` collects them."""
     settings = KafkaSettings.from_extra({"bootstrap.servers": broker.bootstrap_servers}, conn_id="test")
     ended = threading.Event()
 
@@ -121,10 +121,10 @@ def failing(broker: LocalBroker, group: str, told: list[str]) -> Iterator[None]:
 
 
 @pytest.mark.thorough
-def test_no_event_is_lost_or_doubled_when_one_of_two_triggerers_dies(
+def test_no_event_is_lost_or_repeated_when_one_of_two_triggerers_dies(
     airflow: LocalAirflow, broker: LocalBroker
 ) -> None:
-    """Tasks fail all the time. What one triggerer watches goes over to the other."""
+    """Tasks fail all the time, while the other triggerer takes over the watchers."""
     api = airflow.api
     airflow.start_triggerer()
     api.wait_for_dag("watched")
@@ -144,7 +144,7 @@ def test_no_event_is_lost_or_doubled_when_one_of_two_triggerers_dies(
             api.wait_until(
                 lambda: [event for event in events() if event.startswith(group)] or None,  # noqa: B023
                 timeout_s=60,
-                what=lambda: f"nothing was told of {group}",  # noqa: B023
+                what=lambda: f"no event of {group}",  # noqa: B023
             )
         (watching, *_) = (name for name in triggerers if f"group {groups[0]} begins" in log_of(airflow, name))
         airflow.kill_triggerer(watching)
@@ -165,4 +165,4 @@ def test_no_event_is_lost_or_doubled_when_one_of_two_triggerers_dies(
     assert set(everything.values()) == {1}
     assert Counter(runs()) == Counter(expected), "each once"
     again = {event: times for event, times in Counter(events()).items() if times > 1}
-    assert set(again.values()) <= {2}, "at most what was stored in the second before it died"
+    assert set(again.values()) <= {2}, "at most the events of the second before it died"

@@ -1,4 +1,4 @@
-"""A password is in the connection, and nowhere else: no log, no record, no XCom, no table, no argument of a process."""
+"""A password is only in the connection: in no log, record, XCom, table or process argument."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from airflow_provider.topics.errors import RefusedError
 from demo.airflow import LocalAirflow
 
 DAGS = Path(__file__).parent / "secret_dags"
-GROUP = "secret"  # of the DAGs
-TRIED = "tried"  # of the command line
+GROUP = "secret"  # group of the DAGs
+TRIED = "tried"  # group of the command line
 USER = "airflow"
 REFUSED_TASKS = ("worker", "submit", "deferred", "poking")
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A password in every form in which it could stand somewhere."""
+    """A password in every form in which it could appear."""
 
     password: str
 
@@ -53,12 +53,12 @@ class Secret:
         forms = {
             "plain": plain,
             "URL-quoted": quote(self.password, safe="").encode(),
-            "URL-quoted, but for slashes": quote(self.password).encode(),
+            "URL-quoted except slashes": quote(self.password).encode(),
             "as in a form": quote_plus(self.password).encode(),
             "in JSON": escaped.encode(),
             "in hexadecimal": plain.hex().encode(),
         }
-        for before in range(3):  # within something longer it may begin at any of three bits
+        for before in range(3):  # inside a longer text, its base64 depends on where it starts
             encoded = base64.b64encode(b"\0" * before + plain)[4 if before else 0 : -4]
             forms[f"in base64 ({before})"] = encoded
             forms[f"in base64 for URLs ({before})"] = encoded.translate(bytes.maketrans(b"+/", b"-_"))
@@ -69,14 +69,14 @@ class Secret:
 
 
 def new_password() -> str:
-    """One that looks different in each form, and that every part of Kafka takes."""
+    """A password that looks different in each form, and that every part of Kafka accepts."""
     return f"{secrets.token_urlsafe(18)}/+%&~{secrets.token_urlsafe(6)}"
 
 
 class ProcessWatch(threading.Thread):
-    """Sees the arguments of every process on this machine.
+    """Reads the arguments of every process on this machine.
 
-    Those of a young one it reads again and again, for it may yet become another program; those of all now and then.
+    It reads those of young processes again and again, because they may still exec another program.
     """
 
     YOUNG_S = 2.0
@@ -136,7 +136,7 @@ def right(secured: SecuredBroker) -> Secret:
 
 @pytest.fixture(scope="module")
 def wrong() -> Secret:
-    """The broker does not know it; all the more it is somebody's."""
+    """A password that the broker does not know; it may still be somebody's."""
     return Secret(new_password())
 
 
@@ -148,8 +148,8 @@ def airflow(start_airflow: Callable[..., LocalAirflow], secured: SecuredBroker, 
         connections={name: json.dumps({"conn_type": "kafka", "extra": extra}) for name, extra in extras.items()},
         env={
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
-            # What is there must not be hidden by others: neither masked nor encrypted. (In the logs of tasks Airflow
-            # masks the connections it has handed out all the same: what our code logs by itself is looked at below.)
+            # A password must not be hidden from the search, neither masked nor encrypted. (In the logs of tasks Airflow
+            # masks the connections that it has handed out anyway: another test checks what our code logs by itself.)
             "AIRFLOW__CORE__HIDE_SENSITIVE_VAR_CONN_FIELDS": "False",
             "AIRFLOW__CORE__FERNET_KEY": "",
         },
@@ -157,7 +157,7 @@ def airflow(start_airflow: Callable[..., LocalAirflow], secured: SecuredBroker, 
 
 
 def files_with(secret: Secret, folder: Path) -> dict[str, list[str]]:
-    """The files below, and in what form each of them has it."""
+    """The files below the folder that have the secret, and in which form."""
     found = {
         str(file.relative_to(folder)): secret.found_in(file.read_bytes())
         for file in folder.rglob("*")
@@ -185,7 +185,7 @@ def records_of(secured: SecuredBroker) -> Iterator[bytes]:
     consumer.close()
 
 
-def test_what_searches_for_a_password_finds_it(right: Secret, tmp_path: Path) -> None:
+def test_the_search_for_a_password_finds_it(right: Secret, tmp_path: Path) -> None:
     plain = right.password.encode()
     for number, form in enumerate(
         [
@@ -206,17 +206,17 @@ def test_what_searches_for_a_password_finds_it(right: Secret, tmp_path: Path) ->
 def test_airflow_keeps_no_password_anywhere(
     airflow: LocalAirflow, right: Secret, wrong: Secret, secured: SecuredBroker, watch: ProcessWatch
 ) -> None:
-    """A worker that defers and comes back, sensors, an operator; each of them refused, too; all at level DEBUG."""
+    """A worker that defers and comes back, sensors and an operator, also with refused passwords, at level DEBUG."""
     api = airflow.api
     api.wait_for_dag("secret_worker")
     run = api.trigger("secret_worker")
     refused = api.trigger("secret_refused")
     for task in ("worker", "deferred"):
         api.wait_for_task("secret_worker", run, task, states=("deferred",), where=lambda seen: bool(seen.triggerer_job))
-    # While triggers run, their arguments are in the database.
+    # The arguments of triggers are in the database while they run.
     database = airflow.home / "airflow.db"
     stored = b"".join(file.read_bytes() for file in airflow.home.glob("airflow.db*"))
-    assert b"kafka_conn_id" in stored, "not encrypted: otherwise this would find nothing"
+    assert b"kafka_conn_id" in stored, "not encrypted, or the search would find nothing"
     assert not right.found_in(stored)
 
     submitted = api.trigger("secret_job")
@@ -275,14 +275,16 @@ def test_the_command_line_shows_no_password(
         assert known or b"check sasl.username, sasl.password" in told, told.decode()
         assert not secret.found_in(told)
 
-    check(start(WORKER))  # first: it has the broker make what it keeps groups in
+    check(start(WORKER))  # the first, as it makes the broker create the topic in which it keeps groups
     for process in [start(command) for command in LOOKING]:
         check(process)
     watch.check(right, wrong)
 
 
-def test_the_arguments_of_what_makes_the_broker_have_no_password(watch: ProcessWatch, secured: SecuredBroker) -> None:
-    """It has to know the users."""
+def test_the_processes_that_start_the_broker_have_no_password_in_their_arguments(
+    watch: ProcessWatch, secured: SecuredBroker
+) -> None:
+    """The broker has to know the users."""
     assert any(b"kafka.tools.StorageTool" in arguments for arguments in watch.seen)
     watch.check(*map(Secret, secured.passwords.values()))
 
@@ -290,7 +292,7 @@ def test_the_arguments_of_what_makes_the_broker_have_no_password(watch: ProcessW
 def test_no_log_line_has_a_password_at_any_level(
     secured: SecuredBroker, right: Secret, wrong: Secret, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without Airflow, which would mask it."""
+    """Without Airflow, which masks passwords."""
     job = JobDefinition(name="logged", entry_point="jobs:Nap", config={"seconds": 0})
     refused = secured.settings(USER, **{"sasl.password": wrong.password})
     with caplog.at_level(logging.DEBUG):

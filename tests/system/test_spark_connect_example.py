@@ -1,4 +1,4 @@
-"""The example DAGs with Spark Connect, run as they are, against a real server that asks for a token."""
+"""The example DAGs with Spark Connect run unchanged, with a real server that requires a token."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def server() -> Iterator[LocalConnectServer]:
 
 @pytest.fixture
 def connection(airflow: LocalAirflow, server: LocalConnectServer) -> Iterator[None]:
-    """By name, and not by number: a token goes without TLS to ``localhost`` alone."""
+    """By host name: without TLS, a token is only sent to ``localhost``."""
     port = int(server.url.rpartition(":")[2])
     body = {"connection_id": NAME, "conn_type": "spark_connect", "host": "localhost", "port": port, "password": TOKEN}
     airflow.api.request("POST", "/connections", json=body)
@@ -36,7 +36,7 @@ def connection(airflow: LocalAirflow, server: LocalConnectServer) -> Iterator[No
 
 @pytest.mark.usefixtures("connection")
 @pytest.mark.timeout(700)
-def test_a_group_on_a_spark_connect_server_whose_token_nobody_is_shown(
+def test_a_group_on_a_spark_connect_server_never_shows_the_token(
     airflow: LocalAirflow, server: LocalConnectServer, example_folder: Path
 ) -> None:
     tasks = run(airflow, "example_spark_connect")

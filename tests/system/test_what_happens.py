@@ -1,4 +1,4 @@
-"""Lines of the README's table "What happens when" that no other system test shows."""
+"""The lines of the README's table "What happens when" that no other system test covers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def begun(group: Group) -> dict[TaskId, list[Start]]:
 
 
 def runs_on(group: Group, tasks: int, *workers: str) -> GroupRecord:
-    """Wait until the workers run so many tasks, all of them what they own."""
+    """Wait until these workers run so many tasks, exactly those that they own."""
     seen = group.wait_for(
         lambda seen: (
             seen.status.group is not None
@@ -58,8 +58,8 @@ def real(tasks: Tasks) -> Tasks:
     "it comes back later, while its tasks still wait for it",
     "it is killed for good",
 )
-def test_a_worker_joins_and_is_cut_off_and_killed_and_killed_for_good(group: Group, way: TcpProxy) -> None:
-    """Each time, nobody else's tasks are stopped but those that it gets as it joins."""
+def test_a_worker_joins_is_cut_off_is_killed_and_is_killed_for_good(group: Group, way: TcpProxy) -> None:
+    """No other task is stopped, except those that it is given when it first joins."""
     run = group.start("two_workers")
     group.wait_for_members(W1, W2)
     group.submit("endless", tasks=6, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
@@ -70,7 +70,9 @@ def test_a_worker_joins_and_is_cut_off_and_killed_and_killed_for_good(group: Gro
     own = real(joined.owned_by(BRIEF))
     assert len(own) == 2
     others = {task: each for task, each in begun(group).items() if task not in own}
-    assert others == {task: each for task, each in at_first.items() if task not in own}, "only what it got was stopped"
+    assert others == {task: each for task, each in at_first.items() if task not in own}, (
+        "only the tasks for the new worker were stopped"
+    )
     assert way.connections
 
     way.stall()
@@ -82,7 +84,7 @@ def test_a_worker_joins_and_is_cut_off_and_killed_and_killed_for_good(group: Gro
         *_, before, after = begun(group)[task]
         assert (before.worker, after.worker) == (BRIEF, BRIEF)
         assert before.until_ms is not None
-        assert before.until_ms <= cut.at_ms, "stopped before anybody else could have been given it"
+        assert before.until_ms <= cut.at_ms, "stopped before another worker could be given it"
 
     worker = group.api.task_instance("brief_session", last_run, "w3")
     assert worker.try_number == 1
@@ -96,7 +98,7 @@ def test_a_worker_joins_and_is_cut_off_and_killed_and_killed_for_good(group: Gro
     assert of_its_return.owned_by(BRIEF) >= own
 
     worker = group.api.task_instance("brief_session", last_run, "w3")
-    assert worker.try_number == 2, "its last"
+    assert worker.try_number == 2, "its last try"
     os.kill(group.api.running_pid(worker), 9)
     lost = runs_on(group, 6, W1, W2)
     assert (lost.delay_ms, lost.waiting) == (0, frozenset())
@@ -105,8 +107,8 @@ def test_a_worker_joins_and_is_cut_off_and_killed_and_killed_for_good(group: Gro
 
 
 @pytest.mark.shows("it leaves in an orderly way: its task is marked failed or success, it is drained or stopped")
-def test_who_leaves_in_order_is_not_waited_for(group: Group, outside: Callable[..., Fleet]) -> None:
-    """Marked success, drained, stopped: all together."""
+def test_nobody_waits_for_a_worker_that_leaves_in_order(group: Group, outside: Callable[..., Fleet]) -> None:
+    """Three workers at once: one marked success, one drained, one stopped."""
     others = outside(group, "--slots", "1")
     others.start(STAYS)
     run = group.start("two_workers", slots=1)
@@ -119,7 +121,7 @@ def test_who_leaves_in_order_is_not_waited_for(group: Group, outside: Callable[.
     group.ask(LATE, ControlAction.STOP)
     group.api.set_state(group.api.task_instance("two_workers", run, "w1"), "success")
 
-    # Their sessions have a minute to go: a worker that is out of the group before has left.
+    # Their sessions last another minute: a worker that is out of the group before has left.
     seen = group.wait_for(
         lambda seen: seen.status.group is not None and set(seen.status.group.members) == {STAYS},
         "all but one have left",
@@ -134,11 +136,11 @@ def test_who_leaves_in_order_is_not_waited_for(group: Group, outside: Callable[.
     ended = {status.task for status in group.steps() if status.state is TaskState.FINISHED}
     assert {task.index for task in real(seen.group.owned_by(STAYS)) | ended if not task.is_planner} == set(range(16))
     stopped = {status.worker for status in group.steps() if status.state is TaskState.STOPPED and status.started_at_ms}
-    assert stopped <= {W1, LATE}, "what ran at the drained one came to its end"
+    assert stopped <= {W1, LATE}, "the drained worker's tasks finished"
 
 
 @pytest.mark.shows("a worker has a free slot while tasks wait elsewhere")
-def test_a_free_slot_is_given_what_waits_elsewhere(group: Group) -> None:
+def test_a_free_slot_gets_a_task_that_waits_elsewhere(group: Group) -> None:
     group.start("two_workers", slots=1)
     group.wait_for_members(W1, W2)
     group.submit_planned("uneven", [{"seconds": 0.05 if index % 2 else 600} for index in range(6)])

@@ -1,4 +1,4 @@
-"""A worker's life in an Airflow that is well: deferred and back, killed and back, ended by a user."""
+"""A worker's life in a healthy Airflow: it is deferred, killed, cleared or ended by a user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.side_by_side
 
 
 @pytest.mark.shows("a worker's process dies and comes back within `session_timeout` (60 s)")
-def test_a_killed_worker_is_back_as_the_same_one_and_nobody_else_is_stopped(group: Group) -> None:
+def test_a_killed_worker_returns_as_the_same_member_and_no_other_tasks_are_stopped(group: Group) -> None:
     group.start("endless_job")
     run = group.start("two_workers")
     group.wait_for_members("two_workers.w1", "two_workers.w2")
@@ -45,9 +45,9 @@ def test_a_killed_worker_is_back_as_the_same_one_and_nobody_else_is_stopped(grou
     assert group.api.task_instance("two_workers", run, "w1").try_number == 2
 
 
-def test_a_group_that_is_drained_ends_its_deferred_workers_by_itself(group: Group) -> None:
+def test_the_deferred_workers_of_a_drained_group_end(group: Group) -> None:
     group.start("until_drained")
-    # It waits for a job: there was none yet, so nothing is drained.
+    # It waits for a first job: a group without jobs does not count as drained.
     seen = group.wait_for_members("until_drained.w1")
     run = group.api.request("GET", "/dags/until_drained/dagRuns", params={"order_by": "-run_after"})["dag_runs"][0]
     group.deferred("until_drained", run["dag_run_id"], "w1")
@@ -76,20 +76,20 @@ def test_a_worker_that_a_user_ends_leaves_at_once(group: Group, deferred: bool) 
         group.wait_for_members("two_workers.w1", "two_workers.w2")
         group.wait_for_running("endless", 4)
     group.api.set_state(group.api.task_instance("two_workers", run, "w1"), "failed")
-    # Its session has a minute to go: a worker that is out of the group before has left.
+    # Its session lasts another minute: if it is out of the group before, it has left.
     record = group.wait_for(
         lambda seen: seen.status.group is not None and set(seen.status.group.members) == {"two_workers.w2"},
         "w1 has left",
         timeout_s=50,
     ).status.group
     assert record is not None
-    assert (record.delay_ms, record.waiting) == (0, frozenset()), "nobody waits for it"
+    assert (record.delay_ms, record.waiting) == (0, frozenset()), "its tasks do not wait for it"
     if not deferred:
         assert sum(not task.is_planner for task in record.owned_by(WorkerId("two_workers.w2"))) == 4
 
 
 @pytest.mark.shows("its task is cleared while it runs")
-def test_a_running_worker_that_is_cleared_has_its_own_tasks_again_in_the_round_of_its_return(group: Group) -> None:
+def test_a_cleared_running_worker_gets_its_own_tasks_back_in_the_round_of_its_return(group: Group) -> None:
     group.start("endless_job")
     run = group.start("two_workers")
     group.wait_for_members("two_workers.w1", "two_workers.w2")
@@ -113,8 +113,8 @@ def test_a_running_worker_that_is_cleared_has_its_own_tasks_again_in_the_round_o
     assert (back.delay_ms, back.waiting) == (0, frozenset())
 
 
-def test_a_deferred_worker_that_is_cleared_goes_on_in_its_next_try(group: Group) -> None:
-    """The new try has the membership before the old trigger hears that it was killed: that one must not leave."""
+def test_a_cleared_deferred_worker_goes_on_in_its_next_try(group: Group) -> None:
+    """The new try takes the membership before the old trigger learns that it was killed; the old one must not leave."""
     run = group.start("two_workers")
     instances = [group.deferred("two_workers", run, f"w{number}") for number in (1, 2)]
     before = group.wait_for_members("two_workers.w1", "two_workers.w2")
@@ -135,7 +135,7 @@ def test_a_deferred_worker_that_is_cleared_goes_on_in_its_next_try(group: Group)
     assert set(after.members) == set(before.members)
 
 
-def test_a_second_run_may_not_take_the_names_of_the_first(group: Group) -> None:
+def test_a_second_run_cannot_take_the_worker_names_of_the_first(group: Group) -> None:
     first = group.start("two_workers")
     for number in (1, 2):
         group.deferred("two_workers", first, f"w{number}")
@@ -143,7 +143,7 @@ def test_a_second_run_may_not_take_the_names_of_the_first(group: Group) -> None:
     second = group.start("two_workers")
     group.api.wait_for_run("two_workers", second, states=("failed",))
     refused = group.api.task_instance("two_workers", second, "w1")
-    assert refused.try_number == 1, "no retry could help"
+    assert refused.try_number == 1, "a retry could not help"
     assert "is the name of a worker of group" in group.api.log(refused)
     assert group.record == before, "the first run was not disturbed"
     assert group.api.task_instance("two_workers", first, "w1").state == "deferred"
@@ -159,14 +159,12 @@ def wait_for_failure(group: Group, task: TaskId, *, attempt: int, failures: int)
 
 @pytest.mark.shows("a Spark task fails")
 @pytest.mark.timeout(240)
-def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(
-    group: Group, outside: Callable[..., Fleet]
-) -> None:
+def test_a_failing_spark_task_is_retried_and_then_shown_everywhere(group: Group, outside: Callable[..., Fleet]) -> None:
     run = group.start("failing_job")
     api = group.api
     api.wait_for_task("failing_job", run, "failed", timeout_s=150)
     sensor = api.wait_for_task("failing_job", run, "finished", states=("failed",))
-    assert sensor.try_number == 1, "no retry of the sensor could help"
+    assert sensor.try_number == 1, "a retry of the sensor could not help"
     assert "failing:1: ZeroDivisionError" in api.log(sensor)
 
     worker = api.wait_for_task("failing_job", run, "worker")
@@ -186,12 +184,12 @@ def test_a_failing_spark_task_is_tried_again_and_then_shown_wherever_one_looks(
     status = seen.status.tasks[TaskId("failing", 1)]
     assert (status.state, status.failures) == (TaskState.FAILED, 2)
 
-    # A stream is the same job in each run of its DAG.
+    # A stream is the same job in all runs of its DAG.
     others = outside(group)
     others.start("a.outside")
     for attempt in (1, 2):
         run = group.start("failing_stream")
-        # Each time with all its retries: here none.
+        # Each run starts with all retries, here none.
         wait_for_failure(group, TaskId("stream", 0), attempt=attempt, failures=1)
     submit = api.wait_for_task("failing_stream", run, "submit")
     assert "1 failed task of job stream is tried again: stream:0" in api.log(submit)
@@ -226,10 +224,10 @@ def test_a_worker_whose_spark_ends_runs_its_tasks_in_another_one(group: Group) -
 def test_a_worker_whose_spark_does_not_start_leaves_its_tasks_to_others(
     group: Group, outside: Callable[..., Fleet]
 ) -> None:
-    """That it comes back when Spark starts: ``tests/unit/test_worker_standing_back.py``."""
+    """Its return when Spark starts is tested in ``tests/unit/test_worker_standing_back.py``."""
     others = outside(group)
     others.start("a.outside")
-    run = group.start("spark_worker", master="yarn")  # without a Hadoop configuration, which Spark asks for
+    run = group.start("spark_worker", master="yarn")  # without the Hadoop configuration that Spark needs
     group.wait_for_members("a.outside", "spark_worker.worker")
     group.submit("endless", tasks=2, entry_point="cospark_system_jobs:Endless", kind=TaskKind.BATCH)
     group.wait_for(

@@ -1,4 +1,4 @@
-"""The bridges of a candidate: processes of the classic world that live and sleep with it."""
+"""The bridges of a candidate coordinator: processes of the classic world that live and sleep with it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from simulation.bridged.world import BridgedWorld, ClassicSide
 
 SESSION_MS = 12_000
-"""Less than it should be: no safety may depend on it."""
+"""Shorter than it should be: safety must not depend on it."""
 LOOK_MS = 500
 
 
 class Hands:
-    """A bridge runs nothing: what it is told it says to its coordinator."""
+    """A bridge runs nothing: it passes its assignment on to its coordinator."""
 
     def __init__(self, process: Process, talk: BridgeTalk) -> None:
         self._process = process
@@ -57,7 +57,7 @@ class Hands:
 
 
 class Bridge(Process):
-    """In the candidate's process: it has its clock."""
+    """It is in the candidate's process and has its clock."""
 
     def __init__(self, world: ClassicSide, candidate: Candidate, name: str, claims: Tasks, put: PutWord) -> None:
         settings = MemberSettings(
@@ -89,7 +89,7 @@ class Bridge(Process):
         self.feed(TasksFinished(now_ms=self.now, tasks=tasks))
 
     def say(self, words: Any) -> None:
-        """Its url, to the group; what a process writes, to the topics."""
+        """A bridge reports its url to the group; other processes write to the topics."""
         if isinstance(words, str):
             self.feed(UrlChanged(now_ms=self.now, url=words))
         else:
@@ -123,7 +123,7 @@ class Bridge(Process):
 
 
 class SimulatedBridges:
-    """Those of one candidate, which has one group."""
+    """The bridges of one candidate, which has one group."""
 
     def __init__(self, world: BridgedWorld, candidate: Candidate) -> None:
         self._world = world

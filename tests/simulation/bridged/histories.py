@@ -1,4 +1,4 @@
-"""Random histories: workers are rolled there and back, and anything that takes part may die, stand still or be away."""
+"""Random histories: workers change the protocol and back one by one, and anything may die, stand still or be away."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from airflow_provider.protocol.bridge import BRIDGE
 WORKERS: Final = ("w1", "w2", "w3")
 STEPS: Final = 25
 CONVERGES_MS: Final = 400_000
-"""The longest that may have to end first: a bridge's session, and after it a rebalance that waits as long."""
+"""The longest wait: for a bridge's session, and then for a rebalance that waits as long."""
 
 
 class History:
-    """One of them.
+    """One history.
 
-    :param server_side: the coordinator computes by itself
+    :param server_side: whether the coordinator computes assignments itself
     :ivar world: where it takes place
     """
 
@@ -103,7 +103,7 @@ class History:
             candidates.kill(owner)
 
     def _stop_coordinator(self) -> None:
-        """It stands still, and goes on: longer than it may, mostly."""
+        """It stands still for a while, mostly for too long."""
         owner = self.world.declarative.candidates.owner
         if owner is not None and owner.alive:
             self.world.sleep(owner, self._rng.choice((500, 5_000, 20_000, 90_000)))
@@ -118,12 +118,12 @@ class History:
             process.sleep(self._rng.randint(100, 20_000))
 
     def _brokers_away(self) -> None:
-        """That of the classic group, for longer than a bridge's session perhaps."""
+        """The broker of the classic group is away, perhaps for longer than a bridge's session."""
         self.world.classic.coordinator_away = True
         self.world.clock.after(self._rng.choice((1_000, 15_000, 90_000)), self.world.classic.coordinator_back)
 
     def _cut_bridge(self) -> None:
-        """It reaches the classic group's coordinator no more, and its coordinator goes on."""
+        """The bridge can't reach the classic group's coordinator, while its own coordinator goes on."""
         bridge = self.world.classic.processes.get(BRIDGE)
         if bridge is not None and bridge.in_group:
             bridge.cut()

@@ -1,4 +1,4 @@
-"""Workers are restarted with one protocol and the other, anything dies meanwhile, and no task runs twice."""
+"""Workers are restarted with either protocol while anything may die, and no task runs twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider.protocol.model import NO_TASKS, Tasks
 
 HISTORIES = 6
 HUNTED = 80
-"""In so many histories at most a mistake is to show."""
+"""A mistake must be noticed within this number of histories."""
 
 
 def test_a_group_rolls_from_one_protocol_to_the_other_and_back() -> None:
@@ -49,7 +49,7 @@ def comes_to_rest(world: BridgedWorld) -> None:
 
 
 @pytest.mark.parametrize("server_side", [True, False])
-def test_whatever_dies_no_task_runs_twice_and_all_run_in_the_end(*, server_side: bool) -> None:
+def test_no_task_runs_twice_and_all_finally_run_whatever_dies(*, server_side: bool) -> None:
     moves = 0
     for _ in range(HISTORIES):
         history = History(random.randrange(2**32), server_side=server_side)
@@ -58,7 +58,7 @@ def test_whatever_dies_no_task_runs_twice_and_all_run_in_the_end(*, server_side:
     assert moves > HISTORIES
 
 
-# ---- the checker, checked
+# ---- deliberate mistakes
 
 
 def _lets_go_of_what_runs(desk: Desk, asked: Tasks) -> ToBridge:
@@ -86,7 +86,7 @@ MISTAKES: dict[str, Mistake] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_shows(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_in_the_bridge_is_noticed(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, name, wrong, first = MISTAKES[mistake]
     monkeypatch.setattr(owner, name, wrong)
     with pytest.raises((HistoryError, AssertionError)):

@@ -24,11 +24,11 @@ from airflow_provider.shards.bridges import PutWord
 
 Worker = ClassicProcess | DeclarativeProcess
 AT_ONCE: Final = Deferred(max_delay_ms=0)
-"""Histories are about moves, and not about what waits."""
+"""Enough slots: histories are about moves, not about waiting tasks."""
 
 
 class ClassicSide(classic_world.World):
-    """:param whole: the world that this is a side of"""
+    """:param whole: the world of both sides"""
 
     def __init__(self, whole: BridgedWorld, seed: int) -> None:
         self._whole = whole
@@ -54,7 +54,7 @@ class ClassicSide(classic_world.World):
 
 
 class DeclarativeSide(declarative_world.World):
-    """:param whole: the world that this is a side of"""
+    """:param whole: the world of both sides"""
 
     def __init__(self, whole: BridgedWorld, seed: int, **more: Any) -> None:
         self._whole = whole
@@ -74,9 +74,9 @@ class DeclarativeSide(declarative_world.World):
 
 
 class BridgedWorld:
-    """One group.
+    """One group with workers of both protocols.
 
-    :ivar moves: how often a task has gone from one side to the other
+    :ivar moves: how often a task moved from one side to the other
     """
 
     def __init__(self, seed: int, *, server_side: bool = True) -> None:
@@ -172,7 +172,7 @@ class BridgedWorld:
 
     @property
     def is_even(self) -> bool:
-        """Whether no worker, in whatever protocol, runs more than one task more than another."""
+        """Whether the workers' numbers of tasks differ by at most one, across both protocols."""
         numbers = {process.name: 0 for process in self.declarative.members}
         numbers |= {
             process.name: 0
@@ -186,7 +186,7 @@ class BridgedWorld:
 
     @property
     def at_rest(self) -> bool:
-        """Each task runs once, somewhere, and the coordinator knows who is there."""
+        """Whether each task runs once, and the coordinator knows the members."""
         running = self.running
         if running.keys() != self.classic.configured or any(len(names) > 1 for names in running.values()):
             return False

@@ -1,4 +1,4 @@
-"""What can happen to the workers of a declarative group, and to what they have to do."""
+"""Actions on the workers and the jobs of a declarative group."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action(ABC):
-    """:param after_ms: how long after the action before it"""
+    """:param after_ms: the time since the action before it"""
 
     after_ms: int
 
     @abstractmethod
     def apply(self, world: World) -> bool:
-        """:return: whether there was anything to do it to"""
+        """:return: whether it applied"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnWorker(Action):
-    """Something that befalls a worker that takes part in the group."""
+    """An action on a worker in the group."""
 
     worker: str
 
@@ -68,7 +68,7 @@ class Kill(OnWorker):
 class Bounce(OnWorker):
     """It dies, and is started again under its name.
 
-    :param known: the new process knows that the one before has ended
+    :param known: whether the new process knows that the one before has ended
     """
 
     back_ms: int
@@ -83,7 +83,7 @@ class Bounce(OnWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave(OnWorker):
-    """:param reason: it says why it goes"""
+    """:param reason: whether it says why it leaves"""
 
     reason: LeaveReason | None
 
@@ -98,8 +98,8 @@ class Leave(OnWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandOver(OnWorker):
-    """Another process on the same host goes on with its membership, not before what this one has asked is written: two
-    that send at the same time are beyond what is promised.
+    """Another process on the same host goes on with its membership, after this one's requests are written: two
+    processes that send at the same time are not supported.
     """
 
     gap_ms: int
@@ -118,7 +118,7 @@ class HandOver(OnWorker):
 class Replace(OnWorker):
     """A second process takes its name, while it still runs.
 
-    :param cut_off: it does not hear of that
+    :param cut_off: whether the first one is cut off and does not notice
     """
 
     cut_off: bool
@@ -174,7 +174,7 @@ class DropTask(OnWorker):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailAssignor(OnWorker):
-    """Its assignor raises from now on, or does no longer."""
+    """Its assignor fails from now on, or works again."""
 
     def befall(self, world: World, process: Process) -> bool:
         process.offers.failing = not process.offers.failing

@@ -1,7 +1,7 @@
-"""A process that coordinates, or would: the shard's own code, and the turns that its thread would take.
+"""A process that coordinates, or could: the shard's real code, and the turns of its thread.
 
-A turn takes time: what it handles is what there was at its beginning, by the clock of that moment, and its transaction
-is there at its end. A process that is paused meanwhile ends it when it wakes: then it is a zombie.
+A turn takes time: it handles what was there at its beginning, with the clock of that moment, and commits its
+transaction at its end. A process that is paused in between ends its turn when it wakes: then it may be a zombie.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ BATCH = 50
 class Candidate:
     """One process that may coordinate.
 
-    :ivar assigned: it believes that the shard is its own
-    :ivar read_to: so far it has taken requests
+    :ivar assigned: whether it believes that the shard is its own
+    :ivar read_to: the offset up to which it has taken requests
     """
 
     def __init__(self, world: World, name: str, settings: CoordinatorSettings) -> None:
@@ -73,7 +73,7 @@ class Candidate:
     def now(self) -> int:
         return self.clock.now if self._frozen is None else self._frozen
 
-    # ---- what befalls it
+    # ---- faults and assignments
 
     def kill(self) -> None:
         self.world.note(f"{self.name:8} ---- killed")
@@ -87,7 +87,7 @@ class Candidate:
         self.world.clock.after(ms, self.look)
 
     def assign(self) -> None:
-        """The shard is its own now."""
+        """It gets the shard."""
         self.assigned = True
         self._drop()
         self._held = Held()
@@ -95,7 +95,7 @@ class Candidate:
         self._begin()
 
     def revoke(self) -> None:
-        """It is not any more. If it can, it has those who wait ask again."""
+        """It loses the shard. If it can, it has waiting members ask again."""
         self.assigned = False
         serving = self._serving
         if serving is not None and not self._busy and not self.asleep:
@@ -117,7 +117,7 @@ class Candidate:
         self._busy = False
 
     def _begin(self) -> None:
-        """Load, which takes a while."""
+        """Begin to load, which takes a while."""
         self._drop()
         life = self._life
         self._busy = True
@@ -244,7 +244,7 @@ class Candidate:
             self.world.clock.after(max(1, self.clock.until(at)), lambda: self._when_awake(life, self.look))
 
     def _follow_jobs(self) -> None:
-        """What is configured is read as soon as the shard has a group with members."""
+        """Read the configuration as soon as the shard has a group with members."""
         if self._crossing is None and self._serving is not None and self._serving.groups and not self._jobs_read:
             self._jobs_read = True
             self.jobs_changed()

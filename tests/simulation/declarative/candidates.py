@@ -1,4 +1,4 @@
-"""Who coordinates: the consumer group in which the candidates share the shards, as far as a shard sees it."""
+"""The consumer group in which the candidates share the shards, as far as one shard sees it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from simulation.declarative.world import World
 
 SESSION_MS = 3_000
-"""A candidate that stands still or is dead for so long loses the shard."""
+"""A candidate that stands still or is dead for this time loses the shard."""
 REVIVED_MS = 2_000
 
 
 class Candidates:
-    """All of them; at most one owns the shard, and others may believe that they do."""
+    """All candidates. At most one owns the shard, but others may believe that they do."""
 
     def __init__(self, world: World, number: int, settings: CoordinatorSettings) -> None:
         self._world = world
@@ -32,7 +32,7 @@ class Candidates:
 
     @property
     def owner(self) -> Candidate | None:
-        """Who owns the shard by the consumer group's word."""
+        """The owner of the shard according to the consumer group."""
         return self._owner
 
     @property
@@ -74,7 +74,7 @@ class Candidates:
         return True
 
     def _find_out(self, one: Candidate) -> None:
-        """A zombie hears that the shard is not its own."""
+        """A zombie learns that it has lost the shard."""
         if one is not self._owner and one.alive and one.assigned:
             one.revoke()
 

@@ -1,4 +1,4 @@
-"""Asks the rules, whenever something has happened that could break them."""
+"""Checks the rules whenever something happens that could break them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 def everything(group: GroupState) -> dict[str, Any]:
-    """All that a group's state is."""
+    """The whole state of a group, to compare it."""
     return {slot: getattr(group, slot) for slot in GroupState.__slots__}
 
 
 class Checks:
-    """What was seen of a world.
+    """The history of a world.
 
-    :ivar group: as the records say that are committed
+    :ivar group: its state by the committed records
     :ivar targets: how many have been installed
     """
 
@@ -46,7 +46,7 @@ class Checks:
         self._last[task] = process.worker, epoch
         self._holders[task].append(process)
         invariants.at_most_one_may_write_a_task(task, self._holders[task])
-        invariants.what_may_be_written_is_held(process, self.group, self._world.names)
+        invariants.a_task_that_may_be_written_is_held(process, self.group, self._world.names)
 
     def stopped(self, process: Process, task: TaskId) -> None:
         self._holders[task].remove(process)
@@ -60,7 +60,7 @@ class Checks:
     # ---- records
 
     def committed(self, records: Sequence[KeyAndValue]) -> None:
-        """A transaction."""
+        """A transaction was committed."""
         if not records:
             return
         group = self.group
@@ -78,15 +78,15 @@ class Checks:
         invariants.epochs_only_grow(before, group)
         invariants.no_epoch_overtakes_the_one_that_it_follows(group)
         invariants.no_two_hold_a_task(group)
-        if self._world.bridges is None:  # beyond a bridge what is configured changes before the target does
+        if self._world.bridges is None:  # behind a bridge, the configuration changes before the target does
             invariants.a_target_has_each_task_once(group)
             invariants.a_member_that_is_done_has_its_target(group)
         for process in self._world.members:
-            invariants.what_may_be_written_is_held(process, group, self._world.names)
+            invariants.a_task_that_may_be_written_is_held(process, group, self._world.names)
             invariants.a_member_at_the_target_has_nothing_of_others(process, group)
 
     def served(self, candidate: Candidate) -> None:
-        """A coordinator has ended a turn. What it knows is committed, if nobody has taken its place."""
+        """A coordinator has ended a turn. Its state is committed, unless another one has replaced it."""
         machine, log = candidate.machine, candidate.log
         if machine is None or log is None or log.is_fenced:
             return

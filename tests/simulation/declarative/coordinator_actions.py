@@ -1,4 +1,4 @@
-"""What can happen to the coordinators of a declarative group."""
+"""Actions on the coordinators of a declarative group."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KillCoordinator(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseCoordinator(Action):
-    """For a while, or so long that it becomes a zombie: it goes on then where it was."""
+    """It pauses, perhaps for so long that it becomes a zombie, and then goes on where it was."""
 
     ms: int
 
@@ -57,7 +57,7 @@ class MoveShard(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoilTransactions(Action):
-    """What becomes of the next ones."""
+    """The next transactions fail in these ways."""
 
     faults: tuple[Fault, ...]
 
@@ -70,7 +70,7 @@ class SpoilTransactions(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSlowly(Action):
-    """Whoever loads from now on takes its time, or does no longer."""
+    """Loading is slow from now on, or fast again."""
 
     def apply(self, world: World) -> bool:
         world.is_slow_to_load = not world.is_slow_to_load
@@ -80,7 +80,7 @@ class LoadSlowly(Action):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configure(Action):
-    """People set the session and the heartbeat interval of the group; None: the default again."""
+    """Somebody sets the group's session timeout and heartbeat interval; None restores the default."""
 
     session_ms: int | None
     interval_ms: int | None

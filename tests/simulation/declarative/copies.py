@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Copy:
-    """:param grant: of the process's lease when it started: it is fenced by all that comes after the end of that"""
+    """:param grant: of the process's lease at its start; once this grant has ended, the copy is fenced for ever"""
 
     epoch: Epoch
     grant: int
@@ -22,9 +22,9 @@ class Copy:
 
 
 class Copies:
-    """As ``worker.lease`` and the fence of a task have it.
+    """As in ``worker.lease`` and the fence of a task.
 
-    :ivar running: what runs, also while it stops
+    :ivar running: the running tasks, also while they stop
     """
 
     def __init__(self, process: Process, stop_ms: tuple[int, int]) -> None:
@@ -66,7 +66,7 @@ class Copies:
         self._process.world.stopped(self._process, task)
 
     def end(self) -> None:
-        """With its process."""
+        """End all copies with their process."""
         for task in list(self.running):
             self.remove(task)
 

@@ -1,5 +1,5 @@
-"""Random histories of a declarative group: actions and faults for a while, then peace, in which everything must come
-right. What is counted as a step: an action that took effect.
+"""Random histories of a declarative group: actions and faults for a while, then peace, in which the group must
+converge. A step is an action that took effect.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ POLICIES: tuple[Policy, ...] = (
 )
 PAUSES_MS = ((0, 20), (0, 500), (0, 500), (300, 3_000), (2_000, 8_000))
 LONGEST_MS = 32_000
-"""A paused process wakes after at most so long."""
+"""The longest pause of a process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What may happen in a history, beside workers that start and leave, and jobs that change.
+    """What may happen in a history besides workers that start and leave, and jobs that change.
 
     :param steps: actions that take effect
     :param members: workers die, are paused, cut off, replaced, or slow to stop
     :param coordinators: they die, are paused, and move; transactions fail
-    :param network: messages are lost, late and doubled
+    :param network: messages are lost, late and duplicated
     """
 
     steps: int = 50
@@ -60,17 +60,17 @@ PLANS = {
     "declarative-network": Plan(network=True),
     "declarative-everything": Plan(members=True, coordinators=True, network=True),
 }
-"""By the name under which ``make simulate PLAN=`` knows them."""
+"""By the names for ``make simulate PLAN=``."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Told:
-    """What came of a history.
+    """The outcome of a history.
 
     :param actions: all that were tried
-    :param steps: how many of them took effect
-    :param peace_ms: from the end of the faults until the group was at rest
-    :param rounds_of_peace: targets that were installed meanwhile
+    :param steps: the number that took effect
+    :param peace_ms: the time from the end of the faults until the group was at rest
+    :param rounds_of_peace: the targets that were installed meanwhile
     """
 
     world: World
@@ -86,17 +86,17 @@ class Told:
 
     @property
     def lost(self) -> Counter[str]:
-        """Coordinators, by what befell them."""
+        """Coordinators, by the fault."""
         return self.world.lost
 
     @property
     def struck(self) -> Counter[str]:
-        """Accidents of messages and transactions, by kind."""
+        """Faults of messages and transactions, by kind."""
         return self.world.struck
 
     @property
     def kind(self) -> str:
-        """What kind of failure: the invariant that was broken, else the exception."""
+        """The kind of failure: the broken invariant, else the exception."""
         if self.failure is None:
             return ""
         cause = self.failure.failure
@@ -106,7 +106,7 @@ class Told:
 def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told:
     """Play one history.
 
-    :param actions: play these; None: have them made up from the seed
+    :param actions: to play; None makes them up from the seed
     """
     rng = random.Random(f"{seed}/declarative")
     world = World(
@@ -132,19 +132,19 @@ def play(seed: int, plan: Plan, actions: Sequence[Action] | None = None) -> Told
         _peace(world, told)
     except HistoryError as failure:
         told.failure = failure
-    except Exception as failure:  # noqa: BLE001  # whatever an action ran into is shown like what a step did
+    except Exception as failure:  # noqa: BLE001  # failures of actions are shown like those of steps
         told.failure = HistoryError(failure, world)
         told.failure.__cause__ = failure
     return told
 
 
 SETTLE_MS = 240_000
-"""So long it takes at most: who is paused wakes, sessions and rebalances end, delays run, one after the other."""
+"""The longest time: paused processes wake, sessions and rebalances end, delays run, one after the other."""
 REST_MS = 20_000
 
 
 def _peace(world: World, told: Told) -> None:
-    """The faults stop; what is running comes to rest."""
+    """The faults stop; the group comes to rest."""
     world.make_peace()
     began, targets = world.clock.now, world.checks.targets
     world.run(LONGEST_MS)
@@ -168,9 +168,9 @@ def _settle(world: World) -> None:
 
 
 class Author:
-    """Makes up a history: looks at the group, so that what it writes down mostly takes effect.
+    """Makes up a history. It looks at the group, so that most of its actions take effect.
 
-    Its random numbers are its own; what it writes down plays the same without it.
+    Its random numbers are its own; the actions play the same without it.
     """
 
     def __init__(self, seed: int, plan: Plan, world: World) -> None:

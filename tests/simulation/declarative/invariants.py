@@ -1,8 +1,8 @@
-"""What must hold in every history of a declarative group, each rule as a function with its sentence.
+"""The rules that must hold in every history of a declarative group, each a function whose docstring states it.
 
-They take what the simulation sees from outside: what runs, what is committed, and what goes over the wire. Those that
-public TLA+ models of KIP-848 check have their names beside them (``consumer_group_protocol_kip_848_v2`` of
-``Vanlightly/kafka-tlaplus``).
+They use what the simulation sees from outside: what runs, what is committed, and what goes over the wire. Where a
+public TLA+ model of KIP-848 checks the same, the docstring has its name there (``consumer_group_protocol_kip_848_v2``
+of ``Vanlightly/kafka-tlaplus``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @invariant
 def at_most_one_may_write_a_task(task: TaskId, holders: Iterable[Process]) -> None:
-    """Of all copies of a task that run, in whatever process, at most one passes its fence; whenever its process wakes.
+    """At most one running copy of a task, in any process, passes its fence, whenever its process wakes.
     NoDoubleClientAssignment.
     """
     writing = [holder.name for holder in holders if holder.copies.may_write(task)]
@@ -40,8 +40,8 @@ def at_most_one_may_write_a_task(task: TaskId, holders: Iterable[Process]) -> No
 
 @invariant
 def a_task_moves_with_a_higher_epoch(task: TaskId, worker: str, epoch: Epoch, before: tuple[str, Epoch] | None) -> None:
-    """What a worker writes of a task is of a later epoch than what another one has written before, and never of an
-    earlier one than its own.
+    """A worker starts a task in a higher epoch than the worker before, and never in a lower one than its own last
+    start.
     """
     if before is None:
         return
@@ -51,9 +51,9 @@ def a_task_moves_with_a_higher_epoch(task: TaskId, worker: str, epoch: Epoch, be
 
 
 @invariant
-def what_may_be_written_is_held(process: Process, group: GroupState, names: Mapping[MemberId, str]) -> None:
-    """The coordinator holds a task for whoever may write it: nobody else can be given it. For a static member that is
-    back it may be held under its former id.
+def a_task_that_may_be_written_is_held(process: Process, group: GroupState, names: Mapping[MemberId, str]) -> None:
+    """The coordinator holds a task for the member that may write it, so nobody else can be given it. For a static
+    member that is back, it may be held under its former id.
     """
     for task in process.copies.running:
         holder = group.holders.get(task)
@@ -66,7 +66,7 @@ def what_may_be_written_is_held(process: Process, group: GroupState, names: Mapp
 
 @invariant
 def a_heartbeat_says_all_that_runs(process: Process, heartbeat: ConnectGroupHeartbeatRequest) -> None:
-    """Whoever says what it owns, names everything that may write there."""
+    """A heartbeat with owned tasks names all tasks that may write in this process."""
     if heartbeat.connectors_and_tasks is None or heartbeat.member_epoch < JOINING:
         return
     unsaid = process.copies.writing - tasks_of(heartbeat.connectors_and_tasks)
@@ -76,7 +76,7 @@ def a_heartbeat_says_all_that_runs(process: Process, heartbeat: ConnectGroupHear
 
 @invariant
 def nothing_is_revoked_and_started_together(process: Process, commands: Sequence[Command]) -> None:
-    """No answer has a member both stop and start tasks."""
+    """No answer makes a member both stop and start tasks."""
     revokes = any(isinstance(one, StopTasks) and one.reason is StopReason.REVOKED for one in commands)
     if revokes and any(isinstance(one, StartTasks) for one in commands):
         raise Broken(f"{process.name} is asked for both in one answer")
@@ -84,7 +84,7 @@ def nothing_is_revoked_and_started_together(process: Process, commands: Sequence
 
 @invariant
 def a_members_epoch_goes_back_only_to_join(process: Process, before: MembershipState) -> None:
-    """As the member knows its epoch. ClientSideMemberEpochIsMonotonic."""
+    """The member's own view of its epoch only goes back when it joins. ClientSideMemberEpochIsMonotonic."""
     after = process.state
     if after.epoch < before.epoch and after.epoch != JOINING:
         raise Broken(f"{process.name} goes from epoch {before.epoch} back to {after.epoch}")
@@ -94,21 +94,21 @@ def a_members_epoch_goes_back_only_to_join(process: Process, before: MembershipS
 
 @invariant
 def nobody_fails(process: Process, error: str) -> None:
-    """No coordinator refuses a member for what trying again does not mend; but two must not share a name."""
+    """No coordinator refuses a member for good, except when two share a name."""
     if process.state.phase is Phase.FAILED:
         raise Broken(f"{process.name}: {error}")
 
 
 @invariant
-def who_is_well_stays_a_member(process: Process) -> None:
-    """Whatever befalls coordinators, a member that is not paused or cut off is not removed."""
+def a_healthy_worker_stays_a_member(process: Process) -> None:
+    """Whatever happens to coordinators, a member that is not paused or cut off is not removed."""
     if not process.touched:
         raise Broken(f"{process.name} has to join again, and nothing was wrong with it")
 
 
 @invariant
 def a_member_at_the_target_has_nothing_of_others(process: Process, group: GroupState) -> None:
-    """Who has reached the target's epoch owns nothing that is another member's by it. ValidMemberEpoch."""
+    """A member at the target's epoch owns no task that the target gives to another member. ValidMemberEpoch."""
     state = process.state
     if state.phase is not Phase.STABLE or state.epoch == JOINING or int(state.epoch) != group.target.epoch:
         return
@@ -125,7 +125,7 @@ def a_member_at_the_target_has_nothing_of_others(process: Process, group: GroupS
 
 @invariant
 def epochs_only_grow(before: tuple[int, int], group: GroupState) -> None:
-    """Those of the group and of its target, whoever coordinates."""
+    """The epochs of the group and of its target only grow, whichever process coordinates."""
     after = (group.epoch, group.target.epoch)
     if after[0] < before[0] or after[1] < before[1]:
         raise Broken(f"group and target were at {before}, and are at {after}")
@@ -133,7 +133,7 @@ def epochs_only_grow(before: tuple[int, int], group: GroupState) -> None:
 
 @invariant
 def no_epoch_overtakes_the_one_that_it_follows(group: GroupState) -> None:
-    """A member's is not above the target's, nor that above the group's."""
+    """A member's epoch is at most the target's, and that at most the group's."""
     if group.target.epoch > group.epoch:
         raise Broken(f"the target is of epoch {group.target.epoch}, the group at {group.epoch}")
     for member_id in group.members:
@@ -145,7 +145,7 @@ def no_epoch_overtakes_the_one_that_it_follows(group: GroupState) -> None:
 def a_members_epoch_only_grows(
     member_id: MemberId, before: CurrentAssignment | None, after: CurrentAssignment | None
 ) -> None:
-    """As long as it is a member; one that leaves for a while, or joins, begins anew. GcSideMemberEpochIsMonotonic."""
+    """While it is a member; one that leaves for a while, or joins, starts again. GcSideMemberEpochIsMonotonic."""
     if before is None or after is None or after.epoch in (JOINING, AWAY) or before.epoch == AWAY:
         return
     if after.epoch < before.epoch:
@@ -154,7 +154,7 @@ def a_members_epoch_only_grows(
 
 @invariant
 def no_two_hold_a_task(group: GroupState) -> None:
-    """Of members and of those that linger. ValidPartitionEpoch."""
+    """No two members hold a task, including those that linger. ValidPartitionEpoch."""
     held = sum(len(current.held) for current in group.current.values())
     if held != len(group.holders):
         raise Broken(f"{held} tasks are held, and {len(group.holders)} of them are different")
@@ -166,7 +166,7 @@ def no_two_hold_a_task(group: GroupState) -> None:
 
 @invariant
 def a_target_has_each_task_once(group: GroupState) -> None:
-    """Each that is configured, and no other; what waits for who has left counts as had. LegalTargetAssignment."""
+    """A target has exactly the configured tasks, including those that wait for a lost member. LegalTargetAssignment."""
     target = group.target
     shares = [share.tasks for share in (*target.members.values(), *target.delayed.values())]
     union: Tasks = frozenset().union(*shares)
@@ -178,7 +178,7 @@ def a_target_has_each_task_once(group: GroupState) -> None:
 
 @invariant
 def a_member_that_is_done_has_its_target(group: GroupState) -> None:
-    """All of it, and nothing to stop. ValidStableGroupState."""
+    """A stable member has exactly its target, and nothing to stop. ValidStableGroupState."""
     for member_id in group.members:
         current = group.current[member_id]
         if not group.target.epoch or not current.is_at(group.target.epoch):
@@ -189,24 +189,24 @@ def a_member_that_is_done_has_its_target(group: GroupState) -> None:
 
 @invariant
 def the_state_is_what_replaying_gives(coordinators: object, replayed: object) -> None:
-    """What a coordinator knows after a transaction, the next one learns from the records."""
+    """A coordinator's state after a transaction equals what the next one would learn from the records."""
     if coordinators != replayed:
         raise Broken(f"a coordinator has {coordinators}, and its records say {replayed}")
 
 
-# ---- in the end
+# ---- at rest
 
 
 @invariant
 def everything_converges(why_not: str) -> None:
-    """A while after faults have stopped each member has its target, and nothing waits. EventuallyConverges."""
+    """Some time after the faults, each member has its target, and nothing waits. EventuallyConverges."""
     if why_not:
         raise Broken(why_not)
 
 
 @invariant
 def the_spread_is_at_most_one(running: Mapping[str, Collection[TaskId]]) -> None:
-    """No worker has more planners, or more tasks, than another one by two."""
+    """The workers' numbers of planners differ by at most one, and so do their numbers of tasks."""
     for kind in (True, False):
         loads = {name: sum(task.is_planner is kind for task in tasks) for name, tasks in running.items()}
         if loads and max(loads.values()) - min(loads.values()) > 1:

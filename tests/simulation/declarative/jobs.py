@@ -1,4 +1,4 @@
-"""What is configured: planners and tasks that have not finished, and how it came about."""
+"""The configuration: planners and tasks that have not finished, and its history."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from airflow_provider.protocol.model import NO_TASKS, PLANNER_INDEX, ConfigOffse
 
 
 class Jobs:
-    """The jobs topic, in as many words as the group needs.
+    """The jobs topic, as far as a group needs it.
 
-    :ivar configured: by now
+    :ivar configured: the present configuration
     """
 
     def __init__(self) -> None:
@@ -20,11 +20,11 @@ class Jobs:
         return ConfigOffset(len(self._known) - 1)
 
     def known_at(self, offset: int) -> Tasks:
-        """All that whoever has read so far can run."""
+        """All tasks that a reader at this offset can run."""
         return self._known[offset]
 
     def set_job(self, job: str, tasks: int) -> bool:
-        """:returns: whether that changes anything"""
+        """:returns: whether this changes anything"""
         mine = {TaskId(job, index) for index in range(tasks)} | {TaskId(job, PLANNER_INDEX)}
         return self._become(frozenset(task for task in self.configured if task.job != job) | mine)
 

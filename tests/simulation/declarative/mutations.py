@@ -1,4 +1,4 @@
-# ruff: noqa: E501  # texts to replace stand here as they stand in the code
+# ruff: noqa: E501  # the texts to replace are copied from the code
 """Mistakes that somebody could make in the machines of declarative groups, and in reconciliation; each must be noticed.
 
 See module ``simulation.mutations``.
@@ -13,12 +13,12 @@ MEMBER = "airflow_provider.declarative_membership"
 RECONCILE = "airflow_provider.declarative.reconcile"
 
 _ONE_WRITES = "at_most_one_may_write_a_task"
-_HELD = "what_may_be_written_is_held"
+_HELD = "a_task_that_may_be_written_is_held"
 _TWO_HOLD = "no_two_hold_a_task"
 _REPLAY = "the_state_is_what_replaying_gives"
 _REST = "everything_converges"
 _QUIET = "a_group_at_rest_stays_at_rest"
-_WELL = "who_is_well_stays_a_member"
+_WELL = "a_healthy_worker_stays_a_member"
 _GROW = "epochs_only_grow"
 _MOVES = "a_task_moves_with_a_higher_epoch"
 _SAYS = "a_heartbeat_says_all_that_runs"
@@ -36,7 +36,7 @@ DECLARATIVE_MUTATIONS = (
         broken=(_TWO_HOLD, _HELD, _ONE_WRITES),
     ),
     Mutation(
-        name="takes it for stopped what a heartbeat does not speak of",
+        name="takes tasks for stopped that a heartbeat does not mention",
         module=RECONCILE,
         edits=(
             (
@@ -82,14 +82,14 @@ DECLARATIVE_MUTATIONS = (
         seed=7,
     ),
     Mutation(
-        name="takes a static member's tasks for free when it is back as another process",
+        name="takes a static member's tasks for free when it returns as another process",
         module=f"{COORDINATOR}.members",
         edits=(("        _linger(turn, desk, former, had.held)\n", "        turn.give(desk, former, None)\n"),),
         plan="declarative-members",
         broken=(_HELD, _ONE_WRITES),
     ),
     Mutation(
-        name="has who lingers go the moment it has loaded",
+        name="ends the lingering of all members when it has loaded",
         module=f"{COORDINATOR}.coordinator",
         edits=(
             (
@@ -102,7 +102,7 @@ DECLARATIVE_MUTATIONS = (
         seed=4,
     ),
     Mutation(
-        name="says of what is kept that it is of the new target",
+        name="gives kept tasks the epoch of the new target",
         module=f"{COORDINATOR}.answering",
         edits=(
             (
@@ -115,7 +115,7 @@ DECLARATIVE_MUTATIONS = (
         seed=115,
     ),
     Mutation(
-        name="gives no fresh session when it has loaded",
+        name="gives members no fresh session when it has loaded",
         module=f"{COORDINATOR}.coordinator",
         edits=(
             (
@@ -127,7 +127,7 @@ DECLARATIVE_MUTATIONS = (
         broken=(_WELL, _HELD, _ONE_WRITES),
     ),
     Mutation(
-        name="chooses nobody when it has loaded",
+        name="asks no member for an assignment when it has loaded",
         module=f"{COORDINATOR}.coordinator",
         edits=(
             (
@@ -139,7 +139,7 @@ DECLARATIVE_MUTATIONS = (
         broken=(_REST,),
     ),
     Mutation(
-        name="cuts short what was granted when people set a shorter session",
+        name="cuts a granted session short when a shorter one is set",
         module=f"{COORDINATOR}.turn",
         edits=(
             ("max(from_ms + self.session_ms(desk), self.timers.at(timer) or 0)", "from_ms + self.session_ms(desk)"),
@@ -147,7 +147,7 @@ DECLARATIVE_MUTATIONS = (
         unit_test="tests/unit/test_coordinator_sessions.py",
     ),
     Mutation(
-        name="forgets with its coordinator which longer session was granted",
+        name="loses a longer granted session with its coordinator",
         module=f"{COORDINATOR}.configuring",
         edits=(("granted if is_shorter else 0", "0 if is_shorter else 0"),),
         unit_test="tests/unit/test_coordinator_sessions.py",
@@ -172,7 +172,7 @@ DECLARATIVE_MUTATIONS = (
         broken=(_REPLAY, _TWO_HOLD, _HELD),
     ),
     Mutation(
-        name="takes what only has changed for a first heartbeat",
+        name="takes a heartbeat with only changes for a first one",
         module=f"{COORDINATOR}.validation",
         edits=(
             (
@@ -197,7 +197,7 @@ DECLARATIVE_MUTATIONS = (
         broken=(_HELD, _ONE_WRITES),
     ),
     Mutation(
-        name="says that it owns no more what it still stops",
+        name="reports tasks as released while it still stops them",
         module=f"{MEMBER}.answers",
         edits=(
             (
@@ -209,7 +209,7 @@ DECLARATIVE_MUTATIONS = (
         broken=(_SAYS, _HELD, _ONE_WRITES),
     ),
     Mutation(
-        name="says nothing when all has stopped",
+        name="does not report that all tasks have stopped",
         module=f"{MEMBER}.staying",
         edits=(
             (
@@ -221,7 +221,7 @@ DECLARATIVE_MUTATIONS = (
         broken=(_REST, _WELL),
     ),
     Mutation(
-        name="takes nothing back that is due again",
+        name="does not take a task back that is assigned to it again",
         module=f"{MEMBER}.staying",
         edits=(
             ("    member.set(dropped=state.dropped | event.tasks & state.assigned - state.owned)\n", "    del state\n"),
@@ -229,7 +229,7 @@ DECLARATIVE_MUTATIONS = (
         unit_test="tests/unit/test_declarative_member.py",
     ),
     Mutation(
-        name="writes in the epoch that it has, and not in that of its target",
+        name="writes in its own epoch instead of its target's",
         module=f"{MEMBER}.answers",
         edits=(
             (

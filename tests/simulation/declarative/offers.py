@@ -1,4 +1,4 @@
-"""The assignors of one process: what they say of its worker, and what they compute."""
+"""The assignors of one process: what they report about its worker, and what they compute."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ FAILED = 1
 
 
 class Offers:
-    """As ``group.worker_assignors`` has them, without the topics that it looks into.
+    """As in ``group.worker_assignors``, but without its topics.
 
-    :ivar leaving: why the worker goes, once it does
-    :ivar failing: its assignor raises
+    :ivar leaving: why the worker leaves, once it does
+    :ivar failing: whether its assignor raises
     """
 
     def __init__(self, process: Process) -> None:

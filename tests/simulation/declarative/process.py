@@ -1,4 +1,4 @@
-"""A worker's process in a declarative group: the member machine, and what its driver and its tasks would do."""
+"""A worker's process in a declarative group: the member machine, and stand-ins for its driver and its tasks."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ TOGETHER_MS = 10
 class Process:
     """One process of a worker.
 
-    :param stop_ms: from and to how long its tasks take to stop
-    :ivar touched: something has befallen it that may cost it its membership
+    :param stop_ms: the range of times that its tasks take to stop
+    :ivar touched: whether a fault may cost it its membership
     """
 
     def __init__(self, world: World, settings: DeclarativeSettings, name: str, *, stop_ms: tuple[int, int]) -> None:
@@ -136,7 +136,7 @@ class Process:
         return saved
 
     def go_on(self, saved: dict[str, Any], predecessor: Predecessor) -> None:
-        """Take over the membership that another process of this worker has saved, on the same host."""
+        """Take over the membership that another process of this worker saved on the same host."""
         self.jobs_offset = self.world.jobs.offset
         self.state = resume(saved, self.settings, now_ms=self.now, wall_ms=self.world.wall)
         offset, said = self.world.jobs.offset, self.offers.said()
@@ -148,7 +148,7 @@ class Process:
 
     @property
     def unwritten_ms(self) -> int:
-        """How long it takes until all that it has asked is written."""
+        """The time until all its requests are written."""
         return self._wire.unwritten_ms
 
     def kill(self) -> None:
@@ -157,7 +157,7 @@ class Process:
         self._inbox.clear()
 
     def sleep(self, ms: int) -> None:
-        """It stands still (SIGSTOP, swapping, a suspended host); its tasks with it."""
+        """The process and its tasks stand still (SIGSTOP, swapping, a suspended host)."""
         self._asleep_until = max(self._asleep_until, self.world.clock.now + ms)
         self.touched = True
         self.world.clock.after(ms, self._drain)
@@ -169,12 +169,12 @@ class Process:
         self.feed(lambda: LeaveRequested(now_ms=self.now, reason="asked"))
 
     def finish(self, task: TaskId) -> None:
-        """It comes to its own end, and everybody knows."""
+        """The task finishes, and everybody knows."""
         self.copies.remove(task)
         self.feed(lambda: TasksFinished(now_ms=self.now, tasks=frozenset({task})))
 
     def drop(self, task: TaskId) -> None:
-        """It stops without being told to."""
+        """The task stops without being told to."""
         self.copies.remove(task)
         self.stopped(frozenset({task}))
 
@@ -182,7 +182,7 @@ class Process:
         self.feed(lambda: TasksStopped(now_ms=self.now, tasks=tasks))
 
     def read_jobs(self) -> None:
-        """The jobs topic has something new, and it reads that."""
+        """It reads the news in the jobs topic."""
         self.jobs_offset = self.world.jobs.offset
         offset = ConfigOffset(max(self.jobs_offset, self.state.needed_offset))
         self.feed(lambda: ConfigAdvanced(now_ms=self.now, config_offset=offset))
@@ -221,7 +221,7 @@ class Process:
     # ---- events in, commands out
 
     def feed(self, event: Callable[[], Event]) -> None:
-        """Take it in, after those that wait; when it is awake."""
+        """Handle an event, after those that wait, when the process is awake."""
         if not self.alive:
             return
         self._inbox.append(event)
@@ -256,7 +256,7 @@ class Process:
                 self.world.clock.after(self.rng.randint(1, 100), self._look_again)
 
     def _due(self) -> Tasks:
-        """What has ended here and is configured again, and the coordinator has seen neither."""
+        """Tasks that ended here and are configured again, while the coordinator has noticed neither."""
         return (self.state.assigned - self.state.owned) & self.world.jobs.configured
 
     def _look_again(self) -> None:

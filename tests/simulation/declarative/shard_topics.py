@@ -1,7 +1,7 @@
-"""What lies in Kafka of one shard: requests, replies and records, with transactions as a broker keeps them.
+"""One shard's data in Kafka: requests, replies and records, with transactions as in a broker.
 
-A transaction is there as a whole or not at all, and only of who has begun to write last: whoever did so before is
-fenced. Where the requests were handled to is part of it.
+A transaction takes effect as a whole or not at all, and only from the latest writer: earlier ones are fenced. The
+offset of the handled requests is part of it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ KeyAndValue = tuple[bytes | None, bytes | None]
 
 
 class Fault(Enum):
-    """What becomes of a transaction."""
+    """The fate of a transaction."""
 
     ABORTED = "aborted"
-    """It has no effect, and who writes it knows that."""
+    """It has no effect, and its writer knows that."""
     LOST = "lost"
-    """It has no effect, and who writes it does not know."""
+    """It has no effect, and its writer does not know that."""
     UNKNOWN = "unknown"
-    """It has its effect, and who writes it does not know."""
+    """It takes effect, and its writer does not know that."""
 
 
 class ShardTopics:
@@ -36,8 +36,8 @@ class ShardTopics:
     :param replied: called with each reply, and its key
     :ivar requests: all of them
     :ivar handled_to: the offset of the first request that is not handled
-    :ivar writer: the number of who has begun to write last
-    :ivar faults: what becomes of the next transactions
+    :ivar writer: the number of the latest writer
+    :ivar faults: the fates of the next transactions
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ShardTopics:
         self.requests.append(RawRequest(len(self.requests), reader, value))
 
     def records(self) -> Sequence[KeyAndValue]:
-        """As far as the cleaner has come: everything, or the last of each key, with or without tombstones."""
+        """As compacted so far: everything, or the last record of each key, with or without tombstones."""
         how = self._rng.randrange(3)
         if how == 0:
             return list(self._records)
@@ -73,8 +73,8 @@ class ShardTopics:
 
     def commit(self, writer: int, writes: Sequence[Write], handled_to: int | None, *, is_owner: bool) -> None:
         """
-        :param is_owner: of the shard, by the consumer group: a broker takes offsets from nobody else
-        :raises ShardError: it has no effect, or that is not known
+        :param is_owner: of the shard, by the consumer group: a broker accepts offsets from nobody else
+        :raises ShardError: if it has no effect, or that is not known
         """
         if writer != self.writer:
             raise FencedError("somebody else has begun to write")

@@ -1,7 +1,7 @@
 """Seeded random histories of declarative groups: whatever happens, every rule of ``declarative.invariants`` holds at
-every step; and in peace everything comes right. Each run plays seeds of its own, beside some that are always the same.
+every step, and after the faults the group converges. Some seeds are fixed; each run also has seeds of its own.
 
-Many more: ``make simulate PLAN=declarative-everything SEEDS=n``, ``make simulate-long``.
+For many more: ``make simulate PLAN=declarative-everything SEEDS=n``, ``make simulate-long``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def test_a_seed_is_always_the_same_history() -> None:
     ]
 
 
-def test_its_actions_play_the_same_without_who_wrote_them() -> None:
+def test_its_actions_play_the_same_without_their_author() -> None:
     plan = PLANS["declarative-everything"]
     one = play(11, plan)
     same = play(11, plan, one.actions)

@@ -1,7 +1,7 @@
-"""Between one process and the topics: requests that it writes, replies that it reads, and what goes wrong there.
+"""The network between one process and the topics: its requests, its replies, and their faults.
 
-A process writes its requests with one idempotent producer: they are in the topic in its order, or are not there. It
-reads its replies in their order, unless one is late.
+A process writes its requests with one idempotent producer: they are in the topic in order, or not at all. It reads its
+replies in order, unless one is late.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ LATE_MS = (1_000, 15_000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
-    """How likely, from 0 to 1, what goes wrong with a message, and how long one takes, in milliseconds.
+    """The probability of each fault of a message, from 0 to 1, and the latencies in milliseconds.
 
-    :param double_request: it is there twice, one behind the other
+    :param double_request: the request is there twice, one after the other
     """
 
     lose_request: float = 0.0
@@ -45,7 +45,9 @@ class _Asked:
 
 
 class Wire:
-    """Of one process. It passes on whatever comes, also twice, and also after it has said that nothing came."""
+    """The connection of one process. It passes on all replies, also duplicates, and late ones after it reported a
+    timeout.
+    """
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -57,7 +59,7 @@ class Wire:
 
     @property
     def unwritten_ms(self) -> int:
-        """How long it takes until the last request is in its topic."""
+        """The time until the last request is in its topic."""
         return max(0, self._last_arrives + 1 - self._process.world.clock.now)
 
     def send(self, command: SendRequest, body: RequestBody) -> None:
@@ -79,7 +81,7 @@ class Wire:
             world.clock.after(arrives - world.clock.now, lambda: world.ask(self.reader, value))
 
     def replied(self, reply: Reply) -> None:
-        """A reply to this process is in its topic."""
+        """A reply to this process has reached its topic."""
         process, weather = self._process, self._process.world.weather
         if process.cut_off or self._strikes(weather.lose_reply, "lost replies"):
             return

@@ -1,4 +1,4 @@
-"""Many workers and several coordinators of one declarative group, the topics between them, in virtual time.
+"""Many workers and several coordinators of one declarative group, and the topics between them, in virtual time.
 
 Everything random comes from one seed, so a failing history replays exactly. An assertion that fails carries the story.
 """
@@ -46,14 +46,14 @@ class World:
     """A group, its topics, its workers and its coordinators.
 
     :param policy: of the assignor
-    :param server_side: the coordinator computes by itself
-    :param coordinators: how many candidates there are
-    :param clock_drift_ppm: how many millionths a process's clock may be faster or slower than the world's; two of them
-        differ by up to twice that
+    :param server_side: whether the coordinator computes assignments itself
+    :param coordinators: the number of candidates
+    :param clock_drift_ppm: how much faster or slower than the world's a process's clock may be, in millionths; two of
+        them differ by up to twice that
     :param wall_skew_ms: how far a process's wall clock may be off
-    :param clock: another world's; None: its own
-    :param bridges: makes those of a candidate, in a world that has classic workers, too
-    :param slow: how likely, from 0 to 1, a process's tasks take longer to stop than they may
+    :param clock: another world's; None for its own
+    :param bridges: makes the bridges of a candidate, in a world with classic workers
+    :param slow: the probability, from 0 to 1, that a process's tasks take longer to stop than allowed
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class World:
             del self.live[process.worker]
 
     def later(self, ms: int, worker: str, do: Callable[[], object]) -> None:
-        """A worker's next process begins after a while, unless somebody else has begun."""
+        """A worker's next process starts after a while, unless another one has started."""
         self.expected.add(worker)
 
         def begin() -> None:
@@ -187,12 +187,12 @@ class World:
         self.clock.after(ms, begin)
 
     def ended(self, process: Process) -> None:
-        """Its membership has ended, and nothing runs there: the process ends."""
+        """Its membership has ended and nothing runs there: the process ends."""
         self.kill(process)
 
     def expelled(self, process: Process) -> None:
         if self.all_well:
-            invariants.who_is_well_stays_a_member(process)
+            invariants.a_healthy_worker_stays_a_member(process)
 
     @property
     def members(self) -> list[Process]:
@@ -204,7 +204,7 @@ class World:
         for process in self.members:
             self.clock.after(process.rng.randint(1, 300), process.read_jobs)
 
-    # ---- what happens
+    # ---- events
 
     def started(self, process: Process, task: TaskId, epoch: Epoch) -> None:
         self.checks.started(process, task, epoch)
@@ -213,7 +213,7 @@ class World:
         self.checks.stopped(process, task)
 
     def configure(self, request: ConnectGroupAlterConfigsRequest) -> None:
-        """People ask for that. Nobody waits for the reply."""
+        """Somebody requests this; nobody waits for the reply."""
         number = next(self._numbers)
         self.ask(PEOPLE, encode_request(request_of(request, correlation_id=number, reply_partition=0)))
 
@@ -241,7 +241,7 @@ class World:
     # ---- peace
 
     def make_peace(self) -> None:
-        """From now on nothing goes wrong."""
+        """From now on there are no faults."""
         self.at_peace = True
         self.all_well = False
         self.weather = GOOD
@@ -253,13 +253,13 @@ class World:
                 process.copies.stop_ms = QUICK_MS
 
     def why_not_at_rest(self) -> str:
-        """Empty: the group is at rest."""
+        """Why the group is not at rest; empty if it is."""
         group = self.checks.group
         members = self.members
         if self.expected or any(process.asleep for process in members):
-            return "somebody is to come"
+            return "a worker is still to start or to wake"
         if any(process.state.phase is not Phase.STABLE for process in members):
-            return f"somebody is on the way: {[(one.name, one.state.phase.value) for one in members]}"
+            return f"a member is not stable: {[(one.name, one.state.phase.value) for one in members]}"
         if group.configured != self.jobs.configured:
             return "the coordinator has not recorded what is configured"
         if {process.member_id for process in members} != set(group.members) or group.lingering:
@@ -283,18 +283,18 @@ class World:
                 yield f"{process.name} runs {sorted(process.copies.running)}, and should {sorted(target)}"
 
     def _another_is_due(self) -> bool:
-        """By what the assignor has said with the target, whoever has computed it."""
+        """Whether the assignor wanted another assignment after the target, whoever computed it."""
         return self._cooperative.due_at_ms(self.checks.group.target) is not None
 
     # ---- the story
 
     def note(self, line: object) -> None:
-        """:param line: or a function that gives it, if the story is shown"""
+        """:param line: the text, or a function that is only called if the story is shown"""
         self._story.append((self.clock.now, line))
 
     @property
     def told(self) -> Sequence[tuple[int, object]]:
-        """The last of it."""
+        """The end of the story."""
         return list(self._story)
 
     def story(self, last: int = 150) -> str:

@@ -1,6 +1,6 @@
-"""What eager rebalancing and each resolution policy cost, for the same histories of a simulated group.
+"""The costs of eager rebalancing and of each resolution policy, for the same histories of a simulated group.
 
-They are played in virtual time: only there the same history can happen to each of them.
+The histories are played in virtual time, where each design can have exactly the same one.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from airflow_provider.protocol.model import ConnectProtocol, TaskId, planner_of
 from airflow_provider.records import ControlAction
 
 STOP_MS: Final = (200, 2_000)
-"""How long a task takes to stop, from and to."""
+"""The range of times that a task takes to stop."""
 
 MAX_DELAY_MS: Final = 60_000
 INTERVAL_MS: Final = 10_000
 MAX_MOVES: Final = 6
 AWAY_MS: Final = 40_000
-"""How long a bounced worker is away: longer than its session of 10 s, so that the group notices."""
+"""The absence of a bounced worker: longer than its session of 10 s, so that the group notices."""
 
 QUICK_MS: Final = 5_000
-"""How long it is away when the group shall not notice."""
+"""The absence when the group must not notice."""
 
 _BEFORE_MS: Final = 10_000
-"""How long a settled group is watched before anything happens."""
+"""How long a settled group is watched before the history begins."""
 
 _AFTER_MS: Final = 15_000
-"""And how long once it is in balance again."""
+"""And how long after it is in balance again."""
 
 _LONGEST_MS: Final = 900_000
 _JOBS: Final = {"a": 12, "b": 12, "c": 12, "d": 12}
@@ -46,8 +46,8 @@ _JOBS: Final = {"a": 12, "b": 12, "c": 12, "d": 12}
 class Design:
     """One way to rebalance.
 
-    :param learned: None: tasks are not learned before they move
-    :param warm_ms: so long it takes to make a task ready, on its new worker before it moves, or when it has started
+    :param learned: None if tasks are not learned before they move
+    :param warm_ms: the time to make a task ready: at its learner before it moves, or after its start
     """
 
     name: str
@@ -70,7 +70,7 @@ DESIGNS: Final = (
 
 
 class Stage:
-    """A group in a world of its own, and what happens in it."""
+    """A group in a world of its own, and the events of a history."""
 
     def __init__(self, seed: int, design: Design, workers: int) -> None:
         self.design = design
@@ -99,7 +99,7 @@ class Stage:
         self.world.start(worker, protocol=self.design.protocol)
 
     def at(self, ms: int, action: Callable[[], None]) -> None:
-        """Let something happen, so long after the group has settled."""
+        """Schedule an action, this long after the group has settled."""
         self.world.clock.after(ms, action)
         self.last_action_ms = max(self.last_action_ms, self.world.clock.now + ms)
 
@@ -111,7 +111,7 @@ class Stage:
         self.at(after_ms, lambda: self.world.leave(worker, absence))
 
     def scale_down(self, worker: str, after_ms: int) -> None:
-        """It goes for good, if it can when others have learned what it has."""
+        """The worker leaves for good; if possible after others have learned its tasks."""
         if self.design.learned is None:
             self.leave(worker, Absence(left=LeaveReason.STOPPED), after_ms)
         else:
@@ -142,7 +142,7 @@ def quick_bounce(stage: Stage) -> None:
 
 
 def rolling_bounce(stage: Stage) -> None:
-    """As an upgrade goes: one after the other leaves in order, and comes back before the next one leaves."""
+    """As in an upgrade: each worker leaves in order and comes back before the next one leaves."""
     for number, worker in enumerate(stage.workers):
         stage.leave(worker, Absence(left=LeaveReason.RESTARTING, returns_ms=AWAY_MS), 20_000 * number)
         stage.at(20_000 * number + 10_000, partial(stage.start, worker))
@@ -164,9 +164,9 @@ def new_job(stage: Stage) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """Something that happens to a group in balance.
+    """A kind of history of a balanced group.
 
-    :param workers: how many there are before
+    :param workers: their number at the beginning
     """
 
     name: str
@@ -188,17 +188,17 @@ HISTORIES: Final = (
 
 @dataclass(slots=True, kw_only=True)
 class Cost:
-    """What one history cost under one design; of several seeds, the means.
+    """The costs of one history under one design, or the means over several seeds.
 
-    :param rebalances: completed ones
-    :param stopped: how often a task was stopped by its worker while that lived
-    :param moved: how often a task went on at another worker than before
-    :param stopped_s: for how long tasks did not run, in seconds, added up over the tasks
-    :param most_standing: so many tasks stood still at the same time
-    :param balanced_s: from the last thing that happened to the group in balance, in seconds
-    :param longest_s: for so long a single task stood still
-    :param most_revoked: by one round
-    :param running: how many tasks ran, from when on (ms after the history began)
+    :param rebalances: the completed ones
+    :param stopped: how often a living worker stopped a task
+    :param moved: how often a task went on at another worker
+    :param stopped_s: the time in seconds that tasks did not run, summed over the tasks
+    :param most_standing: the most tasks that stood still at the same time
+    :param balanced_s: the time in seconds from the last event until the group was in balance
+    :param longest_s: the longest time that a single task stood still
+    :param most_revoked: the most tasks revoked by one round
+    :param running: the number of running tasks over time (ms since the history began)
     """
 
     rebalances: float = 0
@@ -213,7 +213,7 @@ class Cost:
 
 
 class Observer:
-    """Looks at a world after each of its steps, and keeps the account. Planners are left out: they do no work."""
+    """Looks at a world after each step and adds up the costs. Planners are left out: they do no work."""
 
     def __init__(self, world: World) -> None:
         self.cost = Cost()
@@ -286,7 +286,7 @@ def play(history: History, design: Design, seed: int) -> Cost:
     stage = Stage(seed, design, history.workers)
     world = stage.world
     world.run_until(lambda: in_balance(world), within_ms=_LONGEST_MS)
-    world.run(2 * MAX_DELAY_MS)  # whatever the beginning made the policies remember is over
+    world.run(2 * MAX_DELAY_MS)  # long enough that the policies remember nothing of the beginning
     observer = Observer(world)
     began = world.clock.now
     stage.at(_BEFORE_MS, lambda: history.happens(stage))
@@ -310,7 +310,7 @@ def play(history: History, design: Design, seed: int) -> Cost:
 
 
 def in_balance(world: World) -> bool:
-    """Whether everything runs, evenly spread over the members, and the coordinator knows of no others."""
+    """Whether everything runs, evenly spread over exactly the members that the coordinator knows."""
     loads = [sum(task.index >= 0 for task in process.tasks.working) for process in world.members]
     all_work = sum(loads) == sum(not task.is_planner for task in world.configured)
     even = max(loads) - min(loads) <= 1 and len(world.coordinator.members) == len(loads)

@@ -1,4 +1,4 @@
-"""What learner tasks cost and save by each rule, beside KIP-415 without them: tasks that have something to warm up."""
+"""What learner tasks cost and save under each rule, compared with plain KIP-415, for tasks that warm up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from airflow_provider.learners.model import LearnedRule
 from airflow_provider.protocol.model import ConnectProtocol
 
 WARM_MS: Final = 20_000
-"""How long each task takes to warm up, whether it runs by then or not."""
+"""How long each task takes to warm up, before or after its start."""
 
 _POLICY: Final = Deferred(max_delay_ms=MAX_DELAY_MS)
 

@@ -1,4 +1,4 @@
-"""The comparison of the designs for people: a table, and a picture of how many tasks run while it happens. Pure."""
+"""The report that compares the designs: a table, and a picture of the running tasks over time. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLUMNS: Final = ("rebalances", "tasks moved", "stops", "task-seconds lost", "m
 class Table:
     """One of the page's tables.
 
-    :param name: stands in the page before and after it
+    :param name: in the markers before and after it in the page
     """
 
     name: str
@@ -38,7 +38,7 @@ class Table:
         return f"<!-- end of the {self.name} -->"
 
     def rows(self, costs: Costs) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-        """Of a history the first row has its name."""
+        """The rows; only the first one of each history has its name."""
         for history in self.histories:
             for number, design in enumerate(self.designs):
                 row = self.figures(costs[history.name, design.name])
@@ -55,13 +55,13 @@ _COLOURS: Final = ("#8d8d8d", "#c8553d", "#7ea3cc", "#4c9f70")
 
 
 def figures(cost: Cost) -> tuple[str, ...]:
-    """What a table says of a cost, in the order of its columns."""
+    """The table's figures of a cost, in the order of its columns."""
     values = (cost.rebalances, cost.moved, cost.stopped, cost.stopped_s, cost.most_standing, cost.balanced_s)
     return tuple(f"{value:.0f}" for value in values)
 
 
 def figures_of_learners(cost: Cost) -> tuple[str, ...]:
-    """The same of the table about learners."""
+    """The same for the table of learners."""
     return (*figures(cost), f"{cost.longest_s:.0f}")
 
 
@@ -90,16 +90,16 @@ def as_markdown(costs: Costs, table: Table = POLICIES) -> str:
 
 
 def written_into(page: str, costs: Costs, table: Table = POLICIES) -> str:
-    """The page with this table in place of the one it has.
+    """The page with its table replaced by this one.
 
-    :raises ValueError: if it has no place for one
+    :raises ValueError: if the page has no markers
     """
     before, after = page.index(table.begin) + len(table.begin), page.index(table.end)
     return f"{page[:before]}\n{as_markdown(costs, table)}\n{page[after:]}"
 
 
 def read_from(page: str, table: Table = POLICIES) -> dict[tuple[str, str], tuple[float, ...]]:
-    """The figures that the page's table has, by the names of history and design."""
+    """The figures in the page's table, by the names of history and design."""
     rows = page[page.index(table.begin) + len(table.begin) : page.index(table.end)].strip().splitlines()[2:]
     told: dict[tuple[str, str], tuple[float, ...]] = {}
     history = ""
@@ -111,7 +111,7 @@ def read_from(page: str, table: Table = POLICIES) -> dict[tuple[str, str], tuple
 
 
 def draw(costs: Costs) -> str:
-    """An SVG: a row a history, a column a design, in each how many tasks run as time passes."""
+    """An SVG with a row per history and a column per design; each panel shows the running tasks over time."""
     histories = _histories(costs)
     width = _LEFT + len(DESIGNS) * (_PANEL + _GAP)
     height = _TOP + len(histories) * (_HEIGHT + _GAP) + 10
@@ -147,7 +147,7 @@ def _panel(cost: Cost, x: int, y: int, *, most: int, end_ms: float, colour: str)
 
 
 def _steps(running: Sequence[tuple[int, int]], x: int, floor: int, *, most: int, end_ms: float) -> Iterator[str]:
-    """The upper edge of a panel's area; of what falls on one tenth of a pixel, the last."""
+    """The upper edge of a panel's area, with the last value for each tenth of a pixel."""
     points: dict[float, float] = {}
     for at_ms, number in running:
         points[round(x + at_ms / end_ms * _PANEL, 1)] = round(floor - number / most * _HEIGHT, 1)

@@ -1,4 +1,4 @@
-"""Workers that are deferred most of the time, of groups whose names come with the DAG run."""
+"""Workers that are deferred most of the time; the DAG run names their group."""
 
 from __future__ import annotations
 

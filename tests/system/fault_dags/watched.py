@@ -1,4 +1,4 @@
-"""Started by each of the events of two groups."""
+"""A DAG that each event of two groups starts."""
 
 from __future__ import annotations
 

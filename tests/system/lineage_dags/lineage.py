@@ -1,4 +1,4 @@
-"""A worker of whose Spark tasks OpenLineage is told."""
+"""A worker whose Spark tasks are reported to OpenLineage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job that names what it reads and writes. It is imported by the worker, and by nobody else."""
+"""A job that names its inputs and outputs. Only the worker imports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing of ours: what these tests ask of Airflow itself."""
+"""DAGs without this provider, for tests of Airflow itself."""
 
 from __future__ import annotations
 

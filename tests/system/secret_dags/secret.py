@@ -1,4 +1,4 @@
-"""Workers, sensors and jobs on a broker that wants a password."""
+"""Workers, sensors and jobs on a broker that requires a password."""
 
 from __future__ import annotations
 

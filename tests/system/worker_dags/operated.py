@@ -1,4 +1,4 @@
-"""What is done to a job day by day, and a DAG that is started by what another job has written."""
+"""Daily operations on a job, and a DAG that the output of another job starts."""
 
 from __future__ import annotations
 

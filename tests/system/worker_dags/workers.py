@@ -1,4 +1,4 @@
-"""Workers and jobs of groups whose names come with the DAG run."""
+"""Workers and jobs; the DAG run names their group."""
 
 from __future__ import annotations
 
