@@ -19,6 +19,16 @@ from airflow_provider.driver.errors import SparkStartError
 from airflow_provider.spark.failures import why_no_spark
 
 
+@pytest.fixture
+def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that is no client of a Spark Connect server, and has a JVM."""
+    for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(application, "_require_java", lambda: None)
+    monkeypatch.setattr(application, "start_jvm", lambda conf: None)
+
+
+@pytest.mark.usefixtures("without_java")
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -33,8 +43,6 @@ def test_its_settings_are_named_and_nothing_is_left_behind(
     def refuse(_: Any) -> NoReturn:
         raise refusal
 
-    monkeypatch.setattr(application, "_require_java", lambda: None)
-    monkeypatch.setattr(application, "start_jvm", lambda conf: None)
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(SparkStartError, match=r"Spark did not start with master 'local\[1\]'"):
@@ -42,7 +50,8 @@ def test_its_settings_are_named_and_nothing_is_left_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_java_says_of_it_is_told_once_and_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("without_java")
+def test_a_refusal_by_java_is_reported_once_and_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     said = (
         "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
         ": org.apache.spark.SparkIllegalArgumentException: [INVALID_DRIVER_MEMORY.SYSTEM_MEMORY] Insufficient driver"
@@ -53,8 +62,6 @@ def test_what_java_says_of_it_is_told_once_and_in_one_line(monkeypatch: pytest.M
     def refuse(_: Any) -> NoReturn:
         raise Py4JError(said)
 
-    monkeypatch.setattr(application, "_require_java", lambda: None)
-    monkeypatch.setattr(application, "start_jvm", lambda conf: None)
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
     with pytest.raises(SparkStartError) as refused:
         SparkApplication().running_for("me", LocalSparkSettings(master="local[1]"))
