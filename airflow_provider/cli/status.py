@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -11,7 +12,6 @@ from itertools import islice
 from statistics import median_low
 from typing import Any
 
-import anyio
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -23,6 +23,7 @@ from airflow_provider.cli.deserted import is_deserted
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
 from airflow_provider.cli.terminal import complain, printable, say
+from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.group.polled import Polled
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
@@ -104,8 +105,8 @@ async def _watch(args: argparse.Namespace) -> None:
 
 
 async def _a_second_or(changed: asyncio.Event) -> None:
-    with anyio.move_on_after(1):
-        await changed.wait()
+    with contextlib.suppress(DeadlineError):
+        await wait_at_most(1, changed.wait())
 
 
 def as_json(group: str, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[str, Any]:

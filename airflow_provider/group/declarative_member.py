@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from airflow_provider.deadlines import wait_at_most
 from airflow_provider.declarative.model import AWAY, LEAVING
 from airflow_provider.declarative.units import tasks_of
 from airflow_provider.declarative.wire.apis import ReplyBody
@@ -217,7 +218,7 @@ class DeclarativeMember(Driving[MembershipState]):
         """Write what other workers have to know, and read it back, so that the last heartbeat says why it leaves."""
         await self._listener.farewell()
         with contextlib.suppress(TopicError, TimeoutError, asyncio.TimeoutError):
-            await asyncio.wait_for(self._topics.catch_up(), _LAST_LOOK_S)
+            await wait_at_most(_LAST_LOOK_S, self._topics.catch_up())
         return replace(goodbye, client_assignors=self._said() or None)
 
     def _answer(self, command: SendRequest, reply: ReplyBody, sent_at_ms: int) -> Event:

@@ -5,14 +5,14 @@ timer, and feeds the results back to the machine as events.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import anyio
-
+from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.execution import commands, events
 from airflow_provider.execution.machine import handle
 from airflow_provider.execution.state import Execution, ExecutionSettings, Place
@@ -216,10 +216,14 @@ class TaskExecutor:
 
     async def _see_who_stays(self) -> None:
         """Other leaving workers may have left their queries to this one, because it was still there."""
-        with anyio.move_on_after(_LAST_WORDS_S):
+
+        async def read_own_word() -> None:
             while any(self._topics.status.living()) and not self._has_said_that_it_leaves:
                 self._read_of_workers.clear()
                 await self._read_of_workers.wait()
+
+        with contextlib.suppress(DeadlineError):
+            await wait_at_most(_LAST_WORDS_S, read_own_word())
         self.refresh()
 
     @property

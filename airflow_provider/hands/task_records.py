@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import anyio
-
+from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.execution.commands import WriteEnd, WriteHandle, WritePlan
 from airflow_provider.execution.events import (
     EndRefused,
@@ -88,8 +88,8 @@ class TaskRecords:
         """Wait until all records that must not be lost are stored, at most this long."""
         self._settled.clear()
         if self._insisted:
-            with anyio.move_on_after(timeout_s):
-                await self._settled.wait()
+            with contextlib.suppress(DeadlineError):
+                await wait_at_most(timeout_s, self._settled.wait())
 
     async def flush(self, timeout_s: float) -> None:
         """See :meth:`Journal.flush`."""

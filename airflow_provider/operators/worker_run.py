@@ -16,6 +16,7 @@ from airflow_provider.common.masking import masked
 from airflow_provider.common.metering import observer_of
 from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
+from airflow_provider.deadlines import wait_at_most
 from airflow_provider.hooks.spark_connect import token_of_handle
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operators.loop_thread import LoopThread
@@ -120,7 +121,7 @@ class WorkerRun:
         state: str | None = RUNNING
         if page is not None:
             try:
-                state = await asyncio.wait_for(asyncio.to_thread(page.state), _ASK_WITHIN_S)
+                state = await wait_at_most(_ASK_WITHIN_S, asyncio.to_thread(page.state))
             except Exception as failed:  # noqa: BLE001  whatever Airflow's client raises, the worker has to leave
                 log.warning("Can't ask Airflow why it ends the task: %s", str(failed) or type(failed).__name__)
         self._exit_requests.leave(reason, self._tries.ended_by_airflow(state))

@@ -12,8 +12,7 @@ from concurrent.futures import Future
 from itertools import count
 from typing import Final, Protocol
 
-import anyio
-
+from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.declarative.wire.apis import Reply, ReplyBody, RequestBody
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.requests.worker_requests import APPEAR_S, WorkerRequests
@@ -71,9 +70,8 @@ class KafkaChannel:
             written = self._requests.send(body, correlation_id=number)
             self._unwritten.add(written)
             written.add_done_callback(self._unwritten.discard)
-            with anyio.fail_after(timeout_s):
-                return await answered
-        except TimeoutError:
+            return await wait_at_most(timeout_s, answered)
+        except DeadlineError:
             self._requests.doubt()
             raise NoReplyError(
                 f"no coordinator replied within {timeout_s:.3g} s; if none runs, start one: cospark coordinator"

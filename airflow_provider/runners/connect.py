@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 import uuid
 from collections.abc import Callable, Iterable
 from urllib.parse import quote
 
+from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.driver.sight import Sight
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.runners.attached import AttachedRunner
@@ -145,6 +145,6 @@ class ConnectRunner(AttachedRunner):
 async def close_connection(connection: ServerConnection, *, timeout_s: float) -> None:
     """Close the connection, or give up after ``timeout_s`` if the server does not answer."""
     try:
-        await asyncio.wait_for(in_thread(connection.close, "connect-close"), timeout_s)
-    except asyncio.TimeoutError:
+        await wait_at_most(timeout_s, in_thread(connection.close, "connect-close"))
+    except DeadlineError:
         log.warning("The Spark Connect server has not answered within %s s; its sessions end by themselves", timeout_s)

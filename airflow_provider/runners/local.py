@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.driver.application import APPLICATION, POOLS, LocalSparkSettings, RunningSpark
 from airflow_provider.driver.sight import Sight
 from airflow_provider.driver.watch import look_at
@@ -85,6 +85,6 @@ class LocalRunner(AttachedRunner):
 async def release_spark(user: object, *, timeout_s: float = 30.0) -> None:
     """Release the process's Spark for ``user``, or give up after ``timeout_s`` if it does not stop."""
     try:
-        await asyncio.wait_for(in_thread(lambda: APPLICATION.release(user), "spark-stop"), timeout_s)
-    except asyncio.TimeoutError:
+        await wait_at_most(timeout_s, in_thread(lambda: APPLICATION.release(user), "spark-stop"))
+    except DeadlineError:
         log.warning("Spark has not stopped within %s s; it ends with this process", timeout_s)

@@ -12,8 +12,6 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Final
 
-import anyio
-
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.spark_connect.calls import (
     NotThereError,
@@ -159,11 +157,14 @@ class QueryPolling:
             self._changed.clear()
             while self._due and self._due[0].watched.gone:
                 heapq.heappop(self._due)
-            waits_s = self._due[0].at - _now() if self._due else None
-            if waits_s is not None and waits_s <= 0:
+            if self._due and self._due[0].at <= _now():
                 return heapq.heappop(self._due).watched
-            with anyio.move_on_after(waits_s):
+            timer = asyncio.get_running_loop().call_at(self._due[0].at, self._changed.set) if self._due else None
+            try:
                 await self._changed.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
 
     async def _poll_and_release(self, watched: Watched) -> None:
         try:

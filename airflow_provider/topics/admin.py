@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-import anyio
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AdminClient,
@@ -18,6 +17,7 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 
+from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.records import TopicNames
 from airflow_provider.topics.client_errors import UNKNOWN_TOPIC, tell
@@ -216,9 +216,8 @@ class TopicAdmin:
         while True:
             left_s = max(pause_s, asked_at + timeout_s - time.monotonic())
             try:
-                with anyio.fail_after(left_s):
-                    ends = await self._ask(topics, left_s)
-            except TimeoutError:
+                ends = await wait_at_most(left_s, self._ask(topics, left_s))
+            except DeadlineError:
                 raise BrokerAwayError(self._outage.servers, doing, self._outage.reason) from None
             except _TopicFailure as failure:
                 may_last_s = {**dict.fromkeys(UNKNOWN_TOPIC, appears_s), **dict.fromkeys(_NOT_NOW, timeout_s)}

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-import anyio
-
+from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -274,9 +273,8 @@ class FollowedTopics:
         stop = feed.changes.listen(look)
         look()
         try:
-            with anyio.fail_after(timeout_s):
-                await done
-        except TimeoutError:
+            await wait_at_most(timeout_s, done)
+        except DeadlineError:
             doing = f"waiting for {waiting_for} of group {self.group!r}"
             if outage.away:
                 raise BrokerAwayError(outage.servers, doing, outage.reason) from None

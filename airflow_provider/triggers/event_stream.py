@@ -18,8 +18,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import anyio
-
+from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.group_events import EventKind, GroupEvent
 from airflow_provider.topics.errors import TopicError
@@ -114,12 +113,11 @@ class EventStream:
         until = asyncio.get_running_loop().time() + _PUT_WITHIN_S
         while True:
             try:
-                with anyio.fail_after(max(0.0, until - asyncio.get_running_loop().time())):
-                    await self._reachable.wait()
+                await wait_at_most(max(0.0, until - asyncio.get_running_loop().time()), self._reachable.wait())
                 if self._next is not None and offset < self._next:  # otherwise it is of a deleted topic
                     await self._mark(offset + 1)
                 break
-            except (TopicError, TimeoutError) as problem:
+            except (TopicError, DeadlineError) as problem:
                 if asyncio.get_running_loop().time() >= until:
                     raise TopicError(f"{self}: its bookmark can't be written, so events may come twice") from problem
                 await asyncio.sleep(_AGAIN_S)
@@ -188,9 +186,8 @@ class EventStream:
                     if await self._look(topics, feed):
                         continue
                     try:
-                        with anyio.fail_after(_IDLE_S):
-                            await changed.wait()
-                    except TimeoutError:
+                        await wait_at_most(_IDLE_S, changed.wait())
+                    except DeadlineError:
                         await self._mark_idle()
             finally:
                 stop()

@@ -7,6 +7,7 @@ cluster lists groups, and starts and stops reading them, so that no request wait
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -15,8 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-import anyio
-
+from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -248,8 +248,8 @@ class ClusterWatch:
                 if self._is_listed and (listing is None or listing.done()):
                     listing = asyncio.ensure_future(self._list())
                 self._end_if_unused()
-                with anyio.move_on_after(_TICK_S):
-                    await self._wake.wait()
+                with contextlib.suppress(DeadlineError):
+                    await wait_at_most(_TICK_S, self._wake.wait())
         finally:
             if listing is not None:
                 listing.cancel()

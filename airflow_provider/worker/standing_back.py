@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-import anyio
-
 from airflow_provider.assignors.model import Absence
+from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.group.membership import Membership
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.presence import is_same_process, stay
@@ -166,9 +165,9 @@ class SteadyWorker:
         """Withdraw its last record, which says that it will come back, and the request to leave, if there is one."""
         last = self._topics.status.workers.get(self._settings.member.worker)
         if last is not None and last.state is WorkerPhase.LEFT and is_same_process(last.process, this_process()):
-            said = self._topics.publish_worker(replace(last, condition="", at_ms=wall_ms()))
-            with contextlib.suppress(TopicError), anyio.move_on_after(_LAST_WORD_S):
-                await said
+            with contextlib.suppress(TopicError, DeadlineError):
+                ended = replace(last, condition="", at_ms=wall_ms())
+                await wait_at_most(_LAST_WORD_S, self._topics.publish_worker(ended))
         if wish is not None:
             with contextlib.suppress(TopicError):
                 await self._topics.clear_control(wish)
@@ -178,8 +177,8 @@ class SteadyWorker:
         others = stay(self._topics.status, wall_ms=wall_ms()) - {self._settings.member.worker}
         if self._comes_back or others or not any(self._topics.status.living()):
             return
-        with contextlib.suppress(TopicError), anyio.move_on_after(_END_WITHIN_S):
-            await self._starter.end_detached_queries(self._topics)
+        with contextlib.suppress(TopicError, DeadlineError):
+            await wait_at_most(_END_WITHIN_S, self._starter.end_detached_queries(self._topics))
 
     def _end(self, reasons: ReasonsToEnd, epoch: Epoch) -> Outcome | None:
         if self._told_to_leave or reasons.wish is not None:

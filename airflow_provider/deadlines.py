@@ -1,0 +1,37 @@
+"""Awaits something, at most for so long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class DeadlineError(TimeoutError):
+    """It did not end in time."""
+
+
+async def wait_at_most(timeout_s: float | None, work: Awaitable[T]) -> T:
+    """Await ``work``, and cancel it if it does not end in time.
+
+    A cancellation of the caller is never lost, even if it arrives at the very moment at which the time is over. It may
+    be with ``asyncio.wait_for`` before Python 3.12, with ``asyncio.timeout`` of backports for Python 3.10, and with the
+    cancel scopes of anyio before 4.16, which the constraints of many Airflow releases have. The caller then waits for
+    ever for a task that it has cancelled.
+
+    :param timeout_s: None: without a limit
+    :raises DeadlineError: if ``work`` was cancelled because of this
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait([task], timeout=timeout_s)
+    finally:
+        in_time = task.done()
+        if not in_time:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    if task.cancelled() and not in_time:
+        raise DeadlineError
+    return task.result()

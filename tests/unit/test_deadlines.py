@@ -1,0 +1,81 @@
+"""What is awaited at most for so long."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from airflow_provider.deadlines import DeadlineError, wait_at_most
+
+
+async def test_the_result_comes_in_time() -> None:
+    assert await wait_at_most(60, asyncio.sleep(0, "done")) == "done"
+
+
+async def test_an_error_is_raised_as_it_is() -> None:
+    async def fail() -> None:
+        raise LookupError("no such topic")
+
+    with pytest.raises(LookupError, match="no such topic"):
+        await wait_at_most(60, fail())
+
+
+async def test_work_that_takes_too_long_is_cancelled_and_has_ended() -> None:
+    ended = asyncio.Event()
+
+    async def take_long() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.set()
+
+    with pytest.raises(DeadlineError):
+        await wait_at_most(0.001, take_long())
+    assert ended.is_set()
+
+
+async def test_work_that_is_cancelled_by_others_counts_as_cancelled() -> None:
+    answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(answered.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await wait_at_most(60, answered)
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_cancellation_at_the_very_deadline_is_not_lost(late: bool) -> None:
+    """The caller would go on, and whoever has cancelled it would wait for ever."""
+    loop = asyncio.get_running_loop()
+    work = asyncio.Event()
+    went_on = False
+
+    async def wait_often() -> None:
+        nonlocal went_on
+        with pytest.raises(DeadlineError):
+            await wait_at_most(0.01, work.wait())
+        went_on = True
+
+    caller = asyncio.create_task(wait_often())
+    await asyncio.sleep(0)
+    due = loop.time() + 0.01
+    loop.call_at(due if late else due - 1e-9, caller.cancel)
+    busy_until = due + 0.02
+    while loop.time() < busy_until:
+        pass  # both are due when the loop next looks
+    await asyncio.wait([caller], timeout=60)
+    assert caller.cancelled()
+    assert not went_on
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_the_work_of_a_cancelled_caller_has_ended(ended: bool) -> None:
+    work = asyncio.ensure_future(asyncio.Event().wait())
+    caller = asyncio.create_task(wait_at_most(60, work))
+    await asyncio.sleep(0)
+    if ended:
+        work.cancel()
+    caller.cancel()
+    await asyncio.wait([caller], timeout=60)
+    assert caller.cancelled()
+    assert work.cancelled()
