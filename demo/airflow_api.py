@@ -23,6 +23,10 @@ _LONGER: Final = 1.5
 waits take minutes.
 """
 _WARM_UP_TIMEOUT_S: Final = 120.0
+_KEPT_S: Final = 2.0
+"""Reuse a connection only if it was idle for less. The server closes it after five seconds, and a request that is sent
+at that moment fails.
+"""
 _TRIES: Final = 4
 _LOCKED: Final = ("Database error", "Internal Server Error")
 """What Airflow answers if its database is locked; the second one, before Airflow 3.3, for any error."""
@@ -78,7 +82,8 @@ class AirflowApi:
         self.url = url
         self._check = check
         self._credentials = {"username": username, "password": password}
-        self._http = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
+        limits = httpx.Limits(keepalive_expiry=_KEPT_S)
+        self._http = httpx.Client(base_url=url, timeout=30.0, trust_env=False, limits=limits)
         self._token: str | None = None
 
     def __repr__(self) -> str:
