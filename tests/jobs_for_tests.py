@@ -127,25 +127,30 @@ class Append(SparkJob):
             stream = stream.trigger(availableNow=True)
         return stream.start(task.config["output"])
 
+    def start_with_note(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
+        """Start it, and write how that went into the file ``start``."""
+        note = Path(task.config["notes"]) / "start"
+        try:
+            query = Append.run(self, spark, task)
+        except Exception as refused:
+            note.write_text(str(refused))
+            raise
+        note.write_text("began")
+        return query
+
 
 class StartsWhenLet(Append):
-    """Its first start waits on the server until somebody writes the metadata of its checkpoint, which is a pipe. What
-    it came to then, stands in ``start``.
+    """Its first start waits on the server until somebody writes the metadata of its checkpoint, which is a pipe. It
+    then writes how its start went into the file ``start``.
     """
 
     def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
-        metadata, said = Path(task.checkpoint_location) / "metadata", Path(task.config["notes"]) / "start"
+        metadata = Path(task.checkpoint_location) / "metadata"
         if metadata.exists():
             return super().run(spark, task)
         metadata.parent.mkdir(parents=True)
         os.mkfifo(metadata)
-        try:
-            query = super().run(spark, task)
-        except Exception as refused:
-            said.write_text(str(refused))
-            raise
-        said.write_text("began")
-        return query
+        return self.start_with_note(spark, task)
 
 
 class AppendBatches(SparkJob):
@@ -176,16 +181,7 @@ class SleepsOnce(Append):
         return NOTHING_NAMED
 
     def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
-        if not self._sleeps("run", task):
-            return super().run(spark, task)
-        said = Path(task.config["notes"]) / "start"
-        try:
-            query = super().run(spark, task)
-        except Exception as refused:
-            said.write_text(str(refused))
-            raise
-        said.write_text("began")
-        return query
+        return self.start_with_note(spark, task) if self._sleeps("run", task) else super().run(spark, task)
 
     def _sleeps(self, where: str, task: TaskContext) -> bool:
         folder = Path(task.config["notes"])
