@@ -28,6 +28,8 @@ _interrupted: Final[dict[tuple[ConnectServer, str], set[str]]] = {}
 """The operations that this process has interrupted, by session, until the session is closed. A server before Spark 4.2
 can only be asked about single operations, and tells their ids only to the caller that interrupts them first."""
 _AGAIN_S: Final = 1.0
+_LEAST_S: Final = 0.1
+"""What a call may take even if the time is over."""
 _LOOK_S: Final = 0.2
 
 
@@ -65,7 +67,7 @@ async def _end(calls: ServerCalls, session_id: str, interrupted: set[str], deadl
     now = asyncio.get_running_loop().time
 
     def left_s() -> float:
-        return max(0.1, deadline - now())
+        return max(_LEAST_S, deadline - now())
 
     async def wait_until_not(does: Callable[[], Awaitable[bool]], what: str) -> None:
         while await does():
