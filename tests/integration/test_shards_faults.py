@@ -112,7 +112,7 @@ def test_a_zombie_that_goes_on_in_mid_transaction_has_no_effect(
     assert isinstance(reply, ConnectGroupHeartbeatResponse)
     assert reply.member_epoch == 2
     zombie.signal(signal.SIGCONT)
-    until(lambda: "somebody else serves shard" in zombie.log, "it notices that it was replaced")
+    until(lambda: "another coordinator serves shard" in zombie.log, "it notices that it was replaced")
     assert [epoch_of(asker, group_id) for _ in range(5)] == [*range(3, 8)]  # a second answer to a request would fail
 
 
