@@ -12,7 +12,7 @@ from typing import Final
 
 from airflow_provider.assignors.model import Load
 from airflow_provider.assignors.shares import Shares, minus, plus
-from airflow_provider.assignors.spread import deal
+from airflow_provider.assignors.spread import NOTHING_BESIDE, deal
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
 NO_LIMIT: Final = sys.maxsize
@@ -74,13 +74,14 @@ class Pool:
                 self._shares[worker] -= taken[worker]
         return taken
 
-    def place(self, tasks: Tasks) -> dict[WorkerId, list[TaskId]]:
+    def place(self, tasks: Tasks, beside: Mapping[WorkerId, int] = NOTHING_BESIDE) -> dict[WorkerId, list[TaskId]]:
         """Give tasks to the workers that have the least, along with what is above the share of the worker that had it.
 
+        :param beside: see :func:`.spread.deal`
         :return: what was given, by worker
         """
         loads = {worker: len(share) + self._fixed.get(worker, 0) for worker, share in self._shares.items()}
-        return deal(plus(tasks, self._spare), loads, self._shares)
+        return deal(plus(tasks, self._spare), loads, self._shares, beside)
 
 
 def above_shares(configured: Tasks, shares: Shares) -> int:

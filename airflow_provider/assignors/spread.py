@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from operator import itemgetter
+from types import MappingProxyType
+from typing import Final
 
 from airflow_provider.assignors.shares import Shares
 from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
@@ -18,13 +20,22 @@ from airflow_provider.protocol.model import NO_TASKS, TaskId, WorkerId
 _by_index = itemgetter(1)
 
 
-def deal(tasks: Iterable[TaskId], loads: Mapping[WorkerId, int], held: Shares) -> dict[WorkerId, list[TaskId]]:
+NOTHING_BESIDE: Final[Mapping[WorkerId, int]] = MappingProxyType({})
+
+
+def deal(
+    tasks: Iterable[TaskId],
+    loads: Mapping[WorkerId, int],
+    held: Shares,
+    beside: Mapping[WorkerId, int] = NOTHING_BESIDE,
+) -> dict[WorkerId, list[TaskId]]:
     """Give each task to a worker with the lowest load, as Java's ``assignTasks`` does.
 
     It takes nearly linear time in the number of tasks: for a job, it looks at no more workers than the job has tasks.
 
     :param loads: the load with which each worker begins; may be negative, as only differences matter
     :param held: the tasks that each worker has, to count those of the same jobs
+    :param beside: how many other tasks each worker has; of equally loaded workers, those with the fewest come first
     :return: what each worker is given; only workers that are given something
     """
     jobs: defaultdict[str, list[TaskId]] = defaultdict(list)
@@ -32,13 +43,17 @@ def deal(tasks: Iterable[TaskId], loads: Mapping[WorkerId, int], held: Shares) -
         jobs[task[0]].append(task)
     if not jobs:
         return {}
-    order = sorted(loads, key=lambda worker: (loads[worker], worker))
+    order = sorted(loads, key=lambda worker: (loads[worker], beside.get(worker, 0), worker))
     held_by_job = _count_jobs(jobs, order, held)
     in_order = {job: sorted(jobs[job], key=_by_index) for job in sorted(jobs)}
     if loads[order[0]] == loads[order[-1]] and not any(held_by_job.values()):
         hands = _in_turn(in_order, len(order))
     else:
-        hands = _one_by_one(in_order, _Queue([loads[worker] for worker in order]), held_by_job)
+        hands = _one_by_one(
+            in_order,
+            _Queue([loads[worker] for worker in order], [beside.get(worker, 0) for worker in order]),
+            held_by_job,
+        )
     return {worker: hand for worker, hand in zip(order, hands, strict=True) if hand}
 
 
@@ -71,15 +86,17 @@ def _count_jobs(jobs: Mapping[str, object], order: list[WorkerId], held: Shares)
 class _Queue:
     """The places of the workers that have the least. When all were served, those with one task more are added.
 
-    A worker's place is its position in the order by load, then name.
+    A worker's place is its position in the order by load, then by what it has besides, then by name.
 
     :param loads: by place, so the lowest comes first
+    :param beside: by place
     """
 
-    __slots__ = ("_level", "_loads", "_waiting")
+    __slots__ = ("_beside", "_level", "_loads", "_waiting")
 
-    def __init__(self, loads: list[int]) -> None:
+    def __init__(self, loads: list[int], beside: list[int]) -> None:
         self._loads = loads
+        self._beside = beside
         self._level = loads[0]
         self._waiting = self._on_level()
 
@@ -89,7 +106,11 @@ class _Queue:
 
     def _on_level(self) -> list[int]:
         """All places at or below the level: those served up to it, and those that had so much from the start."""
-        return list(range(bisect_right(self._loads, self._level)))
+        return self._in_order(range(bisect_right(self._loads, self._level)))
+
+    def _in_order(self, places: Iterable[int]) -> list[int]:
+        """Those that have the least besides come first."""
+        return sorted(sorted(places), key=self._beside.__getitem__)
 
     def serve(self, number: int, count: dict[int, int]) -> list[int]:
         """Choose the places that get the next tasks of one job, in turn.
@@ -109,9 +130,11 @@ class _Queue:
             self._waiting = self._on_level()
 
     def _serve_on_level(self, number: int, count: dict[int, int]) -> list[int]:
-        """Choose at most ``number`` waiting places: those with the fewest tasks of the job, then the first."""
+        """Choose at most ``number`` waiting places: those that have the least besides, then those with the fewest tasks
+        of the job, then the first.
+        """
         first = self._waiting[: number + len(count)]  # if there are so many, at least `number` have none of the job
         if count:
-            first.sort(key=lambda place: count.get(place, 0))
-        self._waiting[: len(first)] = sorted(first[number:])
+            first.sort(key=lambda place: (self._beside[place], count.get(place, 0)))
+        self._waiting[: len(first)] = self._in_order(first[number:])
         return first[:number]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 
-from airflow_provider.assignors.balance import limited
+from airflow_provider.assignors.balance import choose, limited
 from airflow_provider.assignors.model import Load, Move, MoveReason
 from airflow_provider.assignors.shares import Shares
 from airflow_provider.assignors.spread import deal
@@ -49,6 +49,25 @@ class Excess:
         """How many each has to give up, as few as possible. Those with the most come first, ties go by name."""
         above = self.above
         return limited(above, sum(above.values()) - min(self.extras, len(above)))
+
+    def misplaced(self, waiting: Shares, beside: Mapping[WorkerId, int], places: Iterable[WorkerId]) -> Shares:
+        """The waiting tasks that would make the tasks of both kinds more even elsewhere, while those with state are
+        even already: of a worker with one more than the share, for a worker that has fewer tasks and no more than that.
+
+        :param waiting: the tasks with state of each worker that have not started
+        :param beside: how many tasks without state each worker has
+        :param places: the workers that may get one more task
+        """
+        if any(self.stops().values()):
+            return {}
+        above = [(-load - beside[worker], worker) for worker, load in self.loads.items() if load > self.share]
+        below = [(self.loads[worker] + beside[worker], worker) for worker in places if worker not in self.above]
+        ways = zip(sorted(each for each in above if waiting.get(each[1])), sorted(below), strict=False)
+        return {
+            worker: frozenset(choose(waiting[worker], 1, {}))
+            for (most, worker), (least, _) in ways
+            if -most > least + 1
+        }
 
     def even(self, stops: Mapping[WorkerId, int]) -> dict[WorkerId, int]:
         """How many each worker that stays has when all is even. Those that keep the most have one more.

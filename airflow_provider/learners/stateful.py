@@ -57,15 +57,19 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
     share, extras = divmod(total, max(1, len(staying)))
     to_come = by_worker((task, lesson.worker) for task, lesson in continued.lessons.items())
     shares = {worker: plus(minus(has, learned), to_come.get(worker, NO_TASKS)) for worker, has in staying.items()}
-    given = _given(settled, shares, tasks, total) if shares and tasks else {}
+    beside = _without_state(settled, shares, tasks)
+    given = _given(settled, shares, tasks, total, beside) if shares and tasks else {}
     shares = {worker: plus(has, given.get(worker, NO_TASKS)) for worker, has in shares.items()}
     excess = Excess(share=share, extras=extras, loads={worker: len(has) for worker, has in shares.items()})
     stops = {} if settled.lost_work.waiting else excess.stops()
+    waiting = {worker: settled.kept[worker] & round.pending & has for worker, has in shares.items()}
     idle = {
-        worker: frozenset(choose(waiting, number, {}))
+        worker: frozenset(choose(waiting[worker], number, {}))
         for worker, number in stops.items()
-        if number and (waiting := settled.kept[worker] & round.pending & shares[worker])
+        if number and waiting[worker]
     }
+    if round.stays and tasks and not settled.lost_work.waiting:
+        idle = merged((idle, excess.misplaced(waiting, beside, shares)))  # what waits moves, and nothing else
     left_alone = plus(round.pending, learned)
     stays = plus(left_alone, _not_worth_a_try(all_of(given_up(round, memory, continued)), tasks))
     return Stateful(
@@ -78,7 +82,7 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
             worker: minus(has, left_alone if worker in round.leaving_soon else stays) for worker, has in held.items()
         },
         idle=idle,
-        stops={worker: number - len(idle.get(worker, NO_TASKS)) for worker, number in stops.items()},
+        stops={worker: max(0, number - len(idle.get(worker, NO_TASKS))) for worker, number in stops.items()},
     )
 
 
@@ -132,6 +136,13 @@ def _not_worth_a_try(in_vain: Tasks, tasks: Tasks) -> Tasks:
     return plus(in_vain, frozenset(task for task in tasks if task.job in hopeless)) if hopeless else in_vain
 
 
-def _given(settled: Settled, shares: Shares, tasks: Tasks, total: int) -> Shares:
+def _given(settled: Settled, shares: Shares, tasks: Tasks, total: int, beside: Mapping[WorkerId, int]) -> Shares:
     pool = Pool(total, shares, {worker: own & tasks for worker, own in settled.own.items()})
-    return merged((pool.returned, pool.place(settled.free & tasks)))
+    return merged((pool.returned, pool.place(settled.free & tasks, beside)))
+
+
+def _without_state(settled: Settled, shares: Shares, tasks: Tasks) -> dict[WorkerId, int]:
+    """How many tasks without state each worker keeps."""
+    return {
+        worker: sum(not task.is_planner for task in minus(settled.kept[worker], tasks)) for worker in shares if tasks
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from airflow_provider.assignors.balance import Pool, choose
 from airflow_provider.assignors.by_cost import CostPool
@@ -18,7 +18,7 @@ from airflow_provider.ledger.progress import configured, revocation_rank
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.bridge import BRIDGE
-from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskState, TaskStatus, WorkerStatus
 
 
@@ -78,12 +78,19 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) 
     by_cost = NO_TASKS if stateful else costs.among(unfinished)
     apart = plus(stateful, by_cost)
     excess = _of_stateful(record, stateful, left)
+
+    def wait(taken: Shares) -> bool:
+        return all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items())
+
+    sooner: Shares = {}
     if by_cost:
         beside = {worker: costs.taken_by(minus(tasks, apart)) + excess.loads[worker] for worker, tasks in left.items()}
         of_cost = {worker: tasks & by_cost for worker, tasks in left.items()}
         sooner = _ends_sooner(of_cost, costs.beside(beside), dry)
-        if sooner and all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in sooner.items()):
-            return FREE_SLOT
+    elif dry:
+        sooner = _misplaced(record, excess, stateful, rank, left, dry)
+    if sooner and wait(sooner):
+        return FREE_SLOT
     stops = excess.stops()
     running = {worker: minus(tasks, apart) & rank.keys() for worker, tasks in left.items()}
     waiting = {worker: minus(minus(tasks, apart), running[worker]) for worker, tasks in left.items()}
@@ -97,8 +104,7 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) 
         return None
     idle = {worker: choose(left[worker] & stateful - rank.keys(), number, {}) for worker, number in stops.items()}
     taken = merged((Pool(len(unfinished - kept - by_cost), waiting, {}, fixed).relieve({}), idle))
-    wait = all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items())
-    return FREE_SLOT if any(taken.values()) and wait else None
+    return FREE_SLOT if any(taken.values()) and wait(taken) else None
 
 
 def _ends_sooner(left: Shares, costs: Costs, dry: Container[WorkerId]) -> Shares:
@@ -124,6 +130,21 @@ def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares) -> Excess:
     to_come = {worker: record.learning.get(worker, NO_TASKS) & stateful for worker in left}
     loads = {worker: len(tasks & stateful - learned) + len(to_come[worker]) for worker, tasks in left.items()}
     return Excess(share=share, extras=extras, loads=loads)
+
+
+def _misplaced(
+    record: GroupRecord,
+    excess: Excess,
+    stateful: Tasks,
+    rank: Mapping[TaskId, int],
+    left: Shares,
+    dry: Iterable[WorkerId],
+) -> Shares:
+    """The waiting tasks with state that would start on a worker with a free slot; see :meth:`Excess.misplaced`."""
+    idle = (stateful - rank.keys()).difference(*record.learning.values())
+    waiting = {worker: tasks & idle for worker, tasks in left.items()}
+    beside = {worker: len(minus(tasks, stateful)) for worker, tasks in left.items()}
+    return excess.misplaced(waiting, beside, dry)
 
 
 def _beyond_one(left: Shares, jobs: JobsSnapshot) -> Mapping[WorkerId, int]:

@@ -36,8 +36,10 @@ _LONGEST_WAIT_MS: Final = 2**52
 """Added to the time of day, it is still a number that a record may have."""
 
 
+_LEAST_WEIGHT: Final = 1e-15
 _MOST_WEIGHT: Final = 1e15
-_Weight = Annotated[float, msgspec.Meta(gt=0, le=_MOST_WEIGHT)]
+_Weight = Annotated[float, msgspec.Meta(ge=_LEAST_WEIGHT, le=_MOST_WEIGHT)]
+"""Sums and ratios of such weights are numbers, too."""
 
 
 class TaskKind(str, Enum):
@@ -421,12 +423,13 @@ def _taken_weight(job: str, index: int, config: dict[str, Any]) -> float | None:
     if WEIGHT not in config:
         return None
     weight = config.pop(WEIGHT)
-    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not 0 < weight <= _MOST_WEIGHT:
+    is_number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
+    if not is_number or not _LEAST_WEIGHT <= weight <= _MOST_WEIGHT:
         raise JobError(
             job,
             f"plan()[{index}]",
-            f"has the {WEIGHT} {short(weight)}: it must be a number above 0, at most {_MOST_WEIGHT:g}, such as the"
-            " seconds or the rows that the task takes",
+            f"has the {WEIGHT} {short(weight)}: it must be a number from {_LEAST_WEIGHT:g} to {_MOST_WEIGHT:g}, such as"
+            " the seconds or the rows that the task takes",
         )
     return float(weight)
 

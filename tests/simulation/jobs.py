@@ -59,6 +59,11 @@ class JobsTopic:
     def newest(self) -> JobsSnapshot:
         return self._view.snapshot()
 
+    @property
+    def weighed(self) -> bool:
+        """Whether tasks differ in cost."""
+        return self._weigh is not unweighed
+
     def at(self, offset: ConfigOffset) -> JobsSnapshot:
         return self._snapshots[offset]
 

@@ -219,6 +219,18 @@ LEARNER_MUTATIONS = (
         unit_test="tests/unit/test_free_slots.py",
     ),
     Mutation(
+        name="leaves a slot free while a task with state waits elsewhere",
+        module="airflow_provider.ledger.free_slots",
+        edits=(("    elif dry:\n", "    elif False:\n"),),
+        unit_test="tests/unit/test_free_slots.py",
+    ),
+    Mutation(
+        name="gives a task with state back to the worker that had no slot for it",
+        module="airflow_provider.learners.stateful",
+        edits=(("pool.place(settled.free & tasks, beside)", "pool.place(settled.free & tasks)"),),
+        unit_test="tests/unit/test_free_slots.py",
+    ),
+    Mutation(
         name="keeps what was made ready when it is to let go of it",
         module="airflow_provider.execution.learning",
         edits=(

@@ -35,7 +35,7 @@ def is_settled(world: World) -> bool:
 def _slots_are_filled(members: Sequence[Process], slots: int) -> bool:
     """Where an even share fills all slots of a worker, no worker has a free one. Where tasks take several slots, no
     worker has enough free ones for a task that waits elsewhere; but where some tasks have state, all are shared out by
-    number.
+    number, and where they differ in cost, a task that will end in time waits where it is.
     """
     world = members[0].world
     if world.status.given_up:
@@ -44,7 +44,7 @@ def _slots_are_filled(members: Sequence[Process], slots: int) -> bool:
     if all(each == 1 for of_worker in taken for each in of_worker):
         shares = list(map(len, taken))
         return sum(shares) // len(shares) < slots or min(shares) >= slots
-    if world.jobs.newest.stateful:
+    if world.jobs.newest.stateful or world.jobs.weighed:
         return True
     free = max(slots - sum(of_worker) for of_worker in taken)
     return not any(wants <= free for member in members for wants in member.tasks.waiting_for_slots)

@@ -144,6 +144,16 @@ def test_a_free_slot_gets_a_task_that_waits_elsewhere(group: Group) -> None:
     group.start("two_workers", slots=1)
     group.wait_for_members(W1, W2)
     group.submit_planned("uneven", [{"seconds": 0.05 if index % 2 else 600} for index in range(6)])
-    runs_on(group, 2, W1, W2)
+    group.wait_for(
+        lambda seen: (
+            {
+                status.worker
+                for task, status in seen.status.tasks.items()
+                if status.state is TaskState.RUNNING and not task.index % 2 and not task.is_planner
+            }
+            == {W1, W2}
+        ),
+        "each worker runs a long task",
+    )
     reasons = [record.reason for record in group.rounds()]
     assert any("a slot free" in reason for reason in reasons), reasons

@@ -26,6 +26,7 @@ class LearnerGroup:
     :param jobs: number of tasks by name of job; each also has its planner
     :param stateful: the jobs that have something to warm up; all by default
     :ivar last_round: what the leader knew in the last round
+    :ivar stays: what is not stopped for balance: all that has started, in a round for a free slot
     :ivar knows: what owners know that somebody is ready for, under the rule ``when-ready``
     """
 
@@ -53,6 +54,7 @@ class LearnerGroup:
         self.leaving: set[WorkerId] = set()
         self.draining: set[WorkerId] = set()
         self.pending: Tasks = NO_TASKS
+        self.stays: Tasks = NO_TASKS
         self.knows: Tasks = NO_TASKS
         self.memory = LearnerMemory()
         self.generation = GenerationId(0)
@@ -171,6 +173,7 @@ class LearnerGroup:
             leaving_soon=frozenset(self.leaving),
             draining=frozenset(self.draining),
             revocation_rank=dict.fromkeys(frozenset(self.running) - self.pending, 1),
+            stays=self.stays,
         )
         outcome = extensible.assign(self.last_round, self.memory, policy=self.policy, limits=self.limits)
         self.memory = outcome.memory

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from group_records import record_of
+from learner_group import LearnerGroup, changed, stopped
 from led_group import EPOCH, Group, record_after
 
 from airflow_provider.assignors.model import Memory
@@ -20,9 +21,9 @@ from airflow_provider.protocol.model import (
     WorkerId,
     planner_of,
 )
-from airflow_provider.records import TaskState, WorkerPhase, WorkerStatus
+from airflow_provider.records import PlanRecord, TaskState, WorkerPhase, WorkerStatus
 
-A0, A1 = TaskId("a", 0), TaskId("a", 1)
+A0, A1, B0 = TaskId("a", 0), TaskId("a", 1), TaskId("b", 0)
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 
 
@@ -187,6 +188,53 @@ def test_learned_tasks_count_as_if_they_had_moved(learns: str, helped: bool, why
     jobs = replace(group.jobs, plans={"a": replace(group.jobs.plans["a"], stateful=True)})
     said = {name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=2) for name in (W1, W2)}
     assert bool(spare_capacity(jobs, replace(group.status, workers=said), wall_ms=0)) is helped, why
+
+
+@pytest.mark.parametrize(
+    ("workers", "slots", "helped", "why"),
+    [
+        ({"w1": "r p", "w2": "r"}, 2, True, "w1 has three tasks, w2 one"),
+        ({"w1": "r r", "w2": "r"}, 2, False, "nothing waits: the task without state would be stopped"),
+        ({"w1": "r p", "w2": "r"}, 1, False, "no slot is free"),
+        ({"w1": "r p", "w2": "r r"}, 3, False, "w1 would have fewer"),
+        ({"w1": "r ."}, 2, False, "alone"),
+    ],
+)
+def test_a_task_with_state_moves_if_it_waits_behind_one_without(
+    workers: dict[str, str], slots: int, helped: bool, why: str
+) -> None:
+    """The tasks of job a have state; w1 also runs a task without."""
+    group = Group(workers, protocol=SubProtocol.EXTENSIBLE)
+    beside = Group({"w1": "r"})
+    job = replace(beside.job, name="b")
+    plan = PlanRecord.of(job, [{"i": 0, "slots": 1}], planned_by=W1, at_ms=0)
+    jobs = replace(
+        group.jobs,
+        jobs={**group.jobs.jobs, "b": job},
+        plans={"a": replace(group.jobs.plans["a"], stateful=True), "b": plan},
+    )
+    owned = {**group.record.assignment, W1: group.record.owned_by(W1) | {B0}}
+    status = replace(
+        group.status,
+        group=replace(group.record, assignment=owned),
+        tasks={**group.status.tasks, B0: replace(beside.status.tasks[A0], task=B0)},
+        workers={name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=slots) for name in owned},
+    )
+    assert bool(spare_capacity(jobs, status, wall_ms=0)) is helped, why
+
+
+def test_a_free_slot_gets_a_task_with_state_that_waits_although_those_with_state_are_even() -> None:
+    """w1 has one more task of each kind; what has not started moves, and the one without state runs on."""
+    group = LearnerGroup({"a": 3, "b": 1}, stateful={"a"})
+    group.planners = False
+    group.join("w1", owning=frozenset({A0, A1, B0}))
+    group.join("w2", owning=frozenset({TaskId("a", 2)}))
+    group.pending = frozenset({A1})
+    group.stays = frozenset(group.running) - group.pending
+    assert stopped(group.rebalance()) == frozenset({A1})
+    group.stays = NO_TASKS
+    assert group.rebalance().assigned[W2] == frozenset({A1})
+    assert not changed(group.rebalance())
 
 
 def test_a_waiting_planner_is_no_load() -> None:

@@ -76,9 +76,9 @@ def test_a_weight_is_not_part_of_the_configuration() -> None:
     assert "weights" not in plan_of(None, None).to_json()
 
 
-@pytest.mark.parametrize("weight", [0, -1, "heavy", True, 1e16, [1]])
+@pytest.mark.parametrize("weight", [0, -1, "heavy", True, 1e16, 5e-324, [1]])
 def test_an_invalid_weight_is_refused(weight: Any) -> None:
-    with pytest.raises(JobError, match=r"job 'a', plan\(\)\[1\]: has the weight .*must be a number above 0"):
+    with pytest.raises(JobError, match=r"job 'a', plan\(\)\[1\]: has the weight .*must be a number from 1e-15"):
         PlanRecord.of(JOB, [{}, {"weight": weight}], planned_by=W1, at_ms=0)
 
 
