@@ -226,10 +226,15 @@ def _peace(world: World, plan: Plan, told: Told) -> None:
         gone = next(worker for worker in WORKERS if worker not in world.live)
         world.start(gone, protocol=plan.protocols[0])
     _settle(world, plan, told)
+    _hear_everybody(world)  # the last round knows how every task has ended: none follows because one has
     world.configure(world.jobs.written | {TaskId("last", 0)})
     _settle(world, plan, told)
-    world.run_until(lambda: all(process.has_been_heard for process in world.everybody))
+    _hear_everybody(world)
     world.check_at_rest()
+
+
+def _hear_everybody(world: World) -> None:
+    world.run_until(lambda: all(process.has_been_heard for process in world.everybody))
 
 
 def _finish_what_drains(world: World) -> bool:
