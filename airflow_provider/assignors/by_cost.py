@@ -20,7 +20,6 @@ from typing import Final
 from airflow_provider.assignors.balance import NO_LIMIT
 from airflow_provider.assignors.costs import Costs
 from airflow_provider.assignors.machines import NOWHERE, Slots, Work, after, area, deal, in_time, late, level
-from airflow_provider.assignors.model import Load
 from airflow_provider.assignors.shares import Shares, minus, plus
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 
@@ -38,12 +37,10 @@ class CostPool:
         always a bit more to gain, so each such round would be followed by another one
     """
 
-    __slots__ = ("_costs", "_given", "_moving", "_spare", "over", "returned")
+    __slots__ = ("_costs", "_given", "_moving", "_spare", "returned")
 
     returned: Shares
     """The tasks that members get back, because they would not end sooner elsewhere."""
-    over: Mapping[WorkerId, Load]
-    """The members that give something up: how many tasks each has, and how many it may keep."""
 
     def __init__(self, kept: Shares, own: Shares, free: Tasks, costs: Costs, *, calm: bool = False) -> None:
         sharing = _Sharing(kept, own, free, costs)
@@ -52,9 +49,6 @@ class CostPool:
         elsewhere = NO_TASKS.union(*self._given.values())
         moving = {worker: tasks & elsewhere for worker, tasks in kept.items()} if elsewhere - free else {}
         self._moving = {worker: tasks for worker, tasks in moving.items() if tasks}
-        self.over = {
-            worker: Load(len(kept[worker]), len(kept[worker]) - len(tasks)) for worker, tasks in self._moving.items()
-        }
         self.returned = {worker: minus(tasks, elsewhere) for worker, tasks in own.items()}
         self._spare = NO_TASKS.union(*own.values()) & elsewhere
 

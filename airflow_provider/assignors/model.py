@@ -123,7 +123,8 @@ class Move:
 
     One value has all of them, because a first round starts every task, and should not need a move for each.
 
-    :param load: of the source, in planners or in tasks, if it gave them up for balance; None: unknown, or not for that
+    :param load: of the source, in planners or in tasks, if it gave them up for balance by number; None: for another
+        reason, or unknown
     """
 
     tasks: Tasks

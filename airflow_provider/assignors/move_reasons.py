@@ -38,10 +38,10 @@ def why(move: Move) -> str:
 
 
 def _above_its_share(move: Move) -> str:
-    if move.load is None:  # the record of an older release
-        return f"{move.source} had more than its share"
-    kind = "planner" if next(iter(move.tasks)).is_planner else "task"
     has = "has" if move.target is None else "had"
+    if move.load is None:  # shared out by cost, or the record of an older release
+        return f"{move.source} {has} more than its share of the work"
+    kind = "planner" if next(iter(move.tasks)).is_planner else "task"
     return (
         f"{move.source} {has} {move.load.has} {kind}{'' if move.load.has == 1 else 's'}, its share is {move.load.share}"
     )

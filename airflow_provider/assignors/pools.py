@@ -78,13 +78,12 @@ class Pools:
         return [pool.place(of_kind) for pool, of_kind in zip(pools, self.kinds.split(tasks), strict=False)]
 
     def over(self, drains: Draining) -> Over:
-        """The members that give something up: how much each has, and how much it may keep."""
-        of_planners, *of_tasks = (pool.over for pool in self.of_each)
+        """The members that give something up: how much each has, and how much it may keep. A share by cost is no number
+        of tasks.
+        """
+        planners, tasks, *_ = self.of_each
         draining_planners, draining_tasks = drains.over(self.kinds.planners)
-        return {**of_planners, **draining_planners}, {
-            **{worker: load for over in of_tasks for worker, load in over.items()},
-            **draining_tasks,
-        }
+        return {**planners.over, **draining_planners}, {**tasks.over, **draining_tasks}
 
 
 def pools_of(

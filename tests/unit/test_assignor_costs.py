@@ -17,6 +17,7 @@ from airflow_provider.assignors import cooperative, eager, weights
 from airflow_provider.assignors.by_cost import CostPool
 from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.assignors.model import GroupAssignment, Memory, Round
+from airflow_provider.assignors.move_reasons import why
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred, Incremental, Policy
 from airflow_provider.learners import extensible
 from airflow_provider.learners.model import LearnerMemory, LearnerRound
@@ -279,6 +280,12 @@ def test_nothing_moves_for_a_small_gain() -> None:
     assert not any(assign(round_of({W1: a(0, 2), W2: a(1)}, late_by_little)).revoked.values())
     sooner = costing(10, 5, 1, left={0: 10, 1: 5})
     assert assign(round_of({W1: a(0, 2), W2: a(1)}, sooner)).revoked[W1] == a(2)
+
+
+def test_the_reason_of_a_move_by_cost_names_no_number_of_tasks() -> None:
+    """A worker may have fewer tasks than others, and more work."""
+    (move,) = assign(round_of({W1: a(0, 1), W2: a(2, 3, 4)}, costing(9, 9, 0.1, 0.1, 0.1, left={0: 9, 2: 0.1}))).moves
+    assert (move.tasks, why(move)) == (a(1), "w1 has more than its share of the work")
 
 
 def test_steps_limit_the_moves_and_the_longest_task_goes_first() -> None:
