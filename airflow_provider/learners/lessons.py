@@ -50,9 +50,20 @@ class Excess:
         above = self.above
         return limited(above, sum(above.values()) - min(self.extras, len(above)))
 
+    def idle(self, waiting: Shares) -> Shares:
+        """What each worker gives up because it has not started: as many tasks as it has to give up, or all that wait.
+
+        :param waiting: the tasks of each worker that have not started
+        """
+        return {
+            worker: frozenset(choose(waiting[worker], number, {}))
+            for worker, number in self.stops().items()
+            if number and waiting[worker]
+        }
+
     def misplaced(self, waiting: Shares, beside: Mapping[WorkerId, int], places: Iterable[WorkerId]) -> Shares:
-        """The waiting tasks that would make the tasks of both kinds more even elsewhere, while those with state are
-        even already: of a worker with one more than the share, for a worker that has fewer tasks and no more than that.
+        """If the tasks with state are even: those that wait at a worker with one more than the share, although another
+        worker has no more than the share and, with its other tasks, at least two tasks fewer. One of each worker.
 
         :param waiting: the tasks with state of each worker that have not started
         :param beside: how many tasks without state each worker has
@@ -60,13 +71,14 @@ class Excess:
         """
         if any(self.stops().values()):
             return {}
-        above = [(-load - beside[worker], worker) for worker, load in self.loads.items() if load > self.share]
-        below = [(self.loads[worker] + beside[worker], worker) for worker in places if worker not in self.above]
-        ways = zip(sorted(each for each in above if waiting.get(each[1])), sorted(below), strict=False)
+        above = self.above
+        totals = {worker: load + beside[worker] for worker, load in self.loads.items()}
+        givers = sorted((-totals[worker], worker) for worker in above if waiting.get(worker))
+        takers = sorted((totals[worker], worker) for worker in places if worker not in above)
         return {
-            worker: frozenset(choose(waiting[worker], 1, {}))
-            for (most, worker), (least, _) in ways
-            if -most > least + 1
+            giver: frozenset(choose(waiting[giver], 1, {}))
+            for (_, giver), (_, taker) in zip(givers, takers, strict=False)
+            if totals[giver] > totals[taker] + 1
         }
 
     def even(self, stops: Mapping[WorkerId, int]) -> dict[WorkerId, int]:

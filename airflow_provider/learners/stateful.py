@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airflow_provider.assignors.balance import Pool, choose
+from airflow_provider.assignors.balance import Pool
 from airflow_provider.assignors.model import Move
 from airflow_provider.assignors.shares import Shares, merged, minus, plus
 from airflow_provider.learners.lessons import Excess, begin
@@ -61,15 +61,13 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
     given = _given(settled, shares, tasks, total, beside) if shares and tasks else {}
     shares = {worker: plus(has, given.get(worker, NO_TASKS)) for worker, has in shares.items()}
     excess = Excess(share=share, extras=extras, loads={worker: len(has) for worker, has in shares.items()})
-    stops = {} if settled.lost_work.waiting else excess.stops()
     waiting = {worker: settled.kept[worker] & round.pending & has for worker, has in shares.items()}
-    idle = {
-        worker: frozenset(choose(waiting[worker], number, {}))
-        for worker, number in stops.items()
-        if number and waiting[worker]
-    }
-    if round.stays and tasks and not settled.lost_work.waiting:
-        idle = merged((idle, excess.misplaced(waiting, beside, shares)))  # what waits moves, and nothing else
+    stops: Mapping[WorkerId, int] = {}
+    idle: Shares = {}
+    if not settled.lost_work.waiting:
+        stops, idle = excess.stops(), excess.idle(waiting)
+        if round.stays and tasks:  # what waits moves, and nothing else
+            idle = merged((idle, excess.misplaced(waiting, beside, shares)))
     left_alone = plus(round.pending, learned)
     stays = plus(left_alone, _not_worth_a_try(all_of(given_up(round, memory, continued)), tasks))
     return Stateful(

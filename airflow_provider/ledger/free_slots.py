@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterator, Mapping
 
-from airflow_provider.assignors.balance import Pool, choose
+from airflow_provider.assignors.balance import Pool
 from airflow_provider.assignors.by_cost import CostPool
-from airflow_provider.assignors.costs import NO_COSTS, Costs
+from airflow_provider.assignors.costs import NO_COSTS
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.assignors.shares import Shares, merged, minus, plus
-from airflow_provider.assignors.weights import Weights, split
+from airflow_provider.assignors.weights import split
 from airflow_provider.leading.causes import FREE_SLOT, WAITS_AT_DRAINING
 from airflow_provider.learners.lessons import Excess
 from airflow_provider.ledger.costs import costs_of
@@ -18,7 +18,7 @@ from airflow_provider.ledger.progress import configured, revocation_rank
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ledger.task_places import effective_status
 from airflow_provider.protocol.bridge import BRIDGE
-from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, MemberId, Tasks, WorkerId
 from airflow_provider.records import TaskState, TaskStatus, WorkerStatus
 
 
@@ -58,69 +58,97 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) 
     if record is None or record.revokes or record.delay_ms or record.deadline_ms:
         return None
     unfinished = frozenset(task for task in configured(jobs, status.tasks) if not task.is_planner)
-    rank = revocation_rank(status.tasks)
     draining = drained(record.members, status.workers)
     owned = {worker: record.owned_by(worker) & unfinished for worker in record.members}
     left = {worker: tasks for worker, tasks in owned.items() if worker not in draining | record.leaving_soon}
-    left = split(left, _weights(left, status.workers), kept=unfinished)
-    kept = NO_TASKS.union(*(owned[worker] for worker in draining)).difference(*record.learning.values())
-    if left and not kept <= rank.keys():
-        return WAITS_AT_DRAINING
     if not left:
         return None
-    stateful = unfinished & NO_TASKS.union(*record.learning.values())
-    if record.learns:
-        stateful |= {task for task in unfinished - kept if task.job in jobs.stateful}
-    large = _beyond_one(left, jobs)
-    free = {worker: _slots(status.workers.get(worker)) - large.get(worker, 0) for worker in left}
-    dry = {worker for worker, tasks in left.items() if len(tasks) < free[worker]}
-    costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms) if dry else NO_COSTS
-    by_cost = NO_TASKS if stateful else costs.among(unfinished)
-    apart = plus(stateful, by_cost)
-    excess = _of_stateful(record, stateful, left)
-
-    def wait(taken: Shares) -> bool:
-        return all(_surely_wait(tasks, worker, left[worker], jobs, status) for worker, tasks in taken.items())
-
-    sooner: Shares = {}
-    if by_cost:
-        beside = {worker: costs.taken_by(minus(tasks, apart)) + excess.loads[worker] for worker, tasks in left.items()}
-        of_cost = {worker: tasks & by_cost for worker, tasks in left.items()}
-        sooner = _ends_sooner(of_cost, costs.beside(beside), dry)
-    elif dry:
-        sooner = _misplaced(record, excess, stateful, rank, left, dry)
-    if sooner and wait(sooner):
-        return FREE_SLOT
-    stops = excess.stops()
-    running = {worker: minus(tasks, apart) & rank.keys() for worker, tasks in left.items()}
-    waiting = {worker: minus(minus(tasks, apart), running[worker]) for worker, tasks in left.items()}
-    fixed = {worker: number + len(running[worker]) for worker, number in excess.even(stops).items()}
-    loads = {
-        worker: len(minus(tasks, apart)) + len(tasks & by_cost & rank.keys()) + excess.loads[worker]
-        for worker, tasks in left.items()
-    }
-    fewest = min(loads.values())
-    if not any(load == fewest < free[worker] for worker, load in loads.items()):
-        return None
-    idle = {worker: choose(left[worker] & stateful - rank.keys(), number, {}) for worker, number in stops.items()}
-    taken = merged((Pool(len(unfinished - kept - by_cost), waiting, {}, fixed).relieve({}), idle))
-    return FREE_SLOT if any(taken.values()) and wait(taken) else None
+    of_draining = NO_TASKS.union(*(owned[worker] for worker in draining)).difference(*record.learning.values())
+    if not of_draining <= revocation_rank(status.tasks).keys():
+        return WAITS_AT_DRAINING
+    weights = {BRIDGE: _slots(status.workers.get(BRIDGE))} if BRIDGE in left else {}  # it stands for so many workers
+    left = split(left, weights, kept=unfinished)
+    staying = _Staying(record, jobs, status, left, unfinished, unfinished - of_draining, wall_ms=wall_ms)
+    return FREE_SLOT if any(map(staying.surely_wait, staying.moves())) else None
 
 
-def _ends_sooner(left: Shares, costs: Costs, dry: Container[WorkerId]) -> Shares:
-    """The waiting tasks that would end sooner on a worker with a free slot.
+class _Staying:
+    """The workers that stay, and their tasks as the assignor shares them out: those with state, those of known cost,
+    and the others by number. No group has both of the first two kinds.
 
-    :param left: the tasks that are shared out by cost
-    :param dry: the workers with free slots
+    :param left: the tasks of each worker
+    :param unfinished: all tasks of the group
+    :param theirs: those that these workers share, with what nobody has yet
     """
-    pool = CostPool(left, {}, NO_TASKS, costs)
-    taken = pool.relieve({})
-    return taken if any(worker in dry for worker in pool.place(NO_TASKS.union(*taken.values()))) else {}
 
+    def __init__(
+        self,
+        record: GroupRecord,
+        jobs: JobsSnapshot,
+        status: StatusSnapshot,
+        left: Shares,
+        unfinished: Tasks,
+        theirs: Tasks,
+        *,
+        wall_ms: int,
+    ) -> None:
+        self._jobs = jobs
+        self._status = status
+        self._left = left
+        self._capacity = _capacity(left, jobs, status)
+        self._free = {worker for worker, tasks in left.items() if len(tasks) < self._capacity[worker]}
+        self._started = frozenset(revocation_rank(status.tasks))
+        learned = NO_TASKS.union(*record.learning.values())
+        stateful = theirs & learned
+        if record.learns:
+            stateful |= {task for task in theirs if task.job in jobs.stateful}
+        self._costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms) if self._free else NO_COSTS
+        self._by_cost = NO_TASKS if stateful else self._costs.among(unfinished)
+        self._total = len(theirs - self._by_cost)
+        self._excess = _of_stateful(record, stateful, left)
+        idle = stateful - self._started - learned
+        self._idle = {worker: tasks & idle for worker, tasks in left.items()}
+        apart = plus(stateful, self._by_cost)
+        self._others = {worker: minus(tasks, apart) for worker, tasks in left.items()}
 
-def _weights(members: Container[WorkerId], workers: Mapping[WorkerId, WorkerStatus]) -> Weights:
-    """A bridge counts as many times as it has workers."""
-    return {BRIDGE: _slots(workers.get(BRIDGE))} if BRIDGE in members else {}
+    def moves(self) -> Iterator[Shares]:
+        """What a round may take from each worker to fill a free slot."""
+        if self._by_cost:
+            yield self._ends_sooner()
+        elif self._free:
+            beside = {worker: len(tasks) for worker, tasks in self._others.items()}
+            yield self._excess.misplaced(self._idle, beside, self._free)
+        yield self._above_shares()
+
+    def surely_wait(self, taken: Shares) -> bool:
+        """Whether there are such tasks, and all of them certainly wait where they are."""
+        return any(taken.values()) and all(
+            _surely_wait(tasks, worker, self._left[worker], self._jobs, self._status) for worker, tasks in taken.items()
+        )
+
+    def _ends_sooner(self) -> Shares:
+        """The waiting tasks of known cost that would end sooner on a worker with a free slot."""
+        of_cost = {worker: tasks & self._by_cost for worker, tasks in self._left.items()}
+        beside = {worker: self._costs.taken_by(tasks) for worker, tasks in self._others.items()}
+        pool = CostPool(of_cost, {}, NO_TASKS, self._costs.beside(beside))
+        taken = pool.relieve({})
+        return {} if self._free.isdisjoint(pool.place(NO_TASKS.union(*taken.values()))) else taken
+
+    def _above_shares(self) -> Shares:
+        """The waiting tasks above the shares of their workers, if the worker with the fewest tasks has a free slot."""
+        running = {worker: tasks & self._started for worker, tasks in self._others.items()}
+        loads = {
+            worker: len(self._others[worker]) + len(tasks & self._by_cost & self._started) + self._excess.loads[worker]
+            for worker, tasks in self._left.items()
+        }
+        fewest = min(loads.values())
+        if not any(load == fewest < self._capacity[worker] for worker, load in loads.items()):
+            return {}
+        stops = self._excess.stops()
+        fixed = {worker: number + len(running[worker]) for worker, number in self._excess.even(stops).items()}
+        waiting = {worker: minus(tasks, running[worker]) for worker, tasks in self._others.items()}
+        pool = Pool(self._total, waiting, {}, fixed)
+        return merged((pool.relieve({}), self._excess.idle(self._idle)))
 
 
 def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares) -> Excess:
@@ -132,26 +160,13 @@ def _of_stateful(record: GroupRecord, stateful: Tasks, left: Shares) -> Excess:
     return Excess(share=share, extras=extras, loads=loads)
 
 
-def _misplaced(
-    record: GroupRecord,
-    excess: Excess,
-    stateful: Tasks,
-    rank: Mapping[TaskId, int],
-    left: Shares,
-    dry: Iterable[WorkerId],
-) -> Shares:
-    """The waiting tasks with state that would start on a worker with a free slot; see :meth:`Excess.misplaced`."""
-    idle = (stateful - rank.keys()).difference(*record.learning.values())
-    waiting = {worker: tasks & idle for worker, tasks in left.items()}
-    beside = {worker: len(minus(tasks, stateful)) for worker, tasks in left.items()}
-    return excess.misplaced(waiting, beside, dry)
+def _capacity(left: Shares, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[WorkerId, int]:
+    """How many tasks each worker can run at the same time, as some of its tasks take several of its slots."""
 
+    def beyond_one(tasks: Tasks) -> int:
+        return sum(jobs.slots_of(task) - 1 for task in tasks) if jobs.has_large else 0
 
-def _beyond_one(left: Shares, jobs: JobsSnapshot) -> Mapping[WorkerId, int]:
-    """How many slots the tasks of each worker want beyond one per task."""
-    if not jobs.has_large:
-        return {}
-    return {worker: sum(jobs.slots_of(task) - 1 for task in tasks) for worker, tasks in left.items()}
+    return {worker: _slots(status.workers.get(worker)) - beyond_one(tasks) for worker, tasks in left.items()}
 
 
 def _slots(worker: WorkerStatus | None) -> int:

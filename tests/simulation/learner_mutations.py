@@ -221,7 +221,7 @@ LEARNER_MUTATIONS = (
     Mutation(
         name="leaves a slot free while a task with state waits elsewhere",
         module="airflow_provider.ledger.free_slots",
-        edits=(("    elif dry:\n", "    elif False:\n"),),
+        edits=(("elif self._free:\n", "elif False:\n"),),
         unit_test="tests/unit/test_free_slots.py",
     ),
     Mutation(

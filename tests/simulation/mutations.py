@@ -423,7 +423,7 @@ MUTATIONS = (
     Mutation(
         name="leaves a slot free while tasks wait elsewhere",
         module="airflow_provider.ledger.free_slots",
-        edits=((" if any(taken.values()) and wait(taken) else None", " if False else None"),),
+        edits=((" if any(map(staying.surely_wait, staying.moves())) else None", " if False else None"),),
         unit_test="tests/simulation/test_slots.py",
     ),
     # ---- the executor
