@@ -190,6 +190,21 @@ def test_learned_tasks_count_as_if_they_had_moved(learns: str, helped: bool, why
     assert bool(spare_capacity(jobs, replace(group.status, workers=said), wall_ms=0)) is helped, why
 
 
+@pytest.mark.parametrize(("tasks", "helped"), [("r . p", False), ("r p p", True)], ids=["may start", "waits"])
+def test_a_task_that_is_about_to_start_is_not_taken_because_a_learned_one_waits(tasks: str, helped: bool) -> None:
+    """Of w1, the second task would move to w3; the third one goes to w2, which learns it."""
+    learned = frozenset({TaskId("a", 2)})
+    group = Group(
+        {"w1": tasks, "w2": "", "w3": ""},
+        protocol=SubProtocol.EXTENSIBLE,
+        learning={W2: learned},
+        learned={W1: learned},
+    )
+    jobs = replace(group.jobs, plans={"a": replace(group.jobs.plans["a"], stateful=True)})
+    said = {W1: WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=EPOCH, slots=2)}
+    assert bool(spare_capacity(jobs, replace(group.status, workers=said), wall_ms=0)) is helped
+
+
 @pytest.mark.parametrize(
     ("workers", "slots", "helped", "why"),
     [
