@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -230,7 +229,7 @@ async def test_a_start_that_was_given_up_ends_nothing_of_the_next_worker(
     await touched(events, moving)
     late.set()
     await slow.close()
-    assert not await asyncio.to_thread(is_quiet, tmp_path / "0")
+    await until(lambda: not is_quiet(tmp_path / "0"), "the next worker's task goes on")
     assert not [event for event in events.of(moving.task) if isinstance(event, LAST_EVENTS)]
     assert await other.stop([moving.task], "the test is over") == frozenset()
 
