@@ -19,7 +19,7 @@ from airflow_provider.topics.group_topics import GroupTopics
 
 log = logging.getLogger(__name__)
 
-_ANSWER_S: Final = 30.0
+_STOP_S: Final = 30.0
 _AT_ONCE: Final = 16
 _USER_AGENT: Final = "cospark/orphans"
 
@@ -85,7 +85,7 @@ async def _end(orphan: Orphan, topics: GroupTopics, token_of: TokenOf) -> str:
         handle = QueryHandle.from_json(orphan.status.handle)
         watch = QueryWatch(ConnectSettings(server=handle.server, token=await token_of(handle)), _USER_AGENT, _hear)
         try:
-            await watch.stop(handle, timeout_s=_ANSWER_S)
+            await watch.stop(handle, timeout_s=_STOP_S)
         finally:
             await watch.close()
     except Exception as failed:  # noqa: BLE001 - whatever the client raises, it is no answer

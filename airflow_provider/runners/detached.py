@@ -41,7 +41,7 @@ from airflow_provider.spark_connect.watch_events import (
 
 log = logging.getLogger(__name__)
 
-_ANSWER_S: Final = 30.0
+_STOP_S: Final = 30.0
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 30.0
 _TOGETHER_S: Final = 30.0
@@ -188,7 +188,7 @@ class DetachedQueries:
                 return watched.handle
             found = await watch.find(watched.handle)
             if found is None:
-                await watch.stop(watched.handle, timeout_s=_ANSWER_S)
+                await watch.stop(watched.handle, timeout_s=_STOP_S)
             return found
 
         found = await self._insist(watched, look)
@@ -249,7 +249,7 @@ class DetachedQueries:
                 await self._watches.look_again(handle)
 
     async def _stop_there(self, handle: QueryHandle) -> None:
-        await (await self._watches.of(handle)).stop(handle, timeout_s=_ANSWER_S)
+        await (await self._watches.of(handle)).stop(handle, timeout_s=_STOP_S)
 
     def _why(self, failed: Exception) -> str:
         return self._mask(str(failed)) or type(failed).__name__

@@ -143,7 +143,7 @@ async def test_such_a_query_is_ended_even_after_its_job_was_removed(orphans: Orp
 async def test_what_has_not_ended_is_not_forgotten_with_what_has(
     orphans: Orphans, monkeypatch: pytest.MonkeyPatch, ended: str
 ) -> None:
-    monkeypatch.setattr(ending, "_ANSWER_S", 0.5)
+    monkeypatch.setattr(ending, "_STOP_S", 0.5)
     handle = {"server": "sc://127.0.0.1:9", "session_id": str(uuid.uuid4())}
     away: dict[str, Any] = {"handle": handle}
     await orphans.runs(**({} if ended == "first" else away))
@@ -171,7 +171,7 @@ async def test_a_query_that_its_worker_cannot_end_is_listed_and_ended(orphans: O
 async def test_a_server_that_is_away_is_not_asked_about_each_of_many_queries(
     orphans: Orphans, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ending, "_ANSWER_S", 0.5)
+    monkeypatch.setattr(ending, "_STOP_S", 0.5)
     for index in range(200):
         await orphans.runs(index)
     await orphans.server.stop()
