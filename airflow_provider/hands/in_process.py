@@ -37,85 +37,12 @@ _CLOSE_WAIT_S: Final = 10.0
 def _nobody(_event: RunnerEvent) -> None: ...
 
 
-def hands_in_process(
-    equipment: Equipment,
-    settings: WorkerSettings,
-    topics: GroupTopics,
-    mask: Mask = nothing_secret,
-    hear: OnEvent = _nobody,
-    token_of: TokenOf = no_token,
-) -> MakeHands:
-    """What :class:`~airflow_provider.worker.worker.Worker` takes as ``make_hands``.
-
-    :param mask: removes secrets from error messages
-    :param hear: also called with each event of a task, after the worker
-    :param token_of: gives the tokens for other servers than the worker's own, on which its tasks may have run before
-    """
-    member = settings.member
-    servers = servers_of(equipment, token_of)
-
-    def make_hands(
-        stopped: Released, finished: Released, changed: Callable[[], None], lease: WorkerLease
-    ) -> TaskExecutor:
-        def make_runner(on_event: OnEvent) -> Runner:
-            def tell(event: RunnerEvent) -> None:
-                on_event(event)
-                hear(event)
-
-            if equipment.runner == "noop":
-                return NoopRunner(tell)
-            if is_connect(equipment.spark_master):
-                return ConnectRunner(
-                    tell,
-                    allowed=equipment.allowed,
-                    settings=_connect_settings(equipment),
-                    worker=member.worker,
-                    scope=f"{topics.cluster}/{member.group_id}" if topics.cluster else "",
-                    lease=lease,
-                    mask=mask,
-                    on_condition=changed,
-                    tell_every_s=equipment.progress_s,
-                    detach_by=equipment.spark_conn_id if equipment.detach else None,
-                )
-            return LocalRunner(
-                tell,
-                allowed=equipment.allowed,
-                lease=lease,
-                settings=_spark_settings(equipment, settings),
-                mask=mask,
-                on_condition=changed,
-                tell_every_s=equipment.progress_s,
-            )
-
-        return TaskExecutor(
-            worker=member.worker,
-            group_id=member.group_id,
-            topics=topics,
-            make_runner=make_runner,
-            slots=settings.slots,
-            checkpoint_root=TEMPORARY if equipment.runner == "noop" else equipment.checkpoint_root,
-            stopped=stopped,
-            finished=finished,
-            changed=changed,
-            linger_s=equipment.linger_s,
-            lease_ms=member.session_timeout_ms,
-            mask=mask,
-            max_spark_deaths=equipment.max_spark_deaths,
-            log_levels=LogLevels(equipment.allowed),
-            make_queries=servers.queries(
-                member.worker, tell_every_s=equipment.progress_s, mask=mask, on_condition=changed
-            ),
-        )
-
-    return make_hands
-
-
 class InThisProcess:
     """A process that runs tasks (:class:`~airflow_provider.worker.holding.Place`).
 
     :param mask: removes secrets from error messages
-    :param hear: also called with each event of a task
-    :param token_of: see :func:`hands_in_process`
+    :param hear: also called with each event of a task, after the worker
+    :param token_of: gives the tokens for other servers than the worker's own, on which its tasks may have run before
     """
 
     is_gone = staticmethod(is_gone)
@@ -133,7 +60,71 @@ class InThisProcess:
         self._hear = hear
 
     def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands:
-        return hands_in_process(self._equipment, settings, topics, self._mask, self._hear, self._token_of)
+        equipment, member = self._equipment, settings.member
+        servers = servers_of(equipment, self._token_of)
+
+        def make(
+            stopped: Released, finished: Released, changed: Callable[[], None], lease: WorkerLease
+        ) -> TaskExecutor:
+            return TaskExecutor(
+                worker=member.worker,
+                group_id=member.group_id,
+                topics=topics,
+                make_runner=lambda on_event: self._runner(on_event, settings, topics, lease, changed),
+                slots=settings.slots,
+                checkpoint_root=TEMPORARY if equipment.runner == "noop" else equipment.checkpoint_root,
+                stopped=stopped,
+                finished=finished,
+                changed=changed,
+                linger_s=equipment.linger_s,
+                lease_ms=member.session_timeout_ms,
+                mask=self._mask,
+                max_spark_deaths=equipment.max_spark_deaths,
+                log_levels=LogLevels(equipment.allowed),
+                make_queries=servers.queries(
+                    member.worker, tell_every_s=equipment.progress_s, mask=self._mask, on_condition=changed
+                ),
+            )
+
+        return make
+
+    def _runner(
+        self,
+        on_event: OnEvent,
+        settings: WorkerSettings,
+        topics: GroupTopics,
+        lease: WorkerLease,
+        on_condition: Callable[[], None],
+    ) -> Runner:
+        def tell(event: RunnerEvent) -> None:
+            on_event(event)
+            self._hear(event)
+
+        equipment, member = self._equipment, settings.member
+        if equipment.runner == "noop":
+            return NoopRunner(tell)
+        if is_connect(equipment.spark_master):
+            return ConnectRunner(
+                tell,
+                allowed=equipment.allowed,
+                settings=_connect_settings(equipment),
+                worker=member.worker,
+                scope=f"{topics.cluster}/{member.group_id}" if topics.cluster else "",
+                lease=lease,
+                mask=self._mask,
+                on_condition=on_condition,
+                tell_every_s=equipment.progress_s,
+                detach_by=equipment.spark_conn_id if equipment.detach else None,
+            )
+        return LocalRunner(
+            tell,
+            allowed=equipment.allowed,
+            lease=lease,
+            settings=_spark_settings(equipment, settings),
+            mask=self._mask,
+            on_condition=on_condition,
+            tell_every_s=equipment.progress_s,
+        )
 
     def spark_starter(self, settings: WorkerSettings) -> SparkStarter:
         if is_connect(self._equipment.spark_master):
@@ -146,7 +137,7 @@ class _Starter(ABC):
     :class:`~airflow_provider.worker.standing_back.SparkStarter`).
 
     :param mask: removes secrets from error messages
-    :param token_of: see :func:`hands_in_process`
+    :param token_of: see :class:`InThisProcess`
     """
 
     def __init__(self, equipment: Equipment, mask: Mask = nothing_secret, token_of: TokenOf = no_token) -> None:

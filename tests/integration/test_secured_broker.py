@@ -24,7 +24,7 @@ from airflow_provider.cli.main import main
 from airflow_provider.common import one_shot
 from airflow_provider.group.classic import ClassicMemberships
 from airflow_provider.group.shared import reach, shared_topics, shared_transport
-from airflow_provider.hands.in_process import hands_in_process
+from airflow_provider.hands.in_process import InThisProcess
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import Fault, TransportError
@@ -124,7 +124,7 @@ async def work(settings: KafkaSettings, group: str, name: str, until: Until = Un
             values,
             topics=topics,
             memberships=ClassicMemberships(member, transport, topics, policy=Deferred()),
-            make_hands=hands_in_process(equipment, values, topics),
+            make_hands=InThisProcess(equipment).make_hands(values, topics),
         )
         outcome = await worker.run()
     if outcome.ending not in (Ending.DRAINED, Ending.LEFT):

@@ -13,7 +13,7 @@ from worker_life import LONG, MEMBER
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.classic import ClassicMemberships
-from airflow_provider.hands.in_process import hands_in_process
+from airflow_provider.hands.in_process import InThisProcess
 from airflow_provider.records import JobDefinition, decode
 from airflow_provider.topics.producer import NewRecord
 from airflow_provider.worker.ending import Ending
@@ -54,7 +54,7 @@ async def test_two_thousand_tasks_take_two_records_each_and_two_rounds() -> None
         settings,
         topics=topics,
         memberships=ClassicMemberships(member, transport, topics, policy=Deferred()),
-        make_hands=hands_in_process(equipment, settings, topics),
+        make_hands=InThisProcess(equipment).make_hands(settings, topics),
     )
     await topics.submit(
         JobDefinition(name="a", entry_point="noop:job", config={"seconds": 0}, max_tasks=TASKS, run_key="r")
