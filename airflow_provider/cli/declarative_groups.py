@@ -14,8 +14,8 @@ from airflow_provider.kafka.errors import KafkaErrorCode
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.wire.messages import DescribedMember, GroupDescription
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.memo import Memo
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.memo import Memo
 from airflow_provider.protocol.model import PROTOCOL_TYPE, Epoch, ProtocolError, WorkerId
 from airflow_provider.protocol.saved import CONNECT
 from airflow_provider.reports.declarative_group import configuration_lines, phase, tables, to_json

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from airflow_provider.ledger.memo import Memo
 from airflow_provider.ledger.placed import Placed, PlacedTask, Restart, Wanted
 from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, put, read_value
+from airflow_provider.protocol.memo import Memo
 from airflow_provider.protocol.model import ConfigOffset, TaskId, Tasks, WorkerId, labelled
 from airflow_provider.records import (
     ALL_WORKERS,

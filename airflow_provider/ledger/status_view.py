@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.ledger.memo import Memo
 from airflow_provider.ledger.topic_view import TopicView, Unreadable, ignore_unreadable, read_value
+from airflow_provider.protocol.memo import Memo
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.records import (
     GROUP_KEY,

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 from airflow_provider.assignors.model import Move, MoveReason, one_by_one
 from airflow_provider.assignors.move_reasons import why
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.ledger.memo import Memo
 from airflow_provider.protocol.in_short import in_short
+from airflow_provider.protocol.memo import Memo
 from airflow_provider.protocol.model import TaskId, WorkerId
 
 Label: TypeAlias = Callable[[TaskId], str]

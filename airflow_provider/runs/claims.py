@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
-from airflow_provider.ledger.memo import Memo
 from airflow_provider.ledger.presence import is_same_process
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.memo import Memo
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.records import CHECKPOINT_KEY, CheckpointClaim, TaskStatus, TaskWork, WorkerPhase
 from airflow_provider.runs.runs import RunState, TaskRun

@@ -20,8 +20,8 @@ from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.memo import Memo
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.memo import Memo
 from airflow_provider.topics.admin import TopicAdmin
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.followed import FollowedTopics

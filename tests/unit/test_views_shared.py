@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger import progress
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.memo import Memo
 from airflow_provider.ledger.progress import configured, group_drained
 from airflow_provider.ledger.status_view import StatusView, Step, steps_since
+from airflow_provider.protocol.memo import Memo
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import (
     TaskKind,
