@@ -48,7 +48,7 @@ def costs_of(jobs: JobsSnapshot, status: StatusSnapshot, wanted: Iterable[TaskId
 
 
 def _left(cost: float, ran_s: float) -> float:
-    """What is left of a running task. If it takes longer than expected, it is taken to need half of that time again."""
+    """What is left of a running task: at least half of the time that it has run, as nobody knows how long it takes."""
     return max(cost - ran_s, ran_s / 2)
 
 
