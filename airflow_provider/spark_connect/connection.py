@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.driver.sight import Sight
+from airflow_provider.spark_connect.calls import ANSWER_S
 from airflow_provider.spark_connect.client import (
     REMOTE_MODE,
     ask_version,
@@ -30,7 +31,6 @@ AWAY_S: Final = 15.0
 """A server's tasks count as lost when it has been away for this long: longer than their own calls wait."""
 SLOW_S: Final = 60.0
 """The same for a server that accepts connections and does not answer: it may be overloaded."""
-ANSWER_S: Final = 10.0
 _FIRST_ANSWER_S: Final = 60.0
 RELEASE_S: Final = 30.0
 
