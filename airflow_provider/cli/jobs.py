@@ -36,7 +36,37 @@ from airflow_provider.topics.rights import SUBMITTER
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _add_submit(actions)
 
+    listing = actions.add_parser("list", help="list the jobs of a group and their progress")
+    add_group_argument(listing)
+    listing.add_argument("--json", action="store_true", help="one JSON object per job, with what its tasks returned")
+    listing.add_argument("--expand", action="store_true", help="show each job as describe does")
+    add_connection_arguments(listing)
+    described = "show a job's definition, where each of its tasks is, and who paused or stopped it"
+    describe = actions.add_parser("describe", help=described, description=described)
+    add_group_argument(describe)
+    describe.add_argument("name")
+    describe.add_argument("--json", action="store_true", help="as one JSON object: definition and status")
+    add_connection_arguments(describe)
+
+    retry = actions.add_parser("retry", help="try failed tasks of a job again, with all their retries")
+    add_group_argument(retry)
+    retry.add_argument("name")
+    steer_jobs.add_task_option(retry, steer_jobs.TASK_OR_PLANNER, "all that failed")
+    add_connection_arguments(retry)
+
+    steer_jobs.add_actions(actions)
+    plan_jobs.add_action(actions)
+    orphans.add_action(actions)
+
+    remove = actions.add_parser("remove", help="remove a job, and stop its tasks")
+    add_group_argument(remove)
+    remove.add_argument("name")
+    add_connection_arguments(remove)
+
+
+def _add_submit(actions: Any) -> None:
     submit = actions.add_parser("submit", help="submit a job, or change its definition")
     add_group_argument(submit)
     submit.add_argument("name", help="the job's name")
@@ -73,33 +103,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     submit.add_argument("--timeout", type=float, metavar="S", help="with --wait: at most S seconds (default: no limit)")
     add_connection_arguments(submit)
-
-    listing = actions.add_parser("list", help="list the jobs of a group and their progress")
-    add_group_argument(listing)
-    listing.add_argument("--json", action="store_true", help="one JSON object per job, with what its tasks returned")
-    listing.add_argument("--expand", action="store_true", help="show each job as describe does")
-    add_connection_arguments(listing)
-    described = "show a job's definition, where each of its tasks is, and who paused or stopped it"
-    describe = actions.add_parser("describe", help=described, description=described)
-    add_group_argument(describe)
-    describe.add_argument("name")
-    describe.add_argument("--json", action="store_true", help="as one JSON object: definition and status")
-    add_connection_arguments(describe)
-
-    retry = actions.add_parser("retry", help="try failed tasks of a job again, with all their retries")
-    add_group_argument(retry)
-    retry.add_argument("name")
-    steer_jobs.add_task_option(retry, steer_jobs.TASK_OR_PLANNER, "all that failed")
-    add_connection_arguments(retry)
-
-    steer_jobs.add_actions(actions)
-    plan_jobs.add_action(actions)
-    orphans.add_action(actions)
-
-    remove = actions.add_parser("remove", help="remove a job, and stop its tasks")
-    add_group_argument(remove)
-    remove.add_argument("name")
-    add_connection_arguments(remove)
 
 
 def run(args: argparse.Namespace) -> int:
