@@ -130,7 +130,7 @@ class WarmUpDue(LearnerEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptAdopts(LearnerEvent):
+class TakenTaskStarted(LearnerEvent):
     """The task has moved here and starts: its attempt continues with the warm-up."""
 
 

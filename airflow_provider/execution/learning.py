@@ -22,13 +22,13 @@ from typing import Final
 
 from airflow_provider.execution.commands import Inform, StartWarmUp, StopWarmUp, Warn
 from airflow_provider.execution.events import (
-    AttemptAdopts,
     Closed,
     Event,
     LearnerEvent,
     LearningStopped,
     NoSparkToWarmUp,
     TakenTaskGone,
+    TakenTaskStarted,
     TasksGiven,
     TasksRevoked,
     TasksToLearn,
@@ -156,7 +156,7 @@ def on_no_spark(x: Execution, task: TaskId, event: NoSparkToWarmUp) -> None:
     _keep_or_forget(x, x.learners.tasks[task].again(now_ms=x.now))
 
 
-def on_adopted(x: Execution, task: TaskId, _event: AttemptAdopts) -> None:
+def on_started(x: Execution, task: TaskId, _event: TakenTaskStarted) -> None:
     learner = x.learners.tasks.pop(task)
     how = "fully warmed up" if learner.state is LearnerState.READY else f"warmed up to {learner.progress:.0%}"
     x.do(Inform(message=f"starts {x.jobs.label(task)}, {how}"))
@@ -226,7 +226,7 @@ TRANSITIONS: Final[Table[LearnerState]] = {
         TasksRevoked: to(on_dropped, _GONE),
         TopicsRead: to(on_topics, _WARMING, _WAITING, _GONE),
         Closed: to(on_dropped, _GONE),
-        AttemptAdopts: to(on_adopted, _GONE),
+        TakenTaskStarted: to(on_started, _GONE),
         TakenTaskGone: to(on_dropped, _GONE),
         WarmUpProgressed: to(on_progressed, _WARMING),
         WarmUpReady: to(on_ready, _READY),
@@ -241,7 +241,7 @@ TRANSITIONS: Final[Table[LearnerState]] = {
         TasksRevoked: to(on_dropped, _GONE),
         TopicsRead: to(on_topics, _READY, _WAITING, _GONE),
         Closed: to(on_dropped, _GONE),
-        AttemptAdopts: to(on_adopted, _GONE),
+        TakenTaskStarted: to(on_started, _GONE),
         TakenTaskGone: to(on_dropped, _GONE),
         WarmUpLost: to(on_spark_lost, _WAITING, _GONE),
         **all_late(_READY, (WarmUpProgressed, WarmUpReady, WarmUpFailed, NoSparkToWarmUp)),
@@ -269,10 +269,10 @@ def follow(x: Execution, event: Event) -> None:
         _forget_failures(x, event.tasks if isinstance(event, TasksGiven) else NO_TASKS)
 
 
-def adopt(x: Execution, task: TaskId) -> None:
-    """This task has had its turn."""
+def start(x: Execution, task: TaskId) -> None:
+    """This task has had its turn: if it has started, its attempt continues with the warm-up."""
     if x.state_of(task) is RunState.STARTED and task in x.learners.taken:
-        _apply(x, task, AttemptAdopts(now_ms=x.now, wall_ms=x.wall, task=task))
+        _apply(x, task, TakenTaskStarted(now_ms=x.now, wall_ms=x.wall, task=task))
 
 
 def begin_next(x: Execution) -> None:

@@ -346,7 +346,7 @@ def _start_next(x: Execution) -> None:
     x.blocked = x.restarts.blocked(x.runs, x.look_at_claims(), now_ms=x.now, wall_ms=x.wall)
     for task in x.runs.startable(slots=x.slots, now_ms=x.now, blocked=x.blocked):
         _apply(x, task, turn)
-        learning.adopt(x, task)
+        learning.start(x, task)
         ended = ended or task not in x.runs
     if ended:
         _start_next(x)
