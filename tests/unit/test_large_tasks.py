@@ -35,7 +35,7 @@ def test_a_task_takes_as_many_slots_as_it_wants_until_it_has_ended() -> None:
     assert started(three.finish(A0)) == ["a:2"]
 
 
-def test_what_was_submitted_later_does_not_take_the_slots_for_which_a_large_task_waits() -> None:
+def test_a_later_job_does_not_take_the_slots_for_which_a_large_task_waits() -> None:
     two = script(1, 2, 1, slots=2)
     assert started(two.give(A0, A1, A2)) == ["a:0"], "one slot stays free, although a:2 would do with it"
     two.begin(A0)
@@ -44,15 +44,15 @@ def test_what_was_submitted_later_does_not_take_the_slots_for_which_a_large_task
     assert started(two.finish(A1)) == ["a:2"]
 
 
-def test_of_what_waits_for_slots_while_some_are_free_it_is_said_that_it_waits() -> None:
-    """Once. A leader takes it for about to start otherwise, and has it moved to nobody who has room for it."""
+def test_a_task_that_waits_while_too_few_slots_are_free_is_recorded_as_waiting() -> None:
+    """Once. Otherwise a leader assumes that it is about to start, and does not move it to a worker that has room."""
     two = script(1, 2, 2, slots=2)
     assert words(two.give(A0, A1, A2)) == ["start a:0 #1", "write a:1 pending"]
     assert words(two.begin(A0)) == ["write a:0 running"]
     assert words(two.wait(1_000)) == []
 
 
-def test_a_task_that_wants_more_than_there_are_takes_all_and_it_is_said() -> None:
+def test_a_task_that_wants_more_slots_than_there_are_takes_all_and_the_log_says_so() -> None:
     two = script(4, 1, slots=2)
     done = two.give(A0, A1)
     assert started(done) == ["a:0"]
@@ -60,14 +60,14 @@ def test_a_task_that_wants_more_than_there_are_takes_all_and_it_is_said() -> Non
 
 
 def test_nobody_waits_for_slots_that_streams_hold() -> None:
-    """For those it would wait for ever, and whatever comes after it, too."""
+    """A task would wait for them for ever, and so would those after it."""
     three = script(1, 3, 3, slots=3, kind=TaskKind.STREAMING)
     assert started(three.give(A0, A1, A2)) == ["a:0", "a:1"]
     assert three.execution.runs[A1].slots == 2
     assert three.state(A2) is RunState.WAITING, "there is none left"
 
 
-def test_what_a_task_wants_otherwise_it_has_at_its_next_start() -> None:
+def test_a_task_takes_another_number_of_slots_from_its_next_start_on() -> None:
     three = script(2, 1, slots=3).running(A0)
     three.plan({"i": 0, "slots": 3}, {"i": 1, "slots": 1})
     assert three.execution.runs.busy == 2, "it stops first"
@@ -82,7 +82,7 @@ def test_a_worker_that_drains_starts_no_large_task_either() -> None:
 
 
 @pytest.mark.parametrize("slots", [0, -1, 1.5, "2", None, True, 2**40])
-def test_what_is_no_number_of_slots_is_refused_as_the_job_is_planned(slots: Any) -> None:
+def test_an_invalid_number_of_slots_is_refused_when_the_job_is_planned(slots: Any) -> None:
     with pytest.raises(JobError, match=r"plan\(\)\[1\]\.slots: .* must be a whole number, at least 1"):
         PlanRecord.of(JOB, [{}, {"slots": slots}], planned_by=WorkerId("w1"), at_ms=0)
 
@@ -101,7 +101,7 @@ def test_a_plan_in_which_slots_means_something_else_is_still_read() -> None:
     assert PlanRecord.from_json(told).large == {1: 2}
 
 
-def test_a_job_says_what_its_tasks_want_that_say_nothing() -> None:
+def test_tasks_that_name_no_slots_take_those_of_their_job() -> None:
     @spark_job(plan=[{"table": "small", "slots": 1}, {"table": "large"}], slots=4)
     def copy(_spark: Any, _task: Any) -> None: ...
 

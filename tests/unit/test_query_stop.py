@@ -24,7 +24,7 @@ def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ending, "_AGAIN_S", 0.05)
 
 
-async def test_a_query_that_is_stopped_is_told_of_no_more_and_its_session_is_closed(server: FakeConnect) -> None:
+async def test_a_stopped_query_has_no_more_events_and_its_session_is_closed(server: FakeConnect) -> None:
     query = FakeQuery()
     handle = server.handle(query)
     async with Hearing(server) as hearing:
@@ -56,7 +56,7 @@ async def test_a_session_that_the_server_has_never_had_is_closed_too(server: Fak
     assert next(iter(server.asked)) == "config"
 
 
-async def test_what_has_ended_by_itself_can_be_stopped(server: FakeConnect) -> None:
+async def test_a_query_that_has_ended_by_itself_can_be_stopped(server: FakeConnect) -> None:
     handle = server.handle(FakeQuery(active=False, error="it failed"))
     async with Hearing(server) as hearing:
         await hearing.watch.stop(handle, timeout_s=DEADLINE_S)
@@ -101,7 +101,7 @@ async def test_a_server_that_stays_away_or_lets_nobody_in_confirms_nothing(
             await hearing.watch.stop(server.handle(FakeQuery()), timeout_s=0.3)
 
 
-async def test_who_closes_meanwhile_does_not_keep_a_query_from_being_stopped(server: FakeConnect) -> None:
+async def test_a_watch_that_is_closed_meanwhile_does_not_keep_a_query_from_being_stopped(server: FakeConnect) -> None:
     handle = server.handle(FakeQuery())
     async with Hearing(server) as hearing:
         hearing.watch.watch(handle)
@@ -139,7 +139,7 @@ async def test_a_new_run_of_the_same_query_is_found_before_another_query(server:
         assert await hearing.watch.find(old) == new
 
 
-async def test_where_nothing_runs_nothing_is_found_and_no_session_is_made(server: FakeConnect) -> None:
+async def test_looking_for_a_query_where_none_runs_makes_no_session(server: FakeConnect) -> None:
     ended, closed = server.handle(FakeQuery(active=False)), server.handle()
     server.closed.add(closed.session_id)
     async with Hearing(server) as hearing:
@@ -160,8 +160,8 @@ async def test_a_server_that_does_not_say_what_runs_there_is_an_error(
             await hearing.watch.find(handle)
 
 
-async def test_whoever_finds_a_query_stopped_hears_that_it_was_told_to(server: FakeConnect) -> None:
-    """Who stops it may be killed before its session is closed: it has not come to its end then."""
+async def test_a_watcher_can_tell_a_stopped_query_from_one_that_ended_by_itself(server: FakeConnect) -> None:
+    """Even if whoever stopped it was killed before it could close the session."""
     query = FakeQuery(batch=41)
     handle = server.handle(query)
     server.forgets_to_close = True
