@@ -22,7 +22,7 @@ SPARK = (
 
 
 async def test_the_deadline_of_a_delay_survives_the_leader_that_set_it(fleet: MakeFleet) -> None:
-    async with fleet("--runner", "noop", "--slots", "20", *SHORT_SESSION, "--max-delay-ms", "16000") as group:
+    async with fleet("--runner", "noop", "--slots", "20", *SHORT_SESSION, "--max-delay-ms", "24000") as group:
         await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
         group.start("w1")
         await group.balanced("w1")
