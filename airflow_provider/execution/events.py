@@ -271,7 +271,8 @@ class AttemptStopped(AttemptEvent):
 class SparkLost(AttemptEvent):
     """The Spark that the attempt ran on has ended, and the attempt with it.
 
-    :param spark: the number of this Spark in this process, from 1: all its tasks have ended together
+    :param spark: the number of this Spark in this process: all its tasks have ended together. Those of detached tasks
+        have negative numbers
     """
 
     spark: int

@@ -160,7 +160,8 @@ class SparkLost:
 
     order: TaskOrder
     spark: int
-    """The number of this Spark, from 1: all tasks with the same number have ended together."""
+    """The number of this Spark: all tasks with the same number have ended together. A runner counts from 1; those of
+    detached tasks have negative numbers."""
     error: str
     traceback: str = ""
 
