@@ -41,7 +41,7 @@ def present_jvm() -> str:
     return f"{_present.pid}/{_started(_present.pid)}"
 
 
-def end_orphan(pid: int, start: str) -> bool:
+def kill_ownerless_jvm(pid: int, start: str) -> bool:
     """Kill a JVM whose worker has ended. Its environment must name an ended process, so that nothing else is killed:
     the ids come from a topic, to which others may write.
 
@@ -52,7 +52,7 @@ def end_orphan(pid: int, start: str) -> bool:
     except (OSError, AttributeError):
         return False
     try:
-        if start_of(pid) != start or not _is_orphan(variable_of(pid, OWNER)):
+        if start_of(pid) != start or not _has_ended(variable_of(pid, OWNER)):
             return False
         signal.pidfd_send_signal(handle, signal.SIGKILL)
     except OSError:
@@ -62,7 +62,7 @@ def end_orphan(pid: int, start: str) -> bool:
     return True
 
 
-def _is_orphan(owner: str | None) -> bool:
+def _has_ended(owner: str | None) -> bool:
     pid, _, start = (owner or "").partition("/")
     return pid.isdecimal() and start.isdecimal() and is_over(int(pid), start)
 

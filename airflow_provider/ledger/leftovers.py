@@ -72,8 +72,8 @@ def leftovers(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> Le
         for task, asked in jobs.task_restarts.items()
         if task.job not in jobs.jobs
     }
-    orphans = (last for task, last in status.tasks.items() if task.job not in jobs.jobs)
-    over = (last for last in orphans if not (_holds_checkpoint(last, status) or status.lives_on(last.task)))
+    of_removed = (last for task, last in status.tasks.items() if task.job not in jobs.jobs)
+    over = (last for last in of_removed if not (_holds_checkpoint(last, status) or status.lives_on(last.task)))
     tasks = {task_key(last.task): last for last in over}
     wishes = {control_key(worker): jobs.controls[worker] for worker in _gone(jobs.controls, status, wall_ms)}
     of_workers = {WorkerId(worker): record for worker, record in jobs.levels.items() if worker != ALL_WORKERS}

@@ -18,7 +18,7 @@ import socket
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from airflow_provider.driver.jvm import end_orphan, present_jvm
+from airflow_provider.driver.jvm import kill_ownerless_jvm, present_jvm
 from airflow_provider.ledger.presence import is_same_process
 from airflow_provider.procfs import is_over, start_of
 from airflow_provider.protocol.holding import Predecessor
@@ -77,7 +77,7 @@ def still_runs(process: str) -> bool:
 def end_what_outlived(worker: WorkerStatus | None) -> None:
     """Kill the JVM of the worker's last process, if that has ended without it and was on this host."""
     seen = _seen(worker.process) if worker is not None else []
-    if len(seen) == _WITH_JVM and seen[0].over and not seen[1].over and end_orphan(*seen[1]):
+    if len(seen) == _WITH_JVM and seen[0].over and not seen[1].over and kill_ownerless_jvm(*seen[1]):
         log.warning("Killed JVM %d: it had outlived process %d, which had this worker's name", seen[1][0], seen[0][0])
 
 

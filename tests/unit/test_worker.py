@@ -43,7 +43,7 @@ async def test_a_jvm_that_its_last_process_has_left_running_is_killed_before_it_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     killed: list[tuple[int, str]] = []
-    monkeypatch.setattr(process_identity, "end_orphan", lambda pid, start: killed.append((pid, start)))
+    monkeypatch.setattr(process_identity, "kill_ownerless_jvm", lambda pid, start: killed.append((pid, start)))
     life = Life()
     mine = process_identity.this_process()
     last = f"{mine.rpartition('/')[0]}/1/{os.getpid()}/{mine.rpartition('/')[2]}"
