@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Final
 
 from airflow_provider.execution.commands import (
@@ -57,15 +56,6 @@ LAST_WORDS_MS: Final = 5_000
 """How long the membership waits for the last record of a task."""
 
 
-class Place(str, Enum):
-    """Where a worker is held."""
-
-    PROCESS = "process"
-    """In a process of its own, which runs tasks."""
-    TRIGGERER = "triggerer"
-    """Among many others: detached tasks are watched, and nothing is started."""
-
-
 class ImpossibleEventError(Exception):
     """An event that can't happen in this state, or a broken rule: a fault of this program."""
 
@@ -81,6 +71,7 @@ class ExecutionSettings:
         don't ask for a process before this time is over
     :param max_spark_deaths: a task fails when Spark has ended this often while it ran
     :param mask: removes secrets from error messages
+    :param in_triggerer: whether detached tasks are watched, and nothing is started
     """
 
     worker: WorkerId
@@ -90,7 +81,7 @@ class ExecutionSettings:
     linger_ms: int
     max_spark_deaths: int
     mask: Callable[[str], str]
-    place: Place = Place.PROCESS
+    in_triggerer: bool = False
 
 
 class Execution:
@@ -145,7 +136,7 @@ class Execution:
         """Not while a query is being ended: whoever takes over would think that it has ended by itself."""
         if self.runs.ends_some:
             return False
-        if self.settings.place is Place.PROCESS:
+        if not self.settings.in_triggerer:
             return self.runs.need_no_process(self.slots) and not self.learners.tasks
         free = self.may_begin and self.runs.has_startable(slots=self.slots, now_ms=self.now, blocked=self.blocked)
         return free and not self.closed
@@ -403,7 +394,7 @@ class Execution:
 
     @property
     def may_start(self) -> bool:
-        return self.settings.place is Place.PROCESS and self.may_begin
+        return not self.settings.in_triggerer and self.may_begin
 
     @property
     def may_begin(self) -> bool:
@@ -448,8 +439,7 @@ class Execution:
                 run.taken_slots for run in runs if run.began_here
             )
             <= self.settings.slots,
-            "nothing is started in a triggerer": self.settings.place is Place.PROCESS
-            or all(run.detached for run in started),
+            "nothing is started in a triggerer": not self.settings.in_triggerer or all(run.detached for run in started),
             "a detached task has a handle": all(run.handle is not None for run in runs if run.detached),
             "only a detached task is leaving": all(run.detached for run in runs if run.state is RunState.LEAVING),
             "a planner takes no slot": not any(run.taken_slots for run in runs if run.task.is_planner),

@@ -15,7 +15,7 @@ from typing import Any, Final
 from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.execution import commands, events
 from airflow_provider.execution.machine import handle
-from airflow_provider.execution.state import Execution, ExecutionSettings, Place
+from airflow_provider.execution.state import Execution, ExecutionSettings
 from airflow_provider.group.timers import Timer, call_at
 from airflow_provider.hands.log_levels import LogLevels
 from airflow_provider.hands.orders import heard, order_of, order_to_watch
@@ -59,7 +59,7 @@ class TaskExecutor:
     :param linger_s: in a process: hand the membership over when there was nothing to run for this long; in a triggerer:
         don't ask for a process before this time is over
     :param make_queries: makes the watch of detached queries, given the callback for its events
-    :param place: whether this is a task's process or a triggerer
+    :param in_triggerer: whether nothing is to be started here
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class TaskExecutor:
         max_spark_deaths: int,
         log_levels: LogLevels | None = None,
         make_queries: MakeQueries = nothing_detached,
-        place: Place = Place.PROCESS,
+        in_triggerer: bool = False,
     ) -> None:
         self._worker = worker
         self._log_levels = log_levels or LogLevels(())
@@ -105,7 +105,7 @@ class TaskExecutor:
             linger_ms=round(linger_s * 1000),
             max_spark_deaths=max_spark_deaths,
             mask=mask,
-            place=place,
+            in_triggerer=in_triggerer,
         )
         self._execution = Execution(settings, topics.jobs, topics.status, now_ms=now_ms())
         self._handlers = self._make_handlers()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from airflow_provider.execution.state import Place
 from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.hands.servers import Servers, TokenOf
 from airflow_provider.hands.standby import NoSparkNeeded
@@ -101,7 +100,7 @@ class WatchesInTriggerer:
                 make_queries=self._servers.queries(
                     member.worker, tell_every_s=self._tell_every_s, mask=self._mask, on_condition=changed
                 ),
-                place=Place.TRIGGERER,
+                in_triggerer=True,
             )
 
         return make

@@ -25,7 +25,7 @@ from airflow_provider.execution.events import (
     WarmUpReady,
 )
 from airflow_provider.execution.machine import handle
-from airflow_provider.execution.state import Execution, ExecutionSettings, Place
+from airflow_provider.execution.state import Execution, ExecutionSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import Point, StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
@@ -49,7 +49,7 @@ class Script:
         tasks: int = 3,
         linger_ms: int = 60_000,
         status: StatusSnapshot | None = None,
-        place: Place = Place.PROCESS,
+        in_triggerer: bool = False,
         **definition: Any,
     ) -> None:
         self.now = 1_000
@@ -66,7 +66,7 @@ class Script:
             linger_ms=linger_ms,
             max_spark_deaths=3,
             mask=lambda text: text,
-            place=place,
+            in_triggerer=in_triggerer,
         )
         self.execution = Execution(settings, self.jobs, self.status, now_ms=self.now)
         self.plan(*self.configs)

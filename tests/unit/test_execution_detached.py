@@ -22,7 +22,7 @@ from airflow_provider.execution.events import (
     StreamBegan,
     TasksRevoked,
 )
-from airflow_provider.execution.state import LAST_WORDS_MS, Execution, Place
+from airflow_provider.execution.state import LAST_WORDS_MS, Execution
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import Point, StatusSnapshot
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, WorkerId
@@ -150,13 +150,13 @@ def test_a_process_stays_while_an_attempt_runs_in_it() -> None:
 
 
 def test_a_triggerer_starts_nothing_and_asks_for_a_process() -> None:
-    script = Script(place=Place.TRIGGERER, linger_ms=0)
+    script = Script(in_triggerer=True, linger_ms=0)
     assert words(script.give(A0)) == []
     assert script.execution.done(script.now)
 
 
 def test_a_triggerer_asks_for_no_process_if_no_slot_is_free() -> None:
-    script = Script(place=Place.TRIGGERER, linger_ms=0, slots=1, tasks=2, replan_interval_ms=60_000, **STREAMING)
+    script = Script(in_triggerer=True, linger_ms=0, slots=1, tasks=2, replan_interval_ms=60_000, **STREAMING)
     runs_elsewhere(script, A0)
     script.give(A0, A1)
     script.feed(QueryAdopted, task=A0, handle=HANDLE)
@@ -166,7 +166,7 @@ def test_a_triggerer_asks_for_no_process_if_no_slot_is_free() -> None:
 
 
 def test_a_triggerer_writes_the_end_of_a_task() -> None:
-    script = Script(place=Place.TRIGGERER, **STREAMING)
+    script = Script(in_triggerer=True, **STREAMING)
     runs_elsewhere(script, A0).give(A0, epoch=2)
     script.feed(QueryAdopted, task=A0, handle=HANDLE)
     ended = script.feed(AttemptFinished, task=A0, result={"last_batch": 7})
@@ -174,7 +174,7 @@ def test_a_triggerer_writes_the_end_of_a_task() -> None:
 
 
 def test_a_triggerer_asks_for_a_process_to_restart_a_lost_query() -> None:
-    script = Script(place=Place.TRIGGERER, linger_ms=0, **STREAMING)
+    script = Script(in_triggerer=True, linger_ms=0, **STREAMING)
     runs_elsewhere(script, A0).give(A0, epoch=2)
     script.feed(QueryAdopted, task=A0, handle=HANDLE)
     lost = script.feed(SparkLost, task=A0, spark=-1, failure=TaskFailure.of("it was restarted"))
@@ -187,7 +187,7 @@ def test_a_triggerer_asks_for_a_process_to_restart_a_lost_query() -> None:
 
 def test_a_triggerer_hands_over_only_after_queries_have_ended() -> None:
     """In between, the next process would take the query for one that has ended by itself, and its task for finished."""
-    script = Script(place=Place.TRIGGERER, linger_ms=0, tasks=2, **STREAMING)
+    script = Script(in_triggerer=True, linger_ms=0, tasks=2, **STREAMING)
     for task in (A0, A1):
         runs_elsewhere(script, task, handle={**HANDLE, "session": str(task)})
     script.give(A0, A1, epoch=2)

@@ -12,7 +12,7 @@ from simulation.detached.servers import AwayError, CallsOfServer, Query, Refused
 
 from airflow_provider.execution import commands, events
 from airflow_provider.execution.machine import handle
-from airflow_provider.execution.state import Execution, ExecutionSettings, Place
+from airflow_provider.execution.state import Execution, ExecutionSettings
 from airflow_provider.hands.orders import heard, order_to_watch
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskFailure, TaskState, TaskStatus
@@ -52,8 +52,8 @@ class Life:
     :ivar read_to: how many records of the status topic have reached it
     """
 
-    def __init__(self, world: World, worker: WorkerId, own: Server, place: Place, number: int) -> None:
-        self.world, self.worker, self.own, self.place = world, worker, own, place
+    def __init__(self, world: World, worker: WorkerId, own: Server, number: int, *, in_triggerer: bool) -> None:
+        self.world, self.worker, self.own, self.in_triggerer = world, worker, own, in_triggerer
         self.number = number
         self.dead = False
         self.awake = asyncio.Event()
@@ -72,10 +72,10 @@ class Life:
             slots=SLOTS,
             process=f"host/{worker}/{number}/1",
             lease_ms=10_000,
-            linger_ms=0 if place is Place.TRIGGERER else 500,
+            linger_ms=0 if in_triggerer else 500,
             max_spark_deaths=1_000,
             mask=str,
-            place=place,
+            in_triggerer=in_triggerer,
         )
         self.execution = Execution(settings, world.jobs, world.snapshots[self.read_to], now_ms=self._now())
         self._spawn(self._write())

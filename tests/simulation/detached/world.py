@@ -13,7 +13,6 @@ from simulation.detached.life import SLOTS, Life
 from simulation.detached.servers import Server
 from simulation.detached.virtual_loop import VirtualLoop
 
-from airflow_provider.execution.state import Place
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot, StatusView
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
@@ -54,7 +53,7 @@ class World:
         self._orphans: set[asyncio.Task[Any]] = set()
         self._plan(0)
         for worker in WORKERS:
-            self.live(worker, Place.PROCESS)
+            self.live(worker)
 
     # ---- what all workers share
 
@@ -142,10 +141,10 @@ class World:
 
     # ---- what happens
 
-    def live(self, worker: WorkerId, place: Place) -> Life:
+    def live(self, worker: WorkerId, *, in_triggerer: bool = False) -> Life:
         self._numbers += 1
         own = self.servers[0] if worker != WORKERS[2] else self.servers[1]
-        life = self.lives[worker] = Life(self, worker, own, place, self._numbers)
+        life = self.lives[worker] = Life(self, worker, own, self._numbers, in_triggerer=in_triggerer)
         return life
 
     def deal(self) -> None:
@@ -189,7 +188,7 @@ class World:
         self.say(f"{worker} is killed")
         await self.lives[worker].end()
         self.lose(worker)
-        self.live(worker, Place.PROCESS)
+        self.live(worker)
 
     async def sleep(self) -> None:
         """A process is suspended, and wakes when others have its tasks. Then it notices that its lease is over."""
@@ -211,12 +210,11 @@ class World:
         life = self.lives[worker]
         if life.dead or not life.awake.is_set() or not life.execution.done(round(self.loop.now * 1000)):
             return
-        to = Place.TRIGGERER if life.place is Place.PROCESS else Place.PROCESS
-        self.say(f"{worker} goes to its {to.value}")
+        self.say(f"{worker} goes to its {'process' if life.in_triggerer else 'triggerer'}")
         tasks = frozenset(task for task, owner in self.owners.items() if owner == worker)
         await life.close()
         if self.lives[worker] is life:
-            self.live(worker, to).take(tasks, Epoch(self.epoch))
+            self.live(worker, in_triggerer=not life.in_triggerer).take(tasks, Epoch(self.epoch))
 
     async def cut_off(self) -> None:
         server = self.chance.choice(self.servers)
