@@ -96,7 +96,7 @@ class _Queue:
 
     def __init__(self, loads: list[int], beside: list[int]) -> None:
         self._loads = loads
-        self._beside = beside
+        self._beside = beside if any(beside) else []
         self._level = loads[0]
         self._waiting = self._on_level()
 
@@ -110,7 +110,10 @@ class _Queue:
 
     def _in_order(self, places: Iterable[int]) -> list[int]:
         """Those that have the least besides come first."""
-        return sorted(sorted(places), key=self._beside.__getitem__)
+        return self._least_beside_first(sorted(places))
+
+    def _least_beside_first(self, places: list[int]) -> list[int]:
+        return sorted(places, key=self._beside.__getitem__) if self._beside else places
 
     def serve(self, number: int, count: dict[int, int]) -> list[int]:
         """Choose the places that get the next tasks of one job, in turn.
@@ -135,6 +138,6 @@ class _Queue:
         """
         first = self._waiting[: number + len(count)]  # if there are so many, at least `number` have none of the job
         if count:
-            first.sort(key=lambda place: (self._beside[place], count.get(place, 0)))
+            first = self._least_beside_first(sorted(first, key=lambda place: count.get(place, 0)))
         self._waiting[: len(first)] = self._in_order(first[number:])
         return first[:number]
