@@ -34,6 +34,7 @@ from airflow_provider.learners.model import LearnedRule
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.records import WorkerPhase
+from airflow_provider.records.slots import MOST_SLOTS
 from airflow_provider.spark.checkpoints import usable_root
 from airflow_provider.spark_connect.server import TOKEN_ENV
 from airflow_provider.topics.errors import TopicError
@@ -219,6 +220,8 @@ def _spec(args: argparse.Namespace) -> WorkerSpec:
     worker = args.worker or f"{socket.gethostname()}-{os.getpid()}"
     if args.slots < 1:
         raise ValueError(f"--slots {args.slots}: a worker needs at least one slot")
+    if args.slots > MOST_SLOTS:
+        raise ValueError(f"--slots {args.slots}: a worker has at most {MOST_SLOTS} slots")
     if not 0 <= args.returns_ms <= LONGEST_DELAY_MS:
         raise ValueError(f"--returns-ms {args.returns_ms}: must be from 0 to {LONGEST_DELAY_MS}")
     if args.idle_timeout is not None and not 0.001 <= args.idle_timeout < 10**9:

@@ -17,6 +17,7 @@ from airflow_provider.learners.model import Limits, LimitsError
 from airflow_provider.ledger.scaling import Goal, ScaleError, all_but, count, share
 from airflow_provider.protocol.model import PLANNER_INDEX, ConnectProtocol
 from airflow_provider.records.checks import JobError, check_job_name
+from airflow_provider.records.slots import MOST_SLOTS
 from airflow_provider.spark.checkpoints import CheckpointError, usable_root
 
 TimeSpan = timedelta | float
@@ -75,6 +76,17 @@ def whole_number(parameter: str, value: object, *, least: int | None = None) -> 
         at_least = "" if least is None else f", at least {least}"
         raise ValueError(f"{parameter}: {value!r} must be a whole number{at_least}")
     return value
+
+
+def number_of_slots(value: object) -> int:
+    """Check the number of a worker's slots.
+
+    :raises ValueError: if it is none, or there are too many
+    """
+    number = whole_number("slots", value, least=1)
+    if number > MOST_SLOTS:
+        raise ValueError(f"slots: {number}, but a worker has at most {MOST_SLOTS}")
+    return number
 
 
 def choice(parameter: str, value: object, kind: type[E]) -> E:

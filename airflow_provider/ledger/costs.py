@@ -13,6 +13,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.bridge import BRIDGE
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import PlanRecord, TaskKind, TaskState, TaskStatus, cost_of
+from airflow_provider.records.slots import MOST_SLOTS
 
 
 def costs_of(jobs: JobsSnapshot, status: StatusSnapshot, wanted: Iterable[TaskId], *, wall_ms: int) -> Costs:
@@ -43,7 +44,7 @@ def costs_of(jobs: JobsSnapshot, status: StatusSnapshot, wanted: Iterable[TaskId
             if (last := status.tasks.get(task)) is not None and last.state is TaskState.RUNNING
         },
         large={TaskId(job, index): wants for job, plan in plans.items() for index, wants in plan.large.items()},
-        slots={worker: said.slots for worker, said in status.workers.items() if worker != BRIDGE},
+        slots={worker: min(said.slots, MOST_SLOTS) for worker, said in status.workers.items() if worker != BRIDGE},
     )
 
 

@@ -24,6 +24,7 @@ from airflow_provider.common.parameters import (
     is_template,
     learner_limits,
     milliseconds,
+    number_of_slots,
     prefixes,
     resolution_policy,
     spark_master,
@@ -248,7 +249,7 @@ class SparkWorkerOperator(BaseOperator):
             (group_name, self.group),
             (worker_name, self.worker or "default"),
             (lambda value: prefixes("allowed_entry_points", value), self.allowed_entry_points),
-            (lambda value: whole_number("slots", value, least=1), self.slots),
+            (number_of_slots, self.slots),
             (lambda value: text("kafka_conn_id", value), self.kafka_conn_id),
             (spark_master, self.spark_master),
             (lambda value: text("spark_conn_id", value), self.spark_conn_id or SparkConnectHook.default_conn_name),
@@ -266,8 +267,7 @@ class SparkWorkerOperator(BaseOperator):
         milliseconds("progress_interval", self.progress_interval, least_ms=1_000)
         whole_number("max_spark_deaths", self.max_spark_deaths, least=1)
         self._idle_timeout_ms()
-        member = self._member(group="group", worker="worker", url="")
-        check_goes_together(self._group_protocol(), member)
+        check_goes_together(self._group_protocol(), self._member(group="group", worker="worker", url=""))
         choice("coordinators", self.coordinators, Coordinators)
         self._policy()
 
@@ -331,7 +331,7 @@ class SparkWorkerOperator(BaseOperator):
         name = self.worker or default_worker_name(ti)
         return WorkerSpec(
             member=self._member(group=group_name(self.group), worker=worker_name(name), url=ti.log_url),
-            slots=whole_number("slots", self.slots, least=1),
+            slots=number_of_slots(self.slots),
             until=choice("until", self.until, Until),
             policy=self._policy(),
             idle_timeout_ms=self._idle_timeout_ms(),

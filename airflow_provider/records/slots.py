@@ -1,4 +1,4 @@
-"""The number of its worker's slots that a task takes while it runs: one, or what its config says."""
+"""How many slots a worker may have, and how many of them a task takes while it runs: one, or what its config says."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any, Final
 
 from airflow_provider.protocol.model import HIGHEST_INDEX
 from airflow_provider.records.checks import JobError
+
+MOST_SLOTS: Final = 10_000
+"""The most slots of a worker. A leader that shares out work by cost computes with each slot of each worker."""
 
 SLOTS_KEY: Final = "slots"
 """The key of the number of slots in a task's configuration."""

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from airflow_provider.deadlines import DeadlineError, wait_at_most
+from airflow_provider.kafka.compaction import warn_of_deletion
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.records import TopicNames
 from airflow_provider.topics.client_errors import UNKNOWN_TOPIC, tell
@@ -98,7 +99,7 @@ class TopicAdmin:
 
     async def prepare(self, topics: TopicNames, needs: Needs, *, timeout_s: float) -> None:
         """Check that the user has the rights on a group's topics, and create missing topics if ``needs`` says so, with
-        the broker's default number of replicas.
+        the broker's default number of replicas. Warn of topics that lose what is old.
 
         :raises NoTopicError: if a topic is missing and ``needs`` does not say to create it
         :raises RightsError: if a topic is missing and may not be created, or rights are lacking; it names all of them
@@ -112,6 +113,8 @@ class TopicAdmin:
         if missing:
             await self._make(missing, topics, timeout_s)
             await self._check(topics, needs, timeout_s)
+        if needs.makes_topics:
+            await warn_of_deletion(self._client, (topics.jobs, topics.status), timeout_s=timeout_s)
 
     async def _check(self, topics: TopicNames, needs: Needs, timeout_s: float) -> list[str]:
         """Check the rights on the topics that exist.

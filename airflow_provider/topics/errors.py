@@ -106,8 +106,8 @@ class NoTopicError(TopicError):
 
     def __init__(self, topic: str) -> None:
         super().__init__(
-            f"the topic {topic!r} does not exist: no job was submitted to this group and no worker started;"
-            " `cospark groups list` shows the existing groups"
+            f"the topic {topic!r} does not exist: no job was submitted to this group and no worker started, or it was"
+            " deleted; `cospark groups list` shows the existing groups"
         )
         self.topic = topic
 

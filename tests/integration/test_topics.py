@@ -418,6 +418,18 @@ async def test_a_topic_with_several_partitions_is_refused(settings: KafkaSetting
         await GroupTopics(settings, group_id, WORKER).start()
 
 
+async def test_a_topic_that_loses_old_records_is_warned_of(
+    settings: KafkaSettings, group_id: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Jobs in it would be unknown to workers that start after a week."""
+    admin = AdminClient(settings.librdkafka())
+    admin.create_topics([NewTopic(f"{group_id}.jobs", 1)])[f"{group_id}.jobs"].result()
+    async with GroupTopics(settings, group_id, WORKER):
+        warned = [record.getMessage() for record in caplog.records if "cleanup.policy" in record.getMessage()]
+    assert len(warned) == 1, "not of the topics that it has created itself"
+    assert f"the topic '{group_id}.jobs' has cleanup.policy=delete" in warned[0]
+
+
 async def test_a_topic_that_is_deleted_and_made_anew_is_read_anew(settings: KafkaSettings, group_id: str) -> None:
     async with GroupTopics(settings, group_id, WORKER) as topics:
         await topics.submit(JOB)

@@ -303,6 +303,7 @@ def test_a_job_is_removed_with_all_that_was_told_of_it(cli: Cli) -> None:
     ("failure", "status", "complaint"),
     [
         (NoTopicError("g.jobs"), 1, "'g.jobs' does not exist"),
+        (NoTopicError("g.jobs"), 1, "no worker started, or it was deleted; `cospark groups list`"),
         (TopicRightsError("g.jobs", "Read"), 2, "no right to READ"),
     ],
 )

@@ -91,6 +91,7 @@ def test_what_keeps_it_from_joining_is_one_line(
     ("options", "complaint"),
     [
         (("--slots", "0"), "--slots 0: a worker needs at least one slot"),
+        (("--slots", "1000000000"), "--slots 1000000000: a worker has at most 10000 slots"),
         (("--returns-ms", "-1"), "--returns-ms -1: must be from 0 to"),
         (("--checkpoint-root", ""), "--checkpoint-root: '' is neither an absolute path nor a URI"),
         (

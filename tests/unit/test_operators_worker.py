@@ -380,6 +380,7 @@ class TestWorkerOperator:
             ({"allowed_entry_points": []}, "allowed_entry_points"),
             ({"allowed_entry_points": ["*"]}, "allowed_entry_points"),
             ({"slots": 0}, "slots"),
+            ({"slots": 10**9}, "slots"),
             ({"until": "tired"}, "until"),
             ({"runner": "flink"}, "runner"),
             ({"spark_conf": {"a": None}}, "spark_conf"),

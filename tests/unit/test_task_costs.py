@@ -158,3 +158,10 @@ def test_the_longest_task_of_a_job_starts_first() -> None:
         order.append(task)
         del table[task]
     assert order == [A1, A2, A0]
+
+
+def test_a_leader_does_not_compute_with_a_billion_slots() -> None:
+    """A worker of an earlier release may say so; the leader would need gigabytes for them."""
+    boundless = WorkerStatus(worker=W1, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=10**9)
+    known = costs_of(jobs(plan_of(1, 2, 3)), replace(status(), workers={W1: boundless}), WANTED, wall_ms=0)
+    assert known.slots == {W1: 10_000}
