@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured
@@ -51,7 +51,7 @@ class SlotShortage:
         return f"{what}; add workers, or give them more slots"
 
     def to_json(self) -> dict[str, object]:
-        return {"unbounded": self.unbounded, "wanted": self.wanted, "slots": self.slots, "stuck": dict(self.stuck)}
+        return asdict(self)
 
 
 def slot_shortage(jobs: JobsSnapshot, status: StatusSnapshot) -> SlotShortage | None:

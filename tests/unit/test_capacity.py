@@ -6,10 +6,12 @@ import logging
 from dataclasses import replace
 
 import pytest
+from busy_group import coordinator
 from group_records import record_of
 from rich.console import Console
 from stand_ins import MemoryTopics
 
+from airflow_provider.cli.groups import describe
 from airflow_provider.cli.status import render
 from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -27,6 +29,7 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.reports.group_words import as_lines
 from airflow_provider.reports.report import GroupReport
 from airflow_provider.worker.narrator import Narrator
 
@@ -176,9 +179,10 @@ def test_the_status_and_the_report_show_the_shortage() -> None:
     with console.capture() as shown:
         console.print(render("g", jobs_of(STREAM), SHORT, wall_ms=0))
     assert SAID in shown.get()
+    assert f"  {SAID}" in as_lines(describe(coordinator("w1", "w2"), jobs_of(STREAM), SHORT))
     report = GroupReport.of(jobs_of(STREAM), SHORT)
     assert report is not None
-    assert report.to_json()["short_of_slots"] == {"unbounded": 3, "wanted": 3, "slots": 2, "stuck": {}}
+    assert report.to_json()["short_of_slots"] == {"unbounded": 3, "wanted": 3, "slots": 2, "taken": 0, "stuck": {}}
 
 
 @pytest.mark.parametrize(("me", "says"), [(W1, 1), (W2, 0)], ids=["the leader", "another"])
