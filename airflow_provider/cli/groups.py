@@ -21,6 +21,7 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.wire.messages import GroupDescription
+from airflow_provider.ledger.capacity import slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import what_was
 from airflow_provider.ledger.progress import converged
@@ -233,6 +234,7 @@ def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSn
         "members": [_member(WorkerId(name), status, assigned[name]) for name in members],
         "learners": [learner.to_json() for learner in learners(status)],
         "given_up": [one.to_json() for one in given_up(status)],
+        "short_of_slots": None if (shortage := slot_shortage(jobs, status)) is None else shortage.to_json(),
         "jobs": sorted(jobs.jobs),
         "tasks": {str(last.task): _task(last, jobs, status, now_ms) for last in _tasks(jobs, status)},
     }

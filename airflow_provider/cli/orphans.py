@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from airflow_provider.cli.connection import add_connection_arguments
-from airflow_provider.cli.deserted import is_deserted
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, read_on
 from airflow_provider.cli.terminal import complain, say
+from airflow_provider.common.deserted import is_deserted
 from airflow_provider.hands import orphans as ending
 from airflow_provider.hands.servers import TokenOf
 from airflow_provider.kafka.settings import KafkaSettings

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from airflow_provider.assignors.model import Move, one_by_one
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
-from airflow_provider.cli.deserted import is_deserted
+from airflow_provider.cli.deserted import seems_deserted
 from airflow_provider.cli.names import add_group_argument
 from airflow_provider.cli.reading import group_opened, group_read, read_on, reading_in_words
 from airflow_provider.cli.terminal import complain, printable, say
@@ -83,10 +83,10 @@ async def _watch(args: argparse.Namespace) -> None:
             if args.json:
                 say(*json.dumps(as_json(args.group, topics.jobs, topics.status), indent=2).split("\n"))
                 return
-            nobody = await is_deserted(args.group, settings)
+            nobody = await seems_deserted(args.group, settings)
             console.print(render(args.group, topics.jobs, topics.status, wall_ms=wall_ms(), deserted=nobody))
         return
-    deserted = Polled(partial(is_deserted, args.group, settings))
+    deserted = Polled(partial(seems_deserted, args.group, settings))
     async with group_opened(settings, args.group) as topics:
         with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
 

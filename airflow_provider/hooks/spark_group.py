@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from airflow.sdk import BaseHook
@@ -357,30 +358,36 @@ class SparkGroupHook(BaseHook):
         return self.look(group, lambda jobs, status: JobReport.of(job, jobs, status))
 
     def orphans(self, group: str) -> list[Orphan]:
-        """The streams on Spark Connect servers that no worker of the group watches, according to the group's topics.
+        """The streams on Spark Connect servers that no worker of the group watches. The streams of a killed worker only
+        count when the group, or if it was the last one its coordinator, has noticed its loss.
 
-        The streams of a killed worker only count when the group has noticed its loss. ``cospark jobs orphans`` also
-        asks the coordinator.
-
+        :raises TransportError: if no broker answers
         :raises TopicError: as :meth:`look`
         """
+        from airflow_provider.common.deserted import is_deserted
         from airflow_provider.ledger.orphans import orphans
 
-        return self.look(group, lambda jobs, status: list(orphans(jobs, status, deserted=False))) or []
+        deserted = self._run(partial(is_deserted, group))
+        return self.look(group, lambda jobs, status: list(orphans(jobs, status, deserted=deserted))) or []
 
     def end_orphans(self, group: str) -> dict[str, str]:
         """Let their servers end the streams that :meth:`orphans` lists. The tokens come from the connections in their
         handles.
 
         :returns: by task, why the stream may not have ended; empty: it has ended
+        :raises TransportError: if no broker answers
         :raises TopicError: if that can't be written
         """
+        from airflow_provider.common.deserted import is_deserted
         from airflow_provider.hands import orphans as ending
         from airflow_provider.hooks.spark_connect import token_of_handle
         from airflow_provider.ledger.orphans import orphans
 
+        settings = self.get_settings()
+
         async def end_all(topics: GroupTopics) -> dict[str, str]:
-            found = orphans(topics.jobs, topics.status, deserted=False)
+            deserted = await is_deserted(group, settings)
+            found = orphans(topics.jobs, topics.status, deserted=deserted)
             left = await ending.end_all(found, topics, token_of_handle)
             return {str(each.status.task): why for each, why in left}
 

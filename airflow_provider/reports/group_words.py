@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from airflow_provider.assignors.policy import policy_from_json, policy_in_words
 from airflow_provider.leading.unchanged_rounds import is_held_back
+from airflow_provider.ledger.capacity import SlotShortage
 from airflow_provider.records import TaskFailure, TaskState, WorkerStatus
 from airflow_provider.reports.learners import GivenUp, LearnerTask
 from airflow_provider.reports.spans import span
@@ -45,6 +46,8 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
             )
         if about["policy"]:
             lines.append(f"  policy: {policy_in_words(policy_from_json(about['policy']))}")
+    if about["short_of_slots"] is not None:
+        lines.append(f"  {SlotShortage(**about['short_of_slots']).in_words()}")
     lines += [
         f"  {member['worker']} ({_state(member)}): {_assigned(member['assigned'], about['tasks'])}"
         for member in about["members"]

@@ -6,10 +6,12 @@ import logging
 from dataclasses import replace
 
 import pytest
+from busy_group import coordinator
 from group_records import record_of
 from rich.console import Console
 from stand_ins import MemoryTopics
 
+from airflow_provider.cli.groups import describe
 from airflow_provider.cli.status import render
 from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -27,6 +29,7 @@ from airflow_provider.records import (
     WorkerPhase,
     WorkerStatus,
 )
+from airflow_provider.reports.group_words import as_lines
 from airflow_provider.reports.report import GroupReport
 from airflow_provider.worker.narrator import Narrator
 
@@ -132,14 +135,54 @@ def test_nothing_is_reported_while_slots_are_unknown(workers: tuple[WorkerStatus
     assert slot_shortage(jobs_of(STREAM), status_of(*workers)) is None
 
 
+def spread(*shares: tuple[WorkerId, int, int]) -> StatusSnapshot:
+    """The streams of a job, spread over workers.
+
+    :param shares: of each worker its name, how many streams it has, and how many slots
+    """
+    tasks = iter(range(99))
+    owned = {name: frozenset(TaskId("s", next(tasks)) for _ in range(number)) for name, number, _ in shares}
+    return replace(status_of(*(worker(name, slots) for name, _, slots in shares)), group=record_of(owned))
+
+
+def test_streams_wait_where_slots_are_fewer_than_the_even_share() -> None:
+    found = slot_shortage(jobs_of(STREAM, tasks=8), spread((W1, 4, 20), (W2, 4, 3)))
+    assert found is not None
+    assert found.missing == 1
+    assert found.in_words() == (
+        "8 streams, 23 slots, and each worker gets as many streams, whatever slots it has: some wait for ever (1 on"
+        " w2), unless others end; give all workers the same slots"
+    )
+
+
+def test_streams_that_a_rebalance_will_move_do_not_wait_for_ever() -> None:
+    assert slot_shortage(jobs_of(STREAM, tasks=8), spread((W1, 2, 20), (W2, 6, 5))) is None
+    even = spread((W1, 4, 20), (W2, 4, 3))
+    assert even.group is not None
+    revoking = replace(even, group=replace(even.group, revoked={W1: frozenset({TaskId("s", 0)})}))
+    assert slot_shortage(jobs_of(STREAM, tasks=8), revoking) is None
+
+
+def test_adopted_streams_run_beyond_the_slots_of_their_worker() -> None:
+    even = spread((W1, 4, 20), (W2, 4, 3))
+    assert even.group is not None
+    handle = {"server": "sc://spark:15002", "session_id": "s"}
+    running = {
+        task: TaskStatus(task=task, state=TaskState.RUNNING, epoch=Epoch(1), worker=W2, handle=handle)
+        for task in even.group.owned_by(W2)
+    }
+    assert slot_shortage(jobs_of(STREAM, tasks=8), replace(even, tasks=running)) is None
+
+
 def test_the_status_and_the_report_show_the_shortage() -> None:
     console = Console(width=200)
     with console.capture() as shown:
         console.print(render("g", jobs_of(STREAM), SHORT, wall_ms=0))
     assert SAID in shown.get()
+    assert f"  {SAID}" in as_lines(describe(coordinator("w1", "w2"), jobs_of(STREAM), SHORT))
     report = GroupReport.of(jobs_of(STREAM), SHORT)
     assert report is not None
-    assert report.to_json()["short_of_slots"] == {"unbounded": 3, "wanted": 3, "slots": 2}
+    assert report.to_json()["short_of_slots"] == {"unbounded": 3, "wanted": 3, "slots": 2, "taken": 0, "stuck": {}}
 
 
 @pytest.mark.parametrize(("me", "says"), [(W1, 1), (W2, 0)], ids=["the leader", "another"])

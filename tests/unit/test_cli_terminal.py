@@ -136,10 +136,10 @@ def test_of_cospark_workers(evil: MemoryTopics, capsys: pytest.CaptureFixture[st
 def test_of_cospark_status(
     evil: MemoryTopics, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def is_deserted(_group: str, _settings: object) -> bool:
+    async def seems_deserted(_group: str, _settings: object) -> bool:
         return False
 
-    monkeypatch.setattr(status, "is_deserted", is_deserted)
+    monkeypatch.setattr(status, "seems_deserted", seems_deserted)
     monkeypatch.setattr(status, "Console", lambda: Console(width=400))
     assert status.run(argparse.Namespace(group="g", once=True, json=False)) == 0
     _only_text(capsys.readouterr().out)

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from fake_watch import FakeWatch
+from group_records import record_of
 from operator_bench import SETTINGS
 from stand_ins import MemoryTopics
 
+from airflow_provider.common import deserted as common_deserted
 from airflow_provider.common import one_shot
 from airflow_provider.common.one_shot import GroupSnapshot
 from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
@@ -96,8 +98,9 @@ def test_a_job_is_described_whole(group: Group) -> None:
     assert hook.describe_job("g", "other") is None
 
 
+@pytest.mark.parametrize("deserted", [True, False], ids=["the last worker was killed", "a worker watches"])
 def test_orphans_are_listed_and_ended_with_the_token_of_their_connection(
-    group: Group, monkeypatch: pytest.MonkeyPatch
+    group: Group, monkeypatch: pytest.MonkeyPatch, *, deserted: bool
 ) -> None:
     server, watches, tokens = ConnectServer(host="spark"), list[FakeWatch](), list[str]()
     handle = QueryHandle(server=server, session_id="s", conn_id="spark_stream", query_id="q", run_id="r")
@@ -111,9 +114,14 @@ def test_orphans_are_listed_and_ended_with_the_token_of_their_connection(
     )
 
     async def write() -> None:
+        await group.topics.publish_group(record_of({running.worker: frozenset({running.task})}))
         await group.topics.publish_task(running)
 
+    async def is_deserted(_group: str, _settings: KafkaSettings) -> bool:
+        return deserted
+
     asyncio.run(write())
+    monkeypatch.setattr(common_deserted, "is_deserted", is_deserted)
 
     def watch(settings: ConnectSettings, _user_agent: str, hear: Callable[[WatchEvent], None]) -> FakeWatch:
         tokens.append(settings.token)
@@ -127,6 +135,9 @@ def test_orphans_are_listed_and_ended_with_the_token_of_their_connection(
         lambda hook: SparkAddress(master=server.url, token=f"token of {hook.spark_conn_id}"),
     )
     hook = SparkGroupHook()
+    if not deserted:
+        assert (hook.orphans("g"), hook.end_orphans("g"), watches) == ([], {}, [])
+        return
     assert [(orphan.label, orphan.why) for orphan in hook.orphans("g")] == [("etl:0", "the group has no workers")]
     assert hook.end_orphans("g") == {"etl:0": ""}
     assert ([watch.stopped for watch in watches], tokens) == ([[handle]], ["token of spark_stream"])
