@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -20,7 +21,7 @@ from airflow_provider.ledger.presence import may_be_asked
 from airflow_provider.ledger.shown_tasks import with_tasks
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, WorkerPhase
+from airflow_provider.records import ControlAction, ControlRecord, TaskKind, TaskState, WorkerPhase
 from airflow_provider.topics.errors import NoTopicError, TopicError, TopicTimeoutError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.process_identity import still_runs
@@ -83,7 +84,21 @@ async def _ask(args: argparse.Namespace, settings: KafkaSettings) -> int:
             wish = ControlRecord(worker=worker, action=ControlAction(args.action), at_ms=wall_ms(), by=by)
             await topics.publish_control(wish)
         say(f"asked to {args.action}: {', '.join(workers) or 'nobody, the group is empty'}")
+        if args.action == ControlAction.DRAIN.value:
+            _say_what_does_not_end(workers, topics.status)
         return 0 if args.wait is None else await _wait(args, topics, processes)
+
+
+def _say_what_does_not_end(workers: Sequence[WorkerId], status: StatusSnapshot) -> None:
+    streams = Counter(
+        last.worker
+        for last in status.tasks.values()
+        if last.state is TaskState.RUNNING and last.kind is TaskKind.STREAMING
+    )
+    for worker in workers:
+        if number := streams[worker]:
+            what = "1 stream, and leaves when it has" if number == 1 else f"{number} streams, and leaves when they have"
+            say(f"{worker} runs {what} ended; to have it leave now, use `cospark workers stop`")
 
 
 def _process_of(worker: WorkerId, status: StatusSnapshot) -> str:

@@ -15,7 +15,15 @@ from airflow_provider.cli import reading
 from airflow_provider.cli.main import main
 from airflow_provider.procfs import start_of
 from airflow_provider.protocol.model import Epoch, MemberId, TaskId, WorkerId
-from airflow_provider.records import ControlAction, ControlRecord, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+from airflow_provider.records import (
+    ControlAction,
+    ControlRecord,
+    TaskKind,
+    TaskState,
+    TaskStatus,
+    WorkerPhase,
+    WorkerStatus,
+)
 from airflow_provider.topics.errors import NoTopicError
 from airflow_provider.worker.process_identity import this_process
 
@@ -101,6 +109,22 @@ def test_what_keeps_a_worker_is_named(cli: Cli) -> None:
     asyncio.run(tell())
     _, _, err = cli("drain", "g", "--all", "--wait", "0.05")
     assert err == "cospark workers drain: after 0.05 s these have not left: w1, which runs clicks:0; w2\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "what"), [(1, "1 stream, and leaves when it has"), (2, "2 streams, and leaves when they have")]
+)
+def test_streams_that_keep_a_draining_worker_are_told_of(cli: Cli, number: int, what: str) -> None:
+    async def tell() -> None:
+        for index, kind in enumerate([TaskKind.STREAMING] * number + [TaskKind.BATCH]):
+            task = TaskId("clicks", index)
+            running = TaskStatus(task=task, state=TaskState.RUNNING, kind=kind, epoch=Epoch(5), worker=W1)
+            await cli.topics.publish_task(running)
+
+    asyncio.run(tell())
+    told = f"w1 runs {what} ended; to have it leave now, use `cospark workers stop`\n"
+    assert cli("drain", "g", "--all") == (0, f"asked to drain: w1, w2\n{told}", "")
+    assert cli("stop", "g", "w1") == (0, "asked to stop: w1\n", "")
 
 
 def test_who_stands_back_can_be_asked_and_is_waited_for(cli: Cli) -> None:
