@@ -54,7 +54,7 @@ LEARNER_MUTATIONS = (
                 "    half_warm = {task: min(round.staying) for task in rest if task in free}\n",
             ),
         ),
-        unit_test="tests/simulation/test_learner_examples.py",
+        unit_test="tests/simulation/test_learner_stories.py",
     ),
     Mutation(
         name="has an owner stop for a learner that is not ready",

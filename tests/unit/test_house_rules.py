@@ -1,8 +1,11 @@
-"""How large the parts of the house may be, so that each can be read at a sitting, and their order as it is drawn."""
+"""How large the parts of the house may be, so that each can be read at a sitting, how files of tests are named, and the
+order of the rooms as it is drawn.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +37,12 @@ def test_no_module_is_long() -> None:
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
 def test_no_room_is_too_full(room: Path) -> None:
     assert sum(map(lines_in, room.rglob("*.py"))) <= MOST_LINES_OF_A_ROOM
+
+
+def test_no_two_files_of_tests_have_the_same_name() -> None:
+    """They could not be run together, as by ``make thorough``."""
+    names = Counter(module.name for module in MODULES if module.name.startswith("test_"))
+    assert [name for name, number in names.items() if number > 1] == []
 
 
 def test_the_order_of_the_rooms_is_drawn_as_it_is_checked() -> None:
