@@ -20,8 +20,8 @@ _MOST_LISTED: Final = 20
 
 
 def whose(state: str) -> str:
-    """What precedes an error: a task that is tried again keeps the error of the earlier attempt, whatever its state."""
-    return "" if state == TaskState.FAILED.value else ", an earlier one failed"
+    """What precedes an error: in any state, a task keeps that of its last attempt that failed or lost its Spark."""
+    return "" if state == TaskState.FAILED.value else ", before that"
 
 
 def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:

@@ -171,8 +171,8 @@ def test_the_error_of_an_attempt_before_is_not_told_as_that_of_the_last_one() ->
     tasks = {A0: told(A0, TaskState.FINISHED, error=error), A1: told(A1, TaskState.PENDING, error=error)}
     again = replace(BUSY, tasks={task: replace(last, attempt=2) for task, last in tasks.items()})
     lines = as_lines(describe(coordinator("w1", "w2"), JOBS, again))
-    assert "  task a:0: finished at w1, attempt 2, an earlier one failed: ConnectionError: reset" in lines
-    assert "  task a:1: pending at w1, attempt 2, an earlier one failed: ConnectionError: reset" in lines
+    assert "  task a:0: finished at w1, attempt 2, before that: ConnectionError: reset" in lines
+    assert "  task a:1: pending at w1, attempt 2, before that: ConnectionError: reset" in lines
 
 
 def test_a_task_that_waits_for_its_first_start_is_told_though_its_worker_says_nothing_of_it() -> None:
