@@ -27,7 +27,8 @@ _KEPT_S: Final = 2.0
 """Reuse a connection only if it was idle for less. The server closes it after five seconds, and a request that is sent
 at that moment fails.
 """
-_TRIES: Final = 4
+_LOCKED_S: Final = 60.0
+"""How long a request is sent again."""
 _LOCKED: Final = ("Database error", "Internal Server Error")
 """What Airflow answers if its database is locked; the second one, before Airflow 3.3, for any error."""
 _T = TypeVar("_T")
@@ -106,20 +107,22 @@ class AirflowApi:
         """Send one request, and return the JSON of the answer (None if it is empty).
 
         Airflow's API server writes with two connections at a time, and SQLite sometimes makes these wait for each other
-        until one gives up. Such a request is sent again.
+        until one gives up. Such a request is sent again, for as long as this may take on a busy machine.
 
         :param method: HTTP method
         :param path: what follows ``/api/v2``
         :param options: passed on to httpx: ``params``, ``json``
         :raises AirflowApiError: for any status but success
         """
-        for _ in range(_TRIES):
+        deadline = time.monotonic() + _LOCKED_S
+        while True:
             answer = self._http.request(
                 method, f"/api/v2{path}", headers={"Authorization": f"Bearer {self.token}"}, **options
             )
             locked = any(text in answer.text for text in _LOCKED)
-            if answer.status_code != httpx.codes.INTERNAL_SERVER_ERROR or not locked:
+            if answer.status_code != httpx.codes.INTERNAL_SERVER_ERROR or not locked or time.monotonic() >= deadline:
                 break
+            time.sleep(_FIRST_PAUSE_S)
         if not answer.is_success:
             raise AirflowApiError(f"{method} {path}: status {answer.status_code}: {answer.text[:2000]}")
         return answer.json() if answer.content else None

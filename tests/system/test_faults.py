@@ -104,19 +104,16 @@ def test_a_leader_that_dies_with_its_triggerer_in_the_middle_of_a_round(
 
     others.pause(OUTSIDE)  # so the round that ``late.outside`` begins waits for it
     (triggerer,) = (name for name in airflow.processes if name.startswith("triggerer"))
-    kept, closed_by = (
-        connections(airflow, triggerer, broker),
-        time.monotonic() + 30,
-    )  # or it closed before the first look
+    kept, closed_by = connections(airflow, triggerer, broker), time.monotonic() + 15
     wait_until(
-        lambda: connections(airflow, triggerer, broker) < kept or time.monotonic() > closed_by,
+        lambda: kept - connections(airflow, triggerer, broker) or time.monotonic() > closed_by,
         timeout_s=90,
         what=lambda: "the connection of the last join is still open",
-    )
+    )  # or it had closed before the first look
     idle = connections(airflow, triggerer, broker)
     others.start(LATE)
     wait_until(
-        lambda: connections(airflow, triggerer, broker) > idle,
+        lambda: connections(airflow, triggerer, broker) - idle and LATE in named(group),
         timeout_s=90,
         what=lambda: f"the leader has not joined: {group.described()}",
     )
@@ -143,14 +140,22 @@ def test_a_leader_that_dies_with_its_triggerer_in_the_middle_of_a_round(
     assert now(group, leader).try_number == 1
 
 
-def connections(airflow: LocalAirflow, triggerer: str, broker: LocalBroker) -> int:
-    """Connections to the broker: a join that waits for others has one of its own, which stays open for a while."""
+def named(group: Group) -> set[str | None]:
+    """The names of the members, as the coordinator knows them."""
+    return {member.group_instance_id for member in group.described().members}
+
+
+def connections(airflow: LocalAirflow, triggerer: str, broker: LocalBroker) -> set[int]:
+    """The local ports of the connections to the broker. A join that waits for others has one of its own, which stays
+    open for a while.
+    """
     port = int(broker.bootstrap_servers.rpartition(":")[2])
-    return sum(
-        bool(each.raddr) and each.raddr.port == port and each.status == psutil.CONN_ESTABLISHED
+    return {
+        each.laddr.port
         for process in airflow.processes[triggerer].tree()
         for each in process.net_connections("tcp")
-    )
+        if each.raddr and each.raddr.port == port and each.status == psutil.CONN_ESTABLISHED
+    }
 
 
 def test_triggers_fire_while_the_scheduler_is_away_for_longer_than_a_session(
