@@ -14,15 +14,17 @@ export PIP_NO_CACHE_DIR := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help install demo test thorough compat unit simulate simulate-long simulate-detached explore peers integration system pictures lint format bench compare-designs coverage soak clean
+.PHONY: help install set-up demo test thorough compat unit simulate simulate-long simulate-detached explore peers integration system pictures lint format bench compare-designs coverage soak clean
 
 help:  ## Show what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-install: $(INSTALLED)  ## Make .venv with everything in it
+install: set-up $(INSTALLED)  ## Make .venv with everything in it
 
-$(INSTALLED): pyproject.toml constraints.txt scripts/check-prerequisites
-	@PYTHON=$(PYTHON) scripts/check-prerequisites
+set-up:
+	@PYTHON=$(PYTHON) scripts/set-up $(if $(filter test thorough system pictures,$(MAKECMDGOALS)),browser)
+
+$(INSTALLED): pyproject.toml constraints.txt | set-up
 	$(PYTHON) -m venv $(VENV)
 	@stamp=$$(cat pyproject.toml constraints.txt | sha256sum | cut -c1-16)-$$($(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)'); \
 	if [ ! -e $(WHEELS)/$$stamp ]; then \
@@ -33,12 +35,13 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/check-prerequisites
 	fi
 	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt 'setuptools>=77'
 	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt --no-build-isolation -e '.[dev,openlineage]'
+	@$(BIN)/python scripts/fetch-jars
 	@touch $@
 
 demo: install  ## The main job: Spark work on real data over several Airflow workers (KEEP=1 leaves Airflow up; DAGS=folder: with DAGs of your own; GROUP_PROTOCOL=connect: a declarative group; SPARK=connect: on a Spark Connect server)
 	$(BIN)/python -m demo --output build/demo $(if $(KEEP),--keep) $(if $(DAGS),--dags '$(DAGS)') $(if $(GROUP_PROTOCOL),--group-protocol $(GROUP_PROTOCOL)) $(if $(SPARK),--spark $(SPARK))
 
-test: install  ## Everything that CI runs
+test: install  ## Everything that CI runs; as root on Debian and Ubuntu it installs Chromium if there is none
 	@$(BIN)/python scripts/run-tests
 
 thorough: install coverage  ## What takes too long for each run of CI: a broker, Airflow, a browser and Spark under more load and faults

@@ -23,7 +23,7 @@ CONNECT: Final = (
     f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
     "org.slf4j:slf4j-simple:1.7.36",
 )
-_COMPILER: Final = "org.eclipse.jdt:ecj:3.38.0"
+COMPILER: Final = "org.eclipse.jdt:ecj:3.38.0"
 _SOURCES: Final = Path(__file__).parent / "java"
 _PLUGINS: Final = {"org.apache.kafka.connect.source.SourceConnector": "cospark.peer.IdleSource"}
 _JVM: Final = (
@@ -101,7 +101,7 @@ def compile_sources(sources: Iterable[Path], classes: Path, *, against: str) -> 
     :raises RuntimeError: with what the compiler says
     """
     command: list[str | Path] = [
-        *(find_java(), "-cp", class_path(_COMPILER), "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-nowarn"),
+        *(find_java(), "-cp", class_path(COMPILER), "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-nowarn"),
         *("-proc:none", "-cp", against, "-d", str(classes), *map(str, sources)),
     ]
     compiled = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -176,7 +176,7 @@ class Browser:
 def browsing(airflow: LocalAirflow, *, dark: bool = False) -> Iterator[Browser]:
     """:param dark: whether the user has chosen Airflow's dark mode"""
     options = Options()
-    options.binary_location = shutil.which("chromium") or "chromium"
+    options.binary_location = shutil.which("chromium") or shutil.which("chromium-browser") or "chromium"
     for argument in ("headless=new", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "window-size=1400,900"):
         options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
