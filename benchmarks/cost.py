@@ -105,7 +105,7 @@ def dag_seconds(airflow: LocalAirflow, dag: str) -> float:
     airflow.api.wait_for_dag(dag)
     airflow.api.unpause(dag)
     run = airflow.api.trigger(dag)
-    state = airflow.api.wait_for_run(dag, run, timeout_s=1200)
+    state = airflow.api.wait_for_run(dag, run)
     if state != "success":
         raise RuntimeError(f"DAG {dag} ended {state}")
     ran = airflow.api.task_instances(dag, run)

@@ -163,7 +163,7 @@ def run(folder: Path) -> dict[str, Any]:
             names.append(f"tasks-{size}")
             asyncio.run(_submit(broker.bootstrap_servers, names[-1], size))
             stack.enter_context(_worker(broker.bootstrap_servers, names[-1], folder))
-        airflow = LocalAirflow(home, dag_folders=[], env={"PYTHONPATH": str(_ROOT)}, start_timeout_s=300)
+        airflow = LocalAirflow(home, dag_folders=[], env={"PYTHONPATH": str(_ROOT)})
         stack.callback(airflow.stop)
         airflow.start_api_server_alone()
         extra = json.dumps({"bootstrap.servers": broker.bootstrap_servers})

@@ -21,12 +21,11 @@ from typing import Final
 
 from typing_extensions import Self
 
-from demo.airflow_api import AirflowApi
+from demo.airflow_api import WAIT_S, AirflowApi
 from demo.processes import KeptProcess, ProcessFailedError
 
 _HOST: Final = "127.0.0.1"
 _USER: Final = "admin"
-_MIGRATE_TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 0.2
 _LOCK_TIMEOUT_S: Final = 60
 """How long, in seconds, a component waits for another one that writes: a scheduler that gives up ends."""
@@ -76,7 +75,7 @@ class LocalAirflow:
     :param env: more environment variables for all processes; ``AIRFLOW__SECTION__KEY`` overrides what is set here
     :param triggerers: how many triggerers to start
     :param parallelism: how many tasks may run at the same time
-    :param start_timeout_s: in how many seconds all components must be healthy
+    :param timeout_s: in how many seconds all components must be healthy, and how long :attr:`api` waits for anything
     """
 
     def __init__(
@@ -88,16 +87,18 @@ class LocalAirflow:
         env: Mapping[str, str] | None = None,
         triggerers: int = 1,
         parallelism: int = 12,
-        start_timeout_s: float = 120.0,
+        timeout_s: float = WAIT_S,
     ) -> None:
         self.home = home.absolute()
         self.port = _free_port()
         self.url = f"http://{_HOST}:{self.port}"
         self.username = _USER
         self.password = secrets.token_urlsafe(12)
-        self.api = AirflowApi(self.url, username=self.username, password=self.password, check=self.check)
+        self.api = AirflowApi(
+            self.url, username=self.username, password=self.password, check=self.check, timeout_s=timeout_s
+        )
         self._triggerers = triggerers
-        self._start_timeout_s = start_timeout_s
+        self._timeout_s = timeout_s
         self._processes: dict[str, KeptProcess] = {}
         self._last_triggerer = 0
         self._env = self._environment(dag_folders, connections or {}, parallelism) | dict(env or {})
@@ -140,7 +141,7 @@ class LocalAirflow:
 
         :param expected: the components that Airflow must then report as healthy
         """
-        deadline = time.monotonic() + self._start_timeout_s
+        deadline = time.monotonic() + self._timeout_s
         try:
             self._write_passwords()
             self._migrate()
@@ -254,7 +255,7 @@ class LocalAirflow:
 
     def _migrate(self) -> None:
         migration = self._run("db-migrate", "db", "migrate")
-        if migration.wait(_MIGRATE_TIMEOUT_S):
+        if migration.wait(self._timeout_s):
             raise ProcessFailedError(f"the metadata database could not be made\n{migration.log_tail()}")
         del self._processes["db-migrate"]
         # By default a reader blocks writers, and two that read and write wait for each other until they give up.
@@ -274,9 +275,7 @@ class LocalAirflow:
                 return
             if time.monotonic() > deadline:
                 tails = "\n".join(process.log_tail(10) for process in self._processes.values())
-                raise ProcessFailedError(
-                    f"not healthy after {self._start_timeout_s:g} s: {', '.join(waiting)}\n{tails}"
-                )
+                raise ProcessFailedError(f"not healthy after {self._timeout_s:g} s: {', '.join(waiting)}\n{tails}")
             time.sleep(_POLL_S)
 
     def _environment(

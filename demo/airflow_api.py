@@ -15,6 +15,8 @@ import pendulum
 FINISHED_STATES: Final = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 """States of a task instance (and, the first two, of a DAG run) that are final."""
 
+WAIT_S: Final = 300.0
+"""How long anything may take on a machine that does more than this."""
 _PAGE: Final = 100
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 0.75
@@ -22,13 +24,10 @@ _LONGER: Final = 1.5
 """By this factor the time between two requests grows while waiting: each costs the API server 20 ms of a core, and some
 waits take minutes.
 """
-_WARM_UP_TIMEOUT_S: Final = 120.0
 _KEPT_S: Final = 2.0
 """Reuse a connection only if it was idle for less. The server closes it after five seconds, and a request that is sent
 at that moment fails.
 """
-_LOCKED_S: Final = 60.0
-"""How long a request is sent again."""
 _LOCKED: Final = ("Database error", "Internal Server Error")
 """What Airflow answers if its database is locked; the second one, before Airflow 3.3, for any error."""
 _T = TypeVar("_T")
@@ -77,14 +76,24 @@ class AirflowApi:
     :param username: a user of the simple auth manager
     :param password: that user's password
     :param check: called repeatedly during waits; raises if waiting has become useless
+    :param timeout_s: how long to wait for anything, in seconds
     """
 
-    def __init__(self, url: str, *, username: str, password: str, check: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        username: str,
+        password: str,
+        check: Callable[[], object] = lambda: None,
+        timeout_s: float = WAIT_S,
+    ) -> None:
         self.url = url
+        self._timeout_s = timeout_s
         self._check = check
         self._credentials = {"username": username, "password": password}
         limits = httpx.Limits(keepalive_expiry=_KEPT_S)
-        self._http = httpx.Client(base_url=url, timeout=30.0, trust_env=False, limits=limits)
+        self._http = httpx.Client(base_url=url, timeout=timeout_s, trust_env=False, limits=limits)
         self._token: str | None = None
 
     def __repr__(self) -> str:
@@ -114,7 +123,7 @@ class AirflowApi:
         :param options: passed on to httpx: ``params``, ``json``
         :raises AirflowApiError: for any status but success
         """
-        deadline = time.monotonic() + _LOCKED_S
+        deadline = time.monotonic() + self._timeout_s
         while True:
             answer = self._http.request(
                 method, f"/api/v2{path}", headers={"Authorization": f"Bearer {self.token}"}, **options
@@ -127,7 +136,7 @@ class AirflowApi:
             raise AirflowApiError(f"{method} {path}: status {answer.status_code}: {answer.text[:2000]}")
         return answer.json() if answer.content else None
 
-    def wait_until(self, condition: Callable[[], _T | None], *, timeout_s: float, what: Callable[[], str]) -> _T:
+    def wait_until(self, condition: Callable[[], _T | None], *, what: Callable[[], str]) -> _T:
         """As the function :func:`wait_until`, while this Airflow is healthy.
 
         :raises AirflowApiError: at the deadline; names the components that are not healthy
@@ -141,7 +150,7 @@ class AirflowApi:
             ill = sorted(name for name, status in self.health().items() if status == "unhealthy")
             return f"{', '.join(ill)} unhealthy: {what()}" if ill else what()
 
-        return wait_until(met, timeout_s=timeout_s, what=not_met)
+        return wait_until(met, timeout_s=self._timeout_s, what=not_met)
 
     # Health
 
@@ -157,7 +166,7 @@ class AirflowApi:
 
     def warm_up(self) -> None:
         """Let the API server build what it builds for the first request of a task, which would otherwise wait 3 s."""
-        answer = self._http.get("/execution/health", timeout=_WARM_UP_TIMEOUT_S)
+        answer = self._http.get("/execution/health")
         if not answer.is_success:
             raise AirflowApiError(f"the task execution API does not answer: status {answer.status_code}")
 
@@ -170,7 +179,7 @@ class AirflowApi:
             for error in self.request("GET", "/importErrors", params={"limit": _PAGE})["import_errors"]
         }
 
-    def wait_for_dag(self, dag_id: str, *, timeout_s: float = 60.0) -> None:
+    def wait_for_dag(self, dag_id: str) -> None:
         """Wait until the DAG processor has loaded ``dag_id``.
 
         :raises AirflowApiError: at the deadline, or if a file could not be loaded
@@ -186,7 +195,7 @@ class AirflowApi:
                 )
             return False
 
-        self.wait_until(known, timeout_s=timeout_s, what=lambda: f"no file has a DAG {dag_id}")
+        self.wait_until(known, what=lambda: f"no file has a DAG {dag_id}")
 
     def unpause(self, dag_id: str) -> None:
         self.request("PATCH", f"/dags/{quote(dag_id)}", params={"update_mask": "is_paused"}, json={"is_paused": False})
@@ -207,9 +216,7 @@ class AirflowApi:
     def run_state(self, dag_id: str, run_id: str) -> str:
         return str(self.request("GET", _run_path(dag_id, run_id))["state"])
 
-    def wait_for_run(
-        self, dag_id: str, run_id: str, *, states: Collection[str] = ("success",), timeout_s: float = 120.0
-    ) -> str:
+    def wait_for_run(self, dag_id: str, run_id: str, *, states: Collection[str] = ("success",)) -> str:
         """Wait until the run is in one of ``states``.
 
         :raises AirflowApiError: at the deadline, or if it ended in another state; lists the task instances
@@ -223,7 +230,6 @@ class AirflowApi:
 
         return self.wait_until(
             reached,
-            timeout_s=timeout_s,
             what=lambda: f"{dag_id} {run_id} is not {'/'.join(states)}: {self._listing(dag_id, run_id)}",
         )
 
@@ -260,7 +266,6 @@ class AirflowApi:
         *,
         states: Collection[str] = ("success",),
         where: Callable[[TaskInstance], bool] = lambda _: True,
-        timeout_s: float = 60.0,
     ) -> TaskInstance:
         """Wait until a task instance is in one of ``states`` and ``where`` holds for it.
 
@@ -275,9 +280,9 @@ class AirflowApi:
                 raise AirflowApiError(f"{seen}\n{self.log(seen)[-4000:]}")
             return seen if seen.state in states and where(seen) else None
 
-        return self.wait_until(reached, timeout_s=timeout_s, what=lambda: f"not {'/'.join(states)} as expected: {seen}")
+        return self.wait_until(reached, what=lambda: f"not {'/'.join(states)} as expected: {seen}")
 
-    def running_pid(self, instance: TaskInstance, *, timeout_s: float = 30.0) -> int:
+    def running_pid(self, instance: TaskInstance) -> int:
         """The process that runs ``instance``'s code (its parent is the supervisor).
 
         :raises AirflowApiError: if it does not run by the deadline
@@ -289,7 +294,6 @@ class AirflowApi:
             instance.map_index,
             states=("running",),
             where=lambda seen: seen.pid is not None,
-            timeout_s=timeout_s,
         )
         assert running.pid is not None
         return running.pid

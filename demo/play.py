@@ -113,7 +113,7 @@ class Play:
         self._say(f"worker-{_VICTIM}: its process {pid} was killed with SIGKILL")
 
     async def _end_of(self, dag: str) -> str:
-        return str(await asyncio.to_thread(self._airflow.api.wait_for_run, dag, self._runs[dag], timeout_s=120.0))
+        return str(await asyncio.to_thread(self._airflow.api.wait_for_run, dag, self._runs[dag]))
 
     # ---- progress
 

@@ -27,6 +27,7 @@ if "AIRFLOW_HOME" not in os.environ:
 sys.path.insert(0, str(_HERE))
 
 from certificates import Certificates, make_certificates  # noqa: E402
+from waiting import DEADLINE_S, SLOWNESS, TEST_LIMIT_S  # noqa: E402
 
 # The time of one example means nothing on a busy machine: only the test's own time limit counts.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,6 +35,17 @@ settings.load_profile("busy machine")
 
 # Compares with kio, which needs Python 3.11.
 collect_ignore = ["unit/test_requests.py"] if sys.version_info < (3, 11) else []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """A test that hangs ends, and shows where it was: no part of any claim, so it leaves a busy machine its time."""
+    if config.option.timeout is None:
+        config.option.timeout = TEST_LIMIT_S
+
+
+def pytest_report_header() -> str:
+    return f"this machine takes {SLOWNESS:.1f} times as long as an idle one; whatever waits may take {DEADLINE_S:.0f} s"
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 import psutil
+from waiting import DEADLINE_S, SLOWNESS, slow_ms
 
 from airflow_provider.cli.main import main
 from airflow_provider.common.one_shot import read_timeline
@@ -34,13 +35,14 @@ from airflow_provider.records import Event, JobDefinition, RebalanceEvent, TaskE
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 
-DEADLINE_S = 150.0
-"""For any wait: several JVMs that start together are slow."""
 _COSPARK = (sys.executable, "-m", "airflow_provider.cli.main")
-TIMING = ("--session-timeout-ms", "30000", "--heartbeat-interval-ms", "1000", "--lease-margin-ms", "3000")
+TIMING = (
+    *("--session-timeout-ms", slow_ms(30_000), "--heartbeat-interval-ms", "1000"),
+    *("--lease-margin-ms", slow_ms(3_000)),
+)
 """Long enough that nobody loses its session just because the machine is busy."""
-SHORT_SESSION_S = 10.0
-SHORT_SESSION = ("--session-timeout-ms", str(round(SHORT_SESSION_S * 1000)))
+SHORT_SESSION_S = 10.0 * SLOWNESS
+SHORT_SESSION = ("--session-timeout-ms", slow_ms(10_000))
 """For tests that wait until the session is over."""
 
 SUPERVISED = ("--returns-ms", "600000")
@@ -227,14 +229,12 @@ class Fleet:
         definition: dict[str, Any] = {"entry_point": "noop:job", "config": config, "run_key": "first", **more}
         await self.topics.submit(JobDefinition(name=name, max_tasks=tasks, submitted_at_ms=wall_ms(), **definition))
 
-    async def wait_for(
-        self, holds: Callable[[JobsSnapshot, StatusSnapshot], bool], what: str, *, within_s: float = DEADLINE_S
-    ) -> None:
+    async def wait_for(self, holds: Callable[[JobsSnapshot, StatusSnapshot], bool], what: str) -> None:
         try:
-            await self.topics.wait_for(holds, timeout_s=within_s)
+            await self.topics.wait_for(holds, timeout_s=DEADLINE_S)
         except TimeoutError as late:
             logs = "\n".join(f"--- {name}\n{self.log_of(name)}" for name in self._processes)
-            raise AssertionError(f"not within {within_s:.0f} s: {what}\n{self.story()}\n{logs}") from late
+            raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}\n{self.story()}\n{logs}") from late
 
     async def balanced(self, *workers: str) -> None:
         """Wait until exactly these workers are in the group, share all tasks evenly, and all tasks run."""

@@ -10,8 +10,6 @@ from waiting import eventually
 from airflow_provider.spark_connect.client import hang_up, open_session
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
-_DEADLINE_S = 150.0
-
 
 def active_queries(server: str, session_id: str) -> list[str]:
     """The run ids of the active queries in this session. The session is created if it does not exist.
@@ -57,4 +55,4 @@ async def nothing_runs(server: str, handle: Mapping[str, Any]) -> None:
     def ended() -> bool:
         return not active_queries(server, handle["session_id"])
 
-    await eventually(ended, "the server has closed its session", within_s=_DEADLINE_S)
+    await eventually(ended, "the server has closed its session")

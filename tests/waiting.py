@@ -1,18 +1,59 @@
-"""Waits for a condition with a deadline, however busy the machine is."""
+"""Waits for a condition, however busy the machine is.
+
+There is one deadline for all waits, and it is no part of any test's claim: it is so generous that only what hangs meets
+it, and it grows with the load of the machine when the tests begin.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Callable
+from typing import Final, TypeVar
 
-DEADLINE_S = 60.0
-_PAUSE_S = 0.005
+T = TypeVar("T")
+
+TOLD_BY: Final = "COSPARK_SLOWNESS"
+"""Who starts several steps of tests at once measures before, and tells them by this variable."""
+
+_QUIET_S: Final = 300.0
+_SLOWEST: Final = 8.0
+_SAMPLE_S: Final = 0.1
+_PAUSE_S: Final = 0.005
+_LONGER: Final = 1.2
+_LONGEST_PAUSE_S: Final = 0.5
 
 
-async def eventually(holds: Callable[[], object], what: str = "it", *, within_s: float = DEADLINE_S) -> None:
+def _slowness() -> float:
+    """How many times as long as on an idle machine things may take now; at least 1."""
+    told = os.environ.get(TOLD_BY)
+    if told:
+        return float(told)
+    began, used = time.perf_counter(), time.process_time()
+    while time.process_time() - used < _SAMPLE_S:
+        pass
+    kept_waiting = (time.perf_counter() - began) / _SAMPLE_S
+    queue = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return min(_SLOWEST, max(1.0, kept_waiting, queue))
+
+
+SLOWNESS: Final = _slowness()
+DEADLINE_S: Final = _QUIET_S * SLOWNESS
+"""For any wait of a test, in seconds."""
+TEST_LIMIT_S: Final = 4 * DEADLINE_S
+"""For a whole test: it hangs, although no wait in it says so."""
+
+
+def slow_ms(quiet_ms: float) -> str:
+    """An option of the code under test in ms, such as a session's length, on a machine as busy as this one."""
+    return str(round(quiet_ms * SLOWNESS))
+
+
+async def eventually(holds: Callable[[], object], what: str = "it") -> None:
     """Wait until ``holds`` returns something true.
 
-    :raises AssertionError: if it does not in time; the message says ``what``
+    :raises AssertionError: if it does not by the deadline; the message says ``what``
     """
 
     async def look() -> None:
@@ -20,6 +61,21 @@ async def eventually(holds: Callable[[], object], what: str = "it", *, within_s:
             await asyncio.sleep(_PAUSE_S)
 
     try:
-        await asyncio.wait_for(look(), within_s)
+        await asyncio.wait_for(look(), DEADLINE_S)
     except asyncio.TimeoutError:
-        raise AssertionError(f"not within {within_s:.0f} s: {what}") from None
+        raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}") from None
+
+
+def wait_until(holds: Callable[[], T | None], what: Callable[[], object] | str = "it") -> T:
+    """The same for tests without an event loop, and with what ``holds`` returned.
+
+    :param what: what is waited for, or how things stand instead
+    :raises AssertionError: if ``holds`` returns nothing true by the deadline
+    """
+    deadline, pause_s = time.monotonic() + DEADLINE_S, _PAUSE_S
+    while not (result := holds()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what if isinstance(what, str) else what()}")
+        time.sleep(pause_s)
+        pause_s = min(_LONGER * pause_s, _LONGEST_PAUSE_S)
+    return result

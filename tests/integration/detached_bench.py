@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from fleet import DEADLINE_S, Fleet
+from fleet import Fleet
 from waiting import eventually
 
 from airflow_provider.assignors.policy import Deferred
@@ -75,7 +75,7 @@ class Copying:
         await self.all_copied()
 
     async def all_copied(self) -> None:
-        await eventually(partial(self._has, self._written), "the lines are copied", within_s=DEADLINE_S)
+        await eventually(partial(self._has, self._written), "the lines are copied")
 
     def write(self) -> None:
         """Add lines, in a file that appears whole or not at all."""

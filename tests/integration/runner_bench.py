@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from waiting import eventually
+from waiting import DEADLINE_S
 
 from airflow_provider.driver.application import LocalSparkSettings
 from airflow_provider.driver.sight import LOOK_S
@@ -20,11 +19,8 @@ from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFinished
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DEADLINE_S = 120.0
 NOTICED_S = 5 * LOOK_S
 """A dead Spark is noticed within this time: one look finds it, but a driver takes 5 s to give up an executor."""
-NOTICED_BUSY_S = 6 * NOTICED_S
-"""The same on a machine that is busy."""
 SETTINGS = LocalSparkSettings(master="local[2]")
 BENCH = __name__
 """The module of the jobs below, for the modules that a runner allows."""
@@ -36,8 +32,6 @@ SEEN: dict[str, Any] = {}
 """What jobs report to their test."""
 
 _Event = TypeVar("_Event", bound=RunnerEvent)
-
-until = partial(eventually, within_s=DEADLINE_S)
 
 
 class Events:

@@ -9,14 +9,14 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from echo_machine import EchoMachine, heartbeat_of
-from waiting import DEADLINE_S
+from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.declarative.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
@@ -89,20 +89,18 @@ class Asker:
         self._producer.produce(REQUESTS_TOPIC, data, self._id, partition)
         assert not self._producer.flush(DEADLINE_S)
 
-    def reply(self, number: int, *, within_s: float = DEADLINE_S) -> WireReply:
-        deadline = time.monotonic() + within_s
+    def reply(self, number: int) -> WireReply:
+        deadline = time.monotonic() + DEADLINE_S
         while number not in self.replies:
-            assert time.monotonic() < deadline, f"no reply to {number} within {within_s:g} s"
+            assert time.monotonic() < deadline, f"no reply to {number} within {DEADLINE_S:g} s"
             self._read(0.05)
         return self.replies.pop(number)
 
-    def ask(self, body: RequestBody, *, within_s: float = DEADLINE_S) -> WireReply:
-        return self.reply(self.send(body), within_s=within_s)
+    def ask(self, body: RequestBody) -> WireReply:
+        return self.reply(self.send(body))
 
-    def heartbeat(
-        self, group: str, member: str = "m", *, within_s: float = DEADLINE_S
-    ) -> ConnectGroupHeartbeatResponse:
-        body = self.ask(heartbeat_of(group, member), within_s=within_s).body
+    def heartbeat(self, group: str, member: str = "m") -> ConnectGroupHeartbeatResponse:
+        body = self.ask(heartbeat_of(group, member)).body
         assert isinstance(body, ConnectGroupHeartbeatResponse)
         return body
 
@@ -128,17 +126,10 @@ def in_process(servers: str) -> Iterator[ShardServer]:
     server = ShardServer(settings_of_shards(servers), EchoMachine, make=LAYOUT)
     server.start()
     try:
-        until(lambda: len(server.served) == LAYOUT.shards, "all shards are served")
+        wait_until(lambda: len(server.served) == LAYOUT.shards, "all shards are served")
         yield server
     finally:
         server.close()
-
-
-def until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S:g} s: {what}"
-        time.sleep(0.01)
 
 
 class Coordinating:
@@ -191,7 +182,7 @@ class CoordinatorProcess(Coordinating):
 
     def serves(self, *shards: int) -> None:
         """Wait until it serves exactly these shards."""
-        until(lambda: self.served == set(shards), f"it serves {shards}\n{self.log}")
+        wait_until(lambda: self.served == set(shards), f"it serves {shards}\n{self.log}")
 
 
 class CoordinatorCommand(Coordinating):

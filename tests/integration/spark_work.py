@@ -73,7 +73,7 @@ class SparkWork:
             "the bounded job is complete",
         )
         for stream in self._streams:
-            await eventually(partial(self._all_copied, stream), f"all lines of {stream} are copied", within_s=60)
+            await eventually(partial(self._all_copied, stream), f"all lines of {stream} are copied")
 
     def _all_copied(self, stream: str) -> bool:
         return len(_rows(self._folder / stream / "copied")) >= LINES * self._written

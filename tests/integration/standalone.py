@@ -25,12 +25,12 @@ from typing import Any, Literal
 
 import psutil
 from quick_spark import launcher_options, quick_jvm
+from waiting import DEADLINE_S
 
 from airflow_provider.driver.application import LocalSparkSettings
 from airflow_provider.driver.pyspark_internals import home_of_spark
 
 _HOST = "127.0.0.1"
-_START_S = 90.0
 _POLL_S = 0.05
 # Below the range of ports that the kernel uses for outgoing connections.
 _PORTS = range(20_000, 32_000)
@@ -156,12 +156,12 @@ class StandaloneCluster:
         except (OSError, json.JSONDecodeError):
             return None
 
-    def wait(self, holds: Callable[[dict[str, Any]], bool], what: str, *, within_s: float = _START_S) -> None:
+    def wait(self, holds: Callable[[dict[str, Any]], bool], what: str) -> None:
         """Wait until ``holds`` is true of the master's state.
 
         :raises AssertionError: if it is not in time; the message has the ends of all logs
         """
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + DEADLINE_S
         while (state := self.state()) is None or not holds(state):
             ended = [each for each in [self.master, *self.workers] if each is not None and each.poll() is not None]
             if ended or time.monotonic() > deadline:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from fastapi import HTTPException
 from proxied import Network, proxied_broker
-from topic_bench import SOON_S, settings_of
+from topic_bench import settings_of
+from waiting import DEADLINE_S
 
 from airflow_provider.cli.main import main
 from airflow_provider.common import one_shot
@@ -144,7 +145,7 @@ async def test_an_action_that_was_already_sent_is_carried_out_completely(scene: 
         with scene.harmed_by(scene.way.stall), pytest.raises(UnsureError, match="may be stored all the same"):
             await topics.carry_out(StopTasks(job="etl", tasks=frozenset({0, 3})), by="me")
         scene.way.heal()
-    done, deadline = (jobs + 2, status, events + 1), time.monotonic() + SOON_S
+    done, deadline = (jobs + 2, status, events + 1), time.monotonic() + DEADLINE_S
     while (now := await asyncio.to_thread(scene.now)) != done:
         assert time.monotonic() < deadline, (now, done)
 

@@ -13,14 +13,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from runner_bench import Events, order_of, until
+from runner_bench import Events, order_of
 from standalone import StandaloneCluster
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.runners.connect import ConnectRunner
 from airflow_provider.spark_connect.client import require_client
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 JOB = """
     import os
@@ -65,7 +66,7 @@ def server(cluster: StandaloneCluster) -> Iterator[ConnectServer]:
             yield ConnectServer.parse(found[1])
         finally:
             started.send_signal(signal.SIGTERM)
-            assert started.wait(60) == 0
+            assert started.wait(DEADLINE_S) == 0
 
 
 async def test_the_work_of_a_connect_server_runs_on_the_executors_of_its_cluster(
@@ -90,7 +91,7 @@ async def test_the_work_of_a_connect_server_runs_on_the_executors_of_its_cluster
         await runner.start(task)
         assert await events.result(task.task) == f"8 {executor.pid}"
         executor.kill()
-        await until(partial(_is_replaced, cluster, executor), "another executor replaces it")
+        await eventually(partial(_is_replaced, cluster, executor), "another executor replaces it")
     assert await runner.close() == frozenset()
 
 

@@ -6,14 +6,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from runner_bench import BENCH, Events, counting, holding, let_go, until
+from runner_bench import BENCH, Events, counting, holding, let_go
 from standalone import StandaloneCluster
+from waiting import eventually
 
 from airflow_provider.driver.sight import Sight
 from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.runner import TaskFinished, TaskProgressed, TaskStarted
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture
@@ -31,8 +32,8 @@ async def test_a_worker_runs_on_without_its_master_and_reports_a_lack_of_executo
     cluster, runner = on_cluster
     task = holding(tmp_path, 0)
     await runner.start(task)
-    await until(Path(task.config["started"]).exists, "it runs")
-    await until(lambda: len(cluster.executors()) == 2, "the cluster has room for another executor")
+    await eventually(Path(task.config["started"]).exists, "it runs")
+    await eventually(lambda: len(cluster.executors()) == 2, "the cluster has room for another executor")
 
     cluster.kill_master()
     beside = counting(5)
@@ -42,9 +43,9 @@ async def test_a_worker_runs_on_without_its_master_and_reports_a_lack_of_executo
 
     for executor in cluster.executors():
         executor.kill()
-    await until(lambda: runner.condition == Sight.MASTERLESS.value, "there is no master to give it new ones")
+    await eventually(lambda: runner.condition == Sight.MASTERLESS.value, "there is no master to give it new ones")
     cluster.start_master()
-    await until(lambda: runner.condition == "", "the master has recovered it and given it new executors")
+    await eventually(lambda: runner.condition == "", "the master has recovered it and given it new executors")
     let_go(task)
     assert isinstance(await events.last(task.task), TaskFinished)
     told = [type(event) for event in events.of(task.task) if not isinstance(event, TaskProgressed)]

@@ -15,8 +15,6 @@ from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.runner import TaskFailed, TaskFinished, TaskOrder
 
-pytestmark = pytest.mark.timeout(300)
-
 JOBS = """
     from airflow_provider.spark.job import TaskContext, spark_job
     from cospark_cluster_help.numbers import double

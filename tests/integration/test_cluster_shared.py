@@ -15,8 +15,6 @@ from airflow_provider.driver.sight import Sight
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import TaskState
 
-pytestmark = pytest.mark.timeout(400)
-
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 TASKS = [TaskId("doubles", index) for index in range(2)]
 JOBS = """

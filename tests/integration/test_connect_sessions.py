@@ -11,16 +11,14 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from importlib.machinery import FileFinder
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fleet import DEADLINE_S
 from runner_bench import order_of
 from server_queries import is_being_ended, is_closed
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.runners.connect import ConnectSparks
@@ -32,7 +30,6 @@ from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark_connect.trouble import Trouble, trouble_of
 
 AT_ONCE_S = 5.0
-until = partial(eventually, within_s=DEADLINE_S)
 FIRST = order_of("jobs_for_tests", "Append")
 MakeSparks = Callable[..., ConnectSparks]
 
@@ -168,7 +165,7 @@ async def test_an_attempt_that_fails_during_a_start_leaves_no_query_behind(
     threading.Thread(target=start, daemon=True).start()
     pipe = await asyncio.to_thread(os.open, metadata, os.O_WRONLY)
     closing = asyncio.create_task(close(session))
-    await until(lambda: is_being_ended(server.url, session.handle["session_id"]), "it is being ended")
+    await eventually(lambda: is_being_ended(server.url, session.handle["session_id"]), "it is being ended")
     os.write(pipe, json.dumps({"id": str(uuid.uuid4())}).encode())
     os.close(pipe)
     await closing

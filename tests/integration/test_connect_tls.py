@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from certificates import Certificates, make_certificates
 from detached_bench import JOB, MODULE, Copying, Life
-from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet, cospark
+from fleet import SHORT_SESSION, MakeFleet, cospark
 from tcp_proxy import TcpProxy
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.broker.spark_connect import LocalConnectServer
@@ -93,4 +93,4 @@ async def test_a_worker_that_is_refused_says_why(
     async with fleet("--spark-master", url, "--allow", MODULE) as group:
         await group.submit("any", tasks=1, entry_point=f"{MODULE}:Append")
         group.start("w1")
-        await eventually(lambda: says in group.log_of("w1"), f"w1 says {says!r}", within_s=DEADLINE_S)
+        await eventually(lambda: says in group.log_of("w1"), f"w1 says {says!r}")

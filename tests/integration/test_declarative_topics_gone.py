@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from fleet import SHORT_SESSION, Fleet, overlaps
-from shard_bench import QUICK, until
-from waiting import DEADLINE_S
+from shard_bench import QUICK
+from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
@@ -77,7 +77,7 @@ async def test_nothing_stops_while_the_topic_of_requests_or_replies_is_recreated
         await started(group)
         stops = await group.stops()
         topics_there.delete([topic])
-        await asyncio.to_thread(until, lambda: topics_there.policy_of(topic) == "delete", "it is recreated")
+        await asyncio.to_thread(wait_until, lambda: topics_there.policy_of(topic) == "delete", "it is recreated")
         group.start("w3")
         await group.balanced(*WORKERS, "w3")
         moved = await group.stops() - stops

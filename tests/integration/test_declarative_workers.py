@@ -19,7 +19,6 @@ def fleet(fleet: MakeFleet) -> MakeFleet:
     return partial(fleet, "--runner", "noop", "--slots", "20", "--max-delay-ms", "0", "--group-protocol", "connect")
 
 
-@pytest.mark.timeout(400)
 async def test_workers_come_leave_and_are_lost_and_nothing_runs_twice(fleet: MakeFleet) -> None:
     async with fleet(*SHORT_SESSION) as group:
         await group.submit("streams", tasks=8, kind=TaskKind.STREAMING)
@@ -41,7 +40,6 @@ async def test_workers_come_leave_and_are_lost_and_nothing_runs_twice(fleet: Mak
             assert "a fault of this program" not in group.log_of(worker)
 
 
-@pytest.mark.timeout(150)
 async def test_a_busy_group_is_described_as_of_one_moment(fleet: MakeFleet) -> None:
     """Meanwhile each end of a task begins a new epoch."""
     async with fleet() as group:

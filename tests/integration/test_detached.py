@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from detached_bench import COPY, Copying, Life, options_of, over
-from fleet import DEADLINE_S, SHORT_SESSION, Fleet, MakeFleet, cospark
+from fleet import SHORT_SESSION, Fleet, MakeFleet, cospark
 from server_queries import active_queries, nothing_runs
+from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.broker.spark_connect import LocalConnectServer

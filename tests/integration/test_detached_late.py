@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 from detached_bench import COPY, JOB, Copying, Life, options_of
-from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet, cospark
+from fleet import SHORT_SESSION, MakeFleet, cospark
 from server_queries import active_queries, is_closed, nothing_runs
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.ledger.presence import present
@@ -22,8 +21,6 @@ from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 LOST_SOON = (*SHORT_SESSION, "--max-delay-ms", "0")
-
-until = partial(eventually, within_s=DEADLINE_S)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +75,7 @@ async def test_a_worker_suspended_before_its_query_starts_starts_none_when_it_wa
         life = Life(group, W1, server.url, tmp_path / "checkpoints")
         await copying.submit()
         group.start("w1")
-        await until((tmp_path / "asleep").exists, "it sleeps")
+        await eventually((tmp_path / "asleep").exists, "it sleeps")
         late = session_id(f"{group.topics.cluster}/{group.group_id}", JOB, "0", "first", "1")
         if sleeps_in == "run":
             told = await life.said(

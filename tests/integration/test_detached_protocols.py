@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from detached_bench import Life, over
-from fleet import DEADLINE_S, SHORT_SESSION, Fleet, MakeFleet, cospark
+from fleet import SHORT_SESSION, Fleet, MakeFleet, cospark
 from server_queries import active_queries
+from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.broker.spark_connect import LocalConnectServer
@@ -140,7 +141,6 @@ def options_of(protocol: Protocol, server: LocalConnectServer, folder: Path) -> 
 
 
 @each_protocol
-@pytest.mark.timeout(500)
 async def test_workers_come_leave_and_are_killed_and_the_queries_stay_the_same(
     protocol: Protocol, fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:
@@ -165,7 +165,6 @@ async def test_workers_come_leave_and_are_killed_and_the_queries_stay_the_same(
 
 
 @each_protocol
-@pytest.mark.timeout(400)
 async def test_a_deferred_worker_gives_and_takes_streams_without_its_process(
     protocol: Protocol, fleet: MakeFleet, server: LocalConnectServer, tmp_path: Path
 ) -> None:

@@ -6,14 +6,13 @@ import json
 import os
 import uuid
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 from detached_bench import Copying, Life, options_of
-from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet, cospark
+from fleet import SHORT_SESSION, MakeFleet, cospark
 from server_queries import active_queries, is_being_ended, is_closed
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.protocol.model import WorkerId
@@ -22,8 +21,6 @@ from airflow_provider.spark_connect.client import require_client
 
 W2 = WorkerId("w2")
 LOST_SOON = (*SHORT_SESSION, "--max-delay-ms", "0")
-
-until = partial(eventually, within_s=DEADLINE_S)
 
 
 @pytest.fixture(scope="module")
@@ -72,19 +69,19 @@ async def test_a_worker_that_goes_during_a_start_leaves_no_query_behind(
         group.start("w1")
         begun = await life.said(lambda last: last.state is TaskState.RUNNING, "its handle is stored")
         session = begun.handle["session_id"]
-        await until(pipe.is_read, "the server starts it")
+        await eventually(pipe.is_read, "the server starts it")
 
         if how == "stopped":
             assert (await cospark(group, "workers", "stop", group.group_id, "w1")).status == 0
         else:
             group.kill("w1")
             group.start("w2")
-        await until(lambda: is_being_ended(server.url, session), "its session is being ended")
+        await eventually(lambda: is_being_ended(server.url, session), "its session is being ended")
         assert active_queries(server.url, session) == []
         assert not is_closed(server.url, session), "not before its start has ended"
 
         pipe.let_go_on()
-        await until(lambda: is_closed(server.url, session), "its session is closed")
+        await eventually(lambda: is_closed(server.url, session), "its session is closed")
         if how == "stopped":
             assert await group.ended("w1") == [0]
             start = (tmp_path / "start").read_text()

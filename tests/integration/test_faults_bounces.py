@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from fleet import Fleet
 from spark_work import ALLOWED, SparkWork
+from waiting import TEST_LIMIT_S
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.clock import wall_ms
@@ -21,7 +22,7 @@ WORKERS = ("w1", "w2", "w3")
 
 
 @pytest.mark.thorough  # each run has the random kills of test_faults_kills.py
-@pytest.mark.timeout(400 + 60 * BOUNCES)
+@pytest.mark.timeout(BOUNCES * TEST_LIMIT_S)
 async def test_rolling_bounces_lose_and_double_nothing(broker: LocalBroker, group_id: str, tmp_path: Path) -> None:
     """SIGTERM and SIGKILL take turns, so that each worker meets both."""
     options = (*ALLOWED, "--checkpoint-root", str(tmp_path / "checkpoints"))

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from fleet import Fleet, cospark
 from spark_work import ALLOWED, SparkWork
+from waiting import TEST_LIMIT_S
 
 from airflow_provider.broker.local_broker import LocalBroker
 
@@ -39,7 +40,7 @@ def mortal(tmp_path: Path) -> Iterator[LocalBroker]:
         yield broker
 
 
-@pytest.mark.timeout(400 + 60 * KILLS)
+@pytest.mark.timeout(KILLS * TEST_LIMIT_S)
 async def test_kills_at_random_lose_and_double_nothing(
     mortal: LocalBroker, chance: random.Random, group_id: str, tmp_path: Path
 ) -> None:

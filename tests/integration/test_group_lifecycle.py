@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from fleet import DEADLINE_S, SHORT_SESSION, SHORT_SESSION_S, Fleet, MakeFleet, cospark, overlaps
-from waiting import eventually
+from fleet import SHORT_SESSION, SHORT_SESSION_S, Fleet, MakeFleet, cospark, overlaps
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.cli.main import main

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from fleet import DEADLINE_S, Fleet
+from fleet import Fleet
 from skipped_records import skipped_records
+from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.cli.main import main

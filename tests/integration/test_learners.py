@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet, cospark
+from fleet import SHORT_SESSION, MakeFleet, cospark
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -74,7 +74,7 @@ async def test_a_lost_owner_is_replaced_by_whoever_has_learned_its_tasks_without
             record = status.group
             return record is not None and learned <= record.assignment.get(WorkerId("w2"), NO_TASKS)
 
-        await group.wait_for(moved, "w2 has what it has learned", within_s=DEADLINE_S)
+        await group.wait_for(moved, "w2 has what it has learned")
         assert group.record.deadline_ms > 0, "the other task waits for its worker"
 
 

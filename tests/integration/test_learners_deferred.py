@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from fleet import DEADLINE_S, Fleet, MakeFleet, cospark
+from fleet import Fleet, MakeFleet, cospark
+from waiting import DEADLINE_S
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.broker.local_broker import LocalBroker

@@ -9,15 +9,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from fleet import DEADLINE_S, MakeFleet, cospark
+from fleet import MakeFleet, cospark
+from waiting import DEADLINE_S
 from warm_streams import Sink, written_by
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import TaskKind
-
-pytestmark = pytest.mark.timeout(300)
 
 WARM_UP_S = 8.0
 """A cold move takes longer than this: a stop and a start come on top."""

@@ -7,27 +7,18 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from waiting import DEADLINE_S
+from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.broker import jars
 from airflow_provider.broker.jars import JarsUnavailableError, default_cache, fetch_jars
 from airflow_provider.broker.java import ClassArchive, MissingPrerequisiteError, find_java
 from airflow_provider.broker.local_broker import COORDINATES, BrokerStartError, LocalBroker
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.02)
 
 
 def is_running(pid: int) -> bool:
@@ -67,7 +58,7 @@ def test_a_broker_that_died_can_be_started_again_and_leaves_no_process_behind() 
         assert broker.pid is not None
         started = set(psutil.Process().children()) - others
         os.kill(broker.pid, signal.SIGKILL)
-        wait_for(lambda: broker.pid is None)
+        wait_until(lambda: broker.pid is None)
         broker.start()
         assert broker.pid is not None
         assert started
@@ -113,7 +104,7 @@ def test_the_broker_dies_with_a_killed_owner(tmp_path: Path) -> None:
         broker_pid = int(owner.stdout.readline())
         assert is_running(broker_pid)
         owner.send_signal(signal.SIGKILL)
-    wait_for(lambda: not is_running(broker_pid))
+    wait_until(lambda: not is_running(broker_pid))
 
 
 def test_a_port_that_is_taken_is_named() -> None:
@@ -166,14 +157,12 @@ def test_jars_that_cannot_be_had_are_named_and_leave_nothing_behind(tmp_path: Pa
 def test_fetching_gives_up_on_a_silent_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     silent = tmp_path / "bin" / "spark-submit"
     silent.parent.mkdir()
-    silent.write_text("#!/bin/sh\necho resolving\nexec sleep 600\n")
+    silent.write_text("#!/bin/sh\necho resolving\nexec sleep 86400\n")
     silent.chmod(0o755)
     monkeypatch.setattr(jars, "pyspark_home", lambda: tmp_path)
     monkeypatch.setattr(jars, "_DOWNLOAD_TIMEOUT_S", 3)
-    began = time.monotonic()
     with pytest.raises(JarsUnavailableError, match=r"Is there a network\?[^$]*resolving"):
         fetch_jars("any:thing:1", cache=tmp_path / "cache", report=lambda _: None)
-    assert time.monotonic() - began < 300
 
 
 def test_loaded_classes_are_written_once_and_then_used(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from runner_bench import BENCH, DEADLINE_S, SEEN, SETTINGS, SIGNALS, Events, counting, holding, let_go, order_of, until
+from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events, counting, holding, let_go, order_of
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.protocol.model import PLANNER_INDEX
 from airflow_provider.runners.local import LocalRunner
@@ -26,7 +27,7 @@ from airflow_provider.spark.runner import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("spark_application")]
+pytestmark = pytest.mark.usefixtures("spark_application")
 
 order = partial(order_of, __name__)
 
@@ -53,7 +54,7 @@ def meet(spark: SparkSession, task: TaskContext) -> object:
     @udf("boolean")
     def wait_for_other(_id):  # type: ignore[no-untyped-def]  # hints would say to Spark which kind of UDF it is
         Path(own).touch()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + DEADLINE_S
         while not Path(other).exists():
             if time.monotonic() > deadline:
                 return False
@@ -79,7 +80,7 @@ async def test_one_task_is_stopped_alone_while_the_other_goes_on(
     first, second = holding(tmp_path, 0), holding(tmp_path, 1)
     for task in (first, second):
         await runner.start(task)
-        await until(Path(task.config["started"]).exists)
+        await eventually(Path(task.config["started"]).exists)
 
     assert await runner.stop([first.task], "moved to another worker") == frozenset()
     assert events.heard[-1] == TaskStopped(order=first, reason="moved to another worker")
@@ -108,7 +109,7 @@ async def test_spark_jobs_by_threads_of_the_task_are_cancelled_too(runner: Local
     SIGNALS["started"] = threading.Event()
     task = order("work_in_threads", waits=True)
     await runner.start(task)
-    await until(SIGNALS["started"].is_set)
+    await eventually(SIGNALS["started"].is_set)
     assert await runner.stop([task.task], "revoked") == frozenset()
     assert await events.last(task.task) == TaskStopped(order=task, reason="revoked")
 
@@ -120,19 +121,19 @@ async def test_spark_jobs_by_threads_end_with_the_task_that_does_not_wait_for_th
     task = order("work_in_threads", waits=False)
     await runner.start(task)
     assert await events.last(task.task) == TaskFinished(order=task, result=None)
-    await until(lambda: all(count.done() for count in SEEN["counts"]))
+    await eventually(lambda: all(count.done() for count in SEEN["counts"]))
 
 
 async def test_a_stopped_task_can_be_started_again(runner: LocalRunner, events: Events, tmp_path: Path) -> None:
     task = holding(tmp_path, 0)
     await runner.start(task)
-    await until(Path(task.config["started"]).exists)
+    await eventually(Path(task.config["started"]).exists)
     with pytest.raises(StillRunningError, match="hold-a-core:0 is still running"):
         await runner.start(task)
     await runner.stop([task.task], "revoked")
     let_go(task)
     await runner.start(task)
-    await until(lambda: TaskFinished(order=task, result=0) in events.heard)
+    await eventually(lambda: TaskFinished(order=task, result=0) in events.heard)
 
 
 @spark_job
@@ -224,7 +225,7 @@ async def test_python_work_sees_that_it_is_stopped_and_its_fence_raises(runner: 
     SIGNALS["started"] = threading.Event()
     task = order("work_in_python")
     await runner.start(task)
-    await until(SIGNALS["started"].is_set)
+    await eventually(SIGNALS["started"].is_set)
     assert await runner.stop([task.task], "revoked by the leader") == frozenset()
     assert await events.last(task.task) == TaskStopped(order=task, reason="revoked by the leader")
     assert SEEN == {"stopping": True, "fence": "the task was told to stop: revoked by the leader"}
@@ -244,7 +245,7 @@ async def test_a_task_that_does_not_listen_is_reported_as_still_running(
     SIGNALS.update(started=threading.Event(), end=threading.Event())
     task = order("do_not_listen")
     await runner.start(task)
-    await until(SIGNALS["started"].is_set)
+    await eventually(SIGNALS["started"].is_set)
     assert await runner.stop([task.task], "revoked", timeout_s=0.1) == {task.task}
     assert "Still running 0.1 s after they were told to stop (revoked): do-not-listen:0" in caplog.text
     assert runner.running == {task.task}

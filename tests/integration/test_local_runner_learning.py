@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from runner_bench import SEEN, SETTINGS, Events, order_of, until
+from runner_bench import SEEN, SETTINGS, Events, order_of
+from waiting import eventually
 
 from airflow_provider.driver import rehearsal
 from airflow_provider.driver.application import APPLICATION
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("spark_application")]
+pytestmark = pytest.mark.usefixtures("spark_application")
 
 stream = partial(order_of, __name__)
 
@@ -117,16 +118,16 @@ async def test_a_warm_up_that_is_not_needed_any_more_leaves_nothing_running(
 ) -> None:
     task = order("Endless")
     runner.warm(task)
-    await until(lambda: "spark" in SEEN and active_jobs(SEEN["spark"]))
+    await eventually(lambda: "spark" in SEEN and active_jobs(SEEN["spark"]))
     runner.stop_warming(task.task)
-    await until(lambda: not active_jobs(SEEN["spark"]), "its Spark job is cancelled")
+    await eventually(lambda: not active_jobs(SEEN["spark"]), "its Spark job is cancelled")
     assert events.of(task.task) == []
 
 
 async def test_a_task_that_moves_before_it_is_ready_starts_without_delay(runner: LocalRunner, events: Events) -> None:
     task = order("Endless")
     runner.warm(task)
-    await until(lambda: "spark" in SEEN and active_jobs(SEEN["spark"]))
+    await eventually(lambda: "spark" in SEEN and active_jobs(SEEN["spark"]))
     await runner.start(task)
     assert await events.result(task.task) == 7
     assert isinstance(events.of(task.task)[0], TaskStarted)
@@ -164,7 +165,7 @@ def count_values(spark: SparkSession, task: TaskContext) -> Any:
 async def test_the_newest_state_files_of_a_stream_are_read(runner: LocalRunner, events: Events, tmp_path: Path) -> None:
     task = stream("count_values", checkpoint=tmp_path / "checkpoint")
     await runner.start(task)
-    await until(lambda: SEEN.get("batch", 0) >= 2)
+    await eventually(lambda: SEEN.get("batch", 0) >= 2)
     runner.warm(replace(task, task=task.task._replace(index=1)))
     await events.wait_for(task.task._replace(index=1), WarmUpReady)
     assert await runner.stop([task.task], "moved") == frozenset()
@@ -214,7 +215,7 @@ async def test_a_query_is_rehearsed_on_a_copy_of_its_checkpoint_and_the_real_one
     await runner.start(task)
     for number in range(3):
         (words / f"{number}.csv").write_text("tick\n")
-        await until((checkpoint / "commits" / str(number)).exists)
+        await eventually((checkpoint / "commits" / str(number)).exists)
 
     left = checkpoint.parent / "rehearsal-00000000-7"
     (left / "offsets").mkdir(parents=True)
@@ -234,7 +235,7 @@ async def test_a_query_is_rehearsed_on_a_copy_of_its_checkpoint_and_the_real_one
     assert await runner.stop([task.task], "moved") == frozenset()
     (words / "3.csv").write_text("tick\n")
     await runner.start(learner)
-    await until(lambda: len(SEEN["written"]) == 4)
+    await eventually(lambda: len(SEEN["written"]) == 4)
     assert SEEN["written"][3] == (3, {"tick": 4})
 
 
@@ -269,7 +270,7 @@ async def start_carelessly(runner: LocalRunner, events: Events, tmp_path: Path, 
         (words / f"{number}.csv").write_text(f"{number}\n")
     task = stream("Careless", checkpoint=checkpoint, input=str(words), **config)
     await runner.start(task)
-    await until((checkpoint / "commits" / "1").exists)
+    await eventually((checkpoint / "commits" / "1").exists)
     assert await runner.stop([task.task], "moved") == frozenset()
     assert isinstance(events.of(task.task)[-1], TaskStopped)
     for number in range(2, 6):
@@ -303,7 +304,7 @@ async def test_after_a_rehearsal_a_stream_goes_on_from_the_checkpoint_of_its_tas
     assert 1 in SEEN["batches"], "the last batch is done again"
     SEEN.update(batches=[])
     await runner.start(learner)
-    await until(lambda: len(SEEN["batches"]) == 4)
+    await eventually(lambda: len(SEEN["batches"]) == 4)
     assert SEEN["batches"] == [2, 3, 4, 5]
     assert "in run" not in SEEN
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["0"]
@@ -338,7 +339,7 @@ async def test_a_stopped_rehearsal_logs_one_line_and_a_failed_one_its_traceback(
     (words / "0.csv").write_text("tick\n")
     task = stream("Slow", checkpoint=checkpoint, input=str(words), **config)
     await runner.start(task)
-    await until((checkpoint / "commits" / "0").exists)
+    await eventually((checkpoint / "commits" / "0").exists)
     assert await runner.stop([task.task], "moved") == frozenset()
     (words / "1.csv").write_text("tick\n")
     caplog.clear()
@@ -367,7 +368,7 @@ async def test_a_task_that_lost_its_spark_in_a_rehearsal_is_not_ready(
     (words / "0.csv").write_text("tick\n")
     task = stream("Crash", checkpoint=checkpoint, input=str(words))
     await runner.start(task)
-    await until((checkpoint / "commits" / "0").exists)
+    await eventually((checkpoint / "commits" / "0").exists)
     assert await runner.stop([task.task], "moved") == frozenset()
     learner = replace(task, task=task.task._replace(index=1))
     runner.warm(learner)
@@ -413,7 +414,7 @@ async def test_a_task_is_made_ready_again_in_a_new_jvm(runner: LocalRunner, even
     runner.warm(ready)
     await events.wait_for(ready.task, WarmUpReady)
     runner.warm(busy)
-    await until(lambda: "spark" in SEEN and active_jobs(SEEN["spark"]))
+    await eventually(lambda: "spark" in SEEN and active_jobs(SEEN["spark"]))
     kill_jvm()
     lost = [await events.wait_for(task.task, WarmUpLost) for task in (ready, busy)]
     assert lost[0].spark == lost[1].spark

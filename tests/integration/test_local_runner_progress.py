@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from runner_bench import SEEN, SETTINGS, SIGNALS, Events, order_of, until
+from runner_bench import SEEN, SETTINGS, SIGNALS, Events, order_of
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.driver.application import LocalSparkSettings
 from airflow_provider.driver.job_counts import CountedJobs, JobCounts
@@ -22,7 +23,6 @@ from airflow_provider.spark.runner import TaskProgressed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(300)
 
 order = partial(order_of, __name__)
 WITH_PAGE = LocalSparkSettings(
@@ -48,9 +48,9 @@ def group_and_write(spark: SparkSession, task: TaskContext) -> object:
     written = f"{task.config['folder']}/written"
     spark.range(0, 1_000, 1, 4).selectExpr("id % 10 AS k").groupBy("k").count().write.parquet(written)
     SEEN["rows"] = spark.read.parquet(written).count()
-    assert SIGNALS["told"].wait(60)
+    assert SIGNALS["told"].wait(DEADLINE_S)
     spark.range(0, 5, 1, 1).count()
-    assert SIGNALS["all told"].wait(60)
+    assert SIGNALS["all told"].wait(DEADLINE_S)
     return SEEN["rows"]
 
 
@@ -70,15 +70,15 @@ async def test_a_bounded_task_tells_what_its_own_spark_jobs_have_done(
     SIGNALS.update({"told": threading.Event(), "all told": threading.Event()})
     first, other = (order("group_and_write", index, folder=str(tmp_path / str(index))) for index in (0, 1))
     await progressing.start(first)
-    await until(lambda: SEEN.get("rows") == 10)
-    await until(lambda: bool(told(events)) and told(events)[-1].rows_read == 1_010)  # type: ignore[union-attr]
+    await eventually(lambda: SEEN.get("rows") == 10)
+    await eventually(lambda: bool(told(events)) and told(events)[-1].rows_read == 1_010)  # type: ignore[union-attr]
     counts = told(events)[-1]
     assert isinstance(counts, JobCounts)
     assert counts.rows_written == 10
     assert counts.stages >= counts.stages_done >= 4
     assert counts.tasks >= counts.tasks_done >= 4
     SIGNALS["told"].set()
-    await until(lambda: told(events)[-1].rows_read == 1_015)  # type: ignore[union-attr]
+    await eventually(lambda: told(events)[-1].rows_read == 1_015)  # type: ignore[union-attr]
     SIGNALS["all told"].set()
     assert await events.result(first.task) == 10
     counts = told(events)[-1]
@@ -97,12 +97,12 @@ async def test_a_query_tells_its_batches_and_spark_where_its_page_is(
 ) -> None:
     task = order("stream_rates", folder=str(tmp_path))
     await progressing.start(task)
-    await until(lambda: any(isinstance(said, QueryProgress) and said.rows for said in told(events)))
+    await eventually(lambda: any(isinstance(said, QueryProgress) and said.rows for said in told(events)))
     assert not any(isinstance(said, JobCounts) for said in told(events))
     said = [said for said in told(events) if isinstance(said, QueryProgress) and said.rows][-1]
     assert said.batch_ms is not None
     assert said.rows_per_second > 0
-    await until(lambda: progressing.spark_ui.startswith("http://"))
+    await eventually(lambda: progressing.spark_ui.startswith("http://"))
     await progressing.stop([task.task], "enough")
 
 
@@ -125,7 +125,7 @@ def shuffle_once(spark: SparkSession, task: TaskContext) -> object:
     second = InheritableThread(target=sums.map(slow).count, session=spark)
     second.start()
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + DEADLINE_S
         while (begun := counted.look()).stages != 3 and time.monotonic() < deadline:
             time.sleep(0.01)
     finally:

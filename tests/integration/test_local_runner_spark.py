@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from runner_bench import DEADLINE_S, SETTINGS, SIGNALS, Events, counting, holding, order_of, until
+from runner_bench import SETTINGS, SIGNALS, Events, counting, holding, order_of
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.runners.local import LocalRunner
@@ -32,7 +33,7 @@ from airflow_provider.spark.runner import SparkLost, TaskFailed, TaskFinished, T
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("spark_application")]
+pytestmark = pytest.mark.usefixtures("spark_application")
 
 order = partial(order_of, __name__)
 
@@ -93,7 +94,7 @@ async def test_views_settings_and_the_active_session_are_the_tasks_own(runner: L
     tasks = {rows: order("use_a_view", rows, rows=rows) for rows in (3, 5)}
     for rows, task in tasks.items():
         await runner.start(task)
-        await until(SIGNALS[f"made-{rows}"].is_set)
+        await eventually(SIGNALS[f"made-{rows}"].is_set)
     for rows, task in tasks.items():
         SIGNALS[f"go-{rows}"].set()
         assert await events.result(task.task) == {
@@ -177,7 +178,7 @@ async def test_a_task_that_starts_while_spark_still_stops_waits_for_that(runner:
     assert context is not None
     java = context._jsc.sc()
     stopping = asyncio.ensure_future(asyncio.to_thread(java.stop))
-    await until(java.isStopped, "Spark says so as soon as it begins to stop")
+    await eventually(java.isStopped, "Spark says so as soon as it begins to stop")
     task = counting(7, index=1)
     await runner.start(task)
     assert isinstance(await events.last(task.task), TaskFinished)
@@ -244,7 +245,7 @@ async def test_no_attempt_keeps_objects_of_the_jvm(runner: LocalRunner, events: 
             await runner.start(task)
             assert isinstance(await events.last(task.task), TaskFinished)
         if kept:
-            await until(lambda: java_objects() <= kept[0])
+            await eventually(lambda: java_objects() <= kept[0])
         else:
             kept.append(java_objects())
 
@@ -267,7 +268,7 @@ async def test_what_the_jvm_prints_is_logged_with_its_own_level(
     task = order("print_on_stderr")
     await runner.start(task)
     assert isinstance(await events.last(task.task), TaskFinished)
-    await until(lambda: "harmless" in caplog.text)
+    await eventually(lambda: "harmless" in caplog.text)
     said = {record.getMessage(): record.levelname for record in caplog.records}
     assert said["Somebody: careful"] == "WARNING"
     assert said["harmless"] == "INFO"
@@ -279,7 +280,7 @@ async def test_a_lost_jvm_is_reported_for_all_its_tasks_and_the_next_task_gets_a
     tasks = [holding(tmp_path, 0), holding(tmp_path, 1)]
     for lost in tasks:
         await runner.start(lost)
-        await until(Path(lost.config["started"]).exists)
+        await eventually(Path(lost.config["started"]).exists)
     for child in psutil.Process().children():
         if child.name() == "java" and "pyspark-shell" in child.cmdline():
             child.kill()

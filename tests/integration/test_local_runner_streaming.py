@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from runner_bench import DEADLINE_S, SEEN, SETTINGS, SIGNALS, Events, order_of, until
+from runner_bench import SEEN, SETTINGS, SIGNALS, Events, order_of
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.runners import attached_attempt
 from airflow_provider.runners.local import LocalRunner
@@ -20,7 +21,7 @@ from airflow_provider.spark.runner import QueryStarted, TaskFailed, TaskFinished
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("spark_application")]
+pytestmark = pytest.mark.usefixtures("spark_application")
 
 order = partial(order_of, __name__)
 
@@ -61,7 +62,7 @@ async def test_a_query_that_moves_goes_on_from_its_checkpoint(
     task = order("stream_files", checkpoint=tmp_path / "checkpoint", source=str(source), sink=str(sink))
     await runner.start(task)
     first_query = await events.wait_for(task.task, QueryStarted)
-    await until(lambda: len(rows_in(sink)) >= 2)
+    await eventually(lambda: len(rows_in(sink)) >= 2)
     assert await runner.stop([task.task], "moved") == frozenset()
     assert events.heard[-1] == TaskStopped(order=task, reason="moved")
 
@@ -71,7 +72,7 @@ async def test_a_query_that_moves_goes_on_from_its_checkpoint(
     try:
         await other.start(task)
         assert (await others.wait_for(task.task, QueryStarted)).query_id == first_query.query_id
-        await until(lambda: rows_in(sink) == list(range(8)))
+        await eventually(lambda: rows_in(sink) == list(range(8)))
     finally:
         assert await other.close() == frozenset()
     assert isinstance(others.heard[-1], TaskStopped)
@@ -93,7 +94,7 @@ async def test_a_query_of_a_session_that_the_task_made_is_stopped_too(
     task = order("stream_in_another_session", checkpoint=tmp_path / "checkpoint", source=str(tmp_path / "source"))
     await runner.start(task)
     await events.wait_for(task.task, QueryStarted)
-    await until(lambda: SEEN["query"].lastProgress, "it has nothing to do for an hour")
+    await eventually(lambda: SEEN["query"].lastProgress, "it has nothing to do for an hour")
     assert await runner.stop([task.task], "moved") == frozenset()
     assert events.heard[-1] == TaskStopped(order=task, reason="moved")
 
@@ -240,7 +241,7 @@ async def test_a_batch_that_does_not_end_is_reported_as_still_running(
     SIGNALS.update(writing=threading.Event(), end=threading.Event())
     task = order("write_slowly", checkpoint=tmp_path)
     await runner.start(task)
-    await until(SIGNALS["writing"].is_set)
+    await eventually(SIGNALS["writing"].is_set)
     assert await runner.stop([task.task], "revoked", timeout_s=0.5) == {task.task}
     SIGNALS["end"].set()
     assert await runner.stop([task.task], "once more") == frozenset()
@@ -276,7 +277,7 @@ async def test_a_query_that_moves_finishes_a_short_batch(
     started, checkpoint = tmp_path / "started", tmp_path / "checkpoint"
     task = order("write_the_second_slowly", checkpoint=checkpoint, started=str(started))
     await runner.start(task)
-    await until(started.exists)
+    await eventually(started.exists)
     assert await runner.stop([task.task], "moved") == frozenset()
     assert (checkpoint / "commits" / "1").exists() is done
     assert events.heard[-1] == TaskStopped(order=task, reason="moved")
@@ -301,7 +302,7 @@ async def test_no_batch_is_written_after_the_lease_is_over(events: Events, tmp_p
     task = order("stream_files", checkpoint=tmp_path / "checkpoint", source=str(source), sink=str(sink))
     try:
         await runner.start(task)
-        await until(lambda: rows_in(sink) == [0])
+        await eventually(lambda: rows_in(sink) == [0])
         lease.grant += 1
         add_rows(source, 1)
         last = await events.last(task.task)

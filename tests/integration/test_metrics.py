@@ -58,7 +58,6 @@ class Heard:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 async def test_statsd_shows_what_happens_in_a_group(fleet: MakeFleet, statsd: StatsdServer, protocol: str) -> None:
     options = ("--runner", "noop", "--slots", "6", "--max-delay-ms", "0", "--group-protocol", protocol)

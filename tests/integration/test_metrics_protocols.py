@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from statsd_server import statsd_server
+from waiting import DEADLINE_S
 
 from airflow_provider.metrics.declared import DECLARED, Kind
 
@@ -45,7 +46,7 @@ async def say_each(home: Path, **options: str) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SAY_EACH, env={**os.environ, "AIRFLOW_HOME": str(home), **configured}
     )
-    assert await asyncio.wait_for(process.wait(), 60) == 0
+    assert await asyncio.wait_for(process.wait(), DEADLINE_S) == 0
 
 
 class Collector(BaseHTTPRequestHandler):

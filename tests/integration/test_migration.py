@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from fleet import Fleet, MakeFleet, overlaps
+from waiting import DEADLINE_S
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import spoken_epoch
@@ -45,13 +46,12 @@ def coordinators(tmp_path: Path) -> Iterator[Callable[[str], None]]:
         for each in processes:
             each.terminate()
         for each in processes:
-            each.wait(30)
+            each.wait(DEADLINE_S)
 
     yield start
     end(*started)
 
 
-@pytest.mark.timeout(400)
 async def test_a_group_changes_its_protocol_when_nobody_is_in_it(fleet: MakeFleet) -> None:
     """A worker that comes too early is refused, nothing runs twice, and no status wins over later ones."""
     async with fleet() as group:
@@ -77,7 +77,6 @@ async def test_a_group_changes_its_protocol_when_nobody_is_in_it(fleet: MakeFlee
         assert not overlaps(await group.steps()), group.story()
 
 
-@pytest.mark.timeout(400)
 async def test_workers_are_restarted_one_by_one_with_the_other_protocol_and_back(
     fleet: MakeFleet, coordinators: Callable[[str], None]
 ) -> None:

@@ -34,7 +34,6 @@ def broker() -> Iterator[LocalBroker]:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(180)
 async def test_a_coordinator_is_killed_in_the_middle_of_a_rolling_change(fleet: MakeFleet) -> None:
     """Another one takes over the group and its bridge: nothing runs twice, and the epoch never goes back."""
     async with fleet("--runner", "noop", "--slots", "20", "--max-delay-ms", "0") as group:
@@ -49,9 +48,7 @@ async def test_a_coordinator_is_killed_in_the_middle_of_a_rolling_change(fleet: 
         killed_at, bridge = group.topics.status, group.topics.status.workers[BRIDGE].member_id
         await changed(group, "w2")
         group.kill(coordinator)
-        await group.wait_for(
-            lambda _, status: status.workers[BRIDGE].member_id != bridge, "the bridge is taken over", within_s=40
-        )
+        await group.wait_for(lambda _, status: status.workers[BRIDGE].member_id != bridge, "the bridge is taken over")
         await all_run(group, killed_at)
 
         before = group.topics.status
@@ -104,4 +101,4 @@ async def all_run(group: Fleet, before: StatusSnapshot) -> None:
             and status.group.epoch > epoch
         )
 
-    await group.wait_for(holds, "all tasks run on all workers", within_s=60)
+    await group.wait_for(holds, "all tasks run on all workers")

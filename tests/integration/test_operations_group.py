@@ -15,8 +15,6 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import ActionEvent, TaskEvent, TaskKind, TaskState
 
-pytestmark = pytest.mark.timeout(400)
-
 STREAMS = frozenset(TaskId("streams", index) for index in range(4))
 
 

@@ -7,7 +7,8 @@ import json
 import time
 
 import pytest
-from fleet import DEADLINE_S, Fleet, MakeFleet, cospark
+from fleet import Fleet, MakeFleet, cospark
+from waiting import DEADLINE_S
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import JobState, job_progress
@@ -15,7 +16,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskState
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]
+pytestmark = pytest.mark.thorough
 SAYS = "attempt 1 of chatty goes on"
 
 

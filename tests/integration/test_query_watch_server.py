@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import grpc
 import pytest
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.spark_connect import calls
@@ -28,7 +28,6 @@ from airflow_provider.spark_connect.watch_events import (
 from airflow_provider.spark_connect.watching import QueryWatch
 from benchmarks.tiny_queries import TinyQueries
 
-DEADLINE_S = 120.0
 _TIMEOUT = "spark.connect.session.manager.defaultSessionTimeout"
 _LOOKS = "spark.connect.session.manager.maintenanceInterval"
 N = TypeVar("N")
@@ -62,7 +61,7 @@ class Watching:
         return [each for each in self.news if isinstance(each, kind)]
 
     async def hears(self, kind: type[N]) -> N:
-        await eventually(lambda: self.of(kind), f"{kind.__name__} in {self.news}", within_s=DEADLINE_S)
+        await eventually(lambda: self.of(kind), f"{kind.__name__} in {self.news}")
         return self.of(kind)[0]
 
     def anywhere(self) -> QueryHandle:
@@ -192,7 +191,7 @@ async def test_a_query_runs_as_long_as_somebody_watches_it_and_then_its_session_
         async with Watching(server) as watching:
             watched, alone = await watching.queries.start(), await watching.queries.start()
             watching.watch.watch(watched)
-            await eventually(lambda: len(watching.of(QueryProgressed)) >= 6, within_s=DEADLINE_S)
+            await eventually(lambda: len(watching.of(QueryProgressed)) >= 6)
             watching.watch.watch(alone)
             lost = await watching.hears(QueryLost)
             assert lost.handle == alone

@@ -39,7 +39,6 @@ def fleet(fleet: MakeFleet) -> MakeFleet:
     return partial(fleet, "--runner", "noop", "--slots", "20", "--max-delay-ms", "0")
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "walk",
     [

@@ -9,8 +9,8 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from shard_bench import LAYOUT, quick_broker, until
-from waiting import DEADLINE_S
+from shard_bench import LAYOUT, quick_broker
+from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
 from airflow_provider.shards.errors import ShardError
@@ -36,7 +36,7 @@ def coordinator(config: Config) -> Consumer:
     consumer = Consumer({**config, **COMMON, "group.id": COORDINATORS, "group.protocol": "consumer"})
     assigned: list[TopicPartition] = []
     consumer.subscribe([REQUESTS_TOPIC], on_assign=lambda _, partitions: assigned.extend(partitions))
-    until(lambda: consumer.poll(0.1) is None and assigned, "it has shards")
+    wait_until(lambda: consumer.poll(0.1) is None and assigned, "it has shards")
     return consumer
 
 
@@ -52,7 +52,7 @@ def test_transactions_begun_in_a_recreated_topic_do_not_hide_that_records_are_go
             for handled in (1, 2):
                 before.commit(RECORDS, handled)
             admin.delete_topics([RECORDS_TOPIC])[RECORDS_TOPIC].result(DEADLINE_S)
-            until(lambda: RECORDS_TOPIC not in admin.list_topics(timeout=DEADLINE_S).topics, "it is deleted")
+            wait_until(lambda: RECORDS_TOPIC not in admin.list_topics(timeout=DEADLINE_S).topics, "it is deleted")
             topics = ShardTopics(config, Outage(config["bootstrap.servers"]))
             assert asyncio.run(topics.prepare_shards(timeout_s=DEADLINE_S, make=LAYOUT)) == LAYOUT
             with pytest.raises(ShardError, match="the records of shard 0 are gone"):

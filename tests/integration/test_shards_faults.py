@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 from echo_machine import heartbeat_of
-from shard_bench import LAYOUT, SESSION_S, Asker, CoordinatorCommand, CoordinatorProcess, quick_broker, until
+from shard_bench import LAYOUT, SESSION_S, Asker, CoordinatorCommand, CoordinatorProcess, quick_broker
 from shard_process import HANGS
+from waiting import wait_until
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.declarative.model import MemberEpoch
@@ -72,7 +73,7 @@ def test_the_successor_of_a_killed_coordinator_knows_all_that_was_answered(
     asker = new_asker()
     assert [epoch_of(asker, group_id) for _ in range(20)] == [*range(1, 21)]
     second = start()
-    until(lambda: len(second.served) == 1 and len(first.served) == 1, "they share the shards")
+    wait_until(lambda: len(second.served) == 1 and len(first.served) == 1, "they share the shards")
     assert first.served | second.served == {0, 1}
     assert [epoch_of(asker, group_id) for _ in range(10)] == [*range(21, 31)]
     first.kill()
@@ -88,7 +89,7 @@ def test_a_coordinator_that_leaves_in_order_is_replaced_sooner(
     start: Start, new_asker: Callable[[], Asker], group_id: str
 ) -> None:
     first, second = start(), start()
-    until(lambda: len(first.served) == 1 and len(second.served) == 1, "they share the shards")
+    wait_until(lambda: len(first.served) == 1 and len(second.served) == 1, "they share the shards")
     asker = new_asker()
     assert epoch_of(asker, group_id) == 1
     first.signal(signal.SIGTERM)
@@ -105,14 +106,14 @@ def test_a_zombie_that_goes_on_in_mid_transaction_has_no_effect(
     asker = new_asker()
     assert epoch_of(asker, group_id) == 1
     in_the_middle = asker.send(heartbeat_of(group_id, HANGS))
-    until(lambda: zombie.paused, "it pauses before it commits")
+    wait_until(lambda: zombie.paused, "it pauses before it commits")
     heir = start()
     heir.serves(0, 1)
     reply = asker.reply(in_the_middle).body
     assert isinstance(reply, ConnectGroupHeartbeatResponse)
     assert reply.member_epoch == 2
     zombie.signal(signal.SIGCONT)
-    until(lambda: "another coordinator serves shard" in zombie.log, "it notices that it was replaced")
+    wait_until(lambda: "another coordinator serves shard" in zombie.log, "it notices that it was replaced")
     assert [epoch_of(asker, group_id) for _ in range(5)] == [*range(3, 8)]  # a second answer to a request would fail
 
 
@@ -139,9 +140,9 @@ def test_an_outage_of_the_broker_and_its_end_are_each_logged_once(start: Start, 
     only = start()
     only.serves(0, 1)
     shard_broker.kill()
-    until(lambda: "can be reached" in only.log, "it logs the outage")
+    wait_until(lambda: "can be reached" in only.log, "it logs the outage")
     shard_broker.start()
-    until(lambda: "is back after" in only.log, "it logs the end of the outage")
+    wait_until(lambda: "is back after" in only.log, "it logs the end of the outage")
     only.serves(0, 1)
     only.signal(signal.SIGTERM)
     assert only.wait() == 0, only.log
@@ -166,7 +167,7 @@ def test_offsets_can_be_read_again_after_an_outage_of_the_broker(
         with pytest.raises(ShardError, match="the end of shard 0's requests is not known"):
             shard_log.end()
         shard_broker.start()
-        until(lambda: answered(lambda: (shard_log.handled_to(), shard_log.end())) == before, "it is answered")
+        wait_until(lambda: answered(lambda: (shard_log.handled_to(), shard_log.end())) == before, "it is answered")
     finally:
         shard_log.close()
 
@@ -183,7 +184,7 @@ def test_a_member_joins_at_the_command(
 ) -> None:
     command = CoordinatorCommand(shard_broker.bootstrap_servers, tmp_path)
     try:
-        until(lambda: command.log.count("serving shard") == LAYOUT.shards, "it serves")
+        wait_until(lambda: command.log.count("serving shard") == LAYOUT.shards, "it serves")
         body = ConnectGroupHeartbeatRequest(
             group_id=group_id,
             member_id=MemberId("m"),

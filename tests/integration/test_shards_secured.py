@@ -14,8 +14,8 @@ from certificates import Certificates
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from echo_machine import EchoMachine, heartbeat_of
 from secured import ADMIN, PAGE, SecuredBroker, grant, rights_on_the_page, secured_broker
-from shard_bench import LAYOUT, QUICK, Asker, until
-from waiting import DEADLINE_S
+from shard_bench import LAYOUT, QUICK, Asker
+from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.cli.main import main
 from airflow_provider.common import one_shot
@@ -77,7 +77,7 @@ def secured(certificates: Certificates) -> Iterator[SecuredBroker]:
         running.allow((who, right, GROUP) for who in ("inspector", "viewer") for right in OF_GROUPS["inspector"])
         server = ShardServer(running.settings(ADMIN), EchoMachine, make=LAYOUT)
         server.start()  # this makes the topics
-        until(lambda: server.served, "shards are served")
+        wait_until(lambda: server.served, "shards are served")
         server.close()
         yield running
 
@@ -89,7 +89,7 @@ def test_the_rights_of_the_page_are_enough(secured: SecuredBroker, group_id: str
     server = ShardServer(secured.settings("coordinator"), EchoMachine)
     server.start()
     try:
-        until(lambda: len(server.served) == LAYOUT.shards, "all shards are served")
+        wait_until(lambda: len(server.served) == LAYOUT.shards, "all shards are served")
         asker = Asker(secured.settings("member").librdkafka())
         assert asker.ask(heartbeat_of(group_id)).body.error_code == 0
         asker.close()
@@ -106,7 +106,7 @@ def test_a_right_that_is_lacking_is_named(
     server.start()
     try:
         said = f"User:{without(right)} has no right to {operation} on the {kind} '{name.rstrip('*')}"
-        until(lambda: said in caplog.text, said)
+        wait_until(lambda: said in caplog.text, said)
         if kind != "transactional id":
             assert isinstance(server.refusal, RightsError)
     finally:
@@ -125,7 +125,7 @@ def test_with_the_rights_of_the_page_a_group_works_is_seen_and_configured(
     server = shard_server(secured.settings("coordinator"), CoordinatorSettings())
     server.start()
     try:
-        until(lambda: len(server.served) == LAYOUT.shards, "all shards are served")
+        wait_until(lambda: len(server.served) == LAYOUT.shards, "all shards are served")
         protocol = ("--group-protocol", "connect", "--coordinators", "dedicated")
         worker = subprocess.run(
             [

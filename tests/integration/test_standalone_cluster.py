@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from runner_bench import BENCH, NOTICED_BUSY_S, NOTICED_S, Events, counting, holding, let_go, until
+from runner_bench import BENCH, NOTICED_S, Events, counting, holding, let_go
 from standalone import StandaloneCluster
+from waiting import eventually
 
 from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.runner import SparkLost, TaskFinished, TaskProgressed, TaskStarted
-
-pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture
@@ -34,27 +32,27 @@ async def test_a_master_that_has_forgotten_its_applications_is_a_lost_spark(
     cluster, runner = on_cluster
     task = holding(tmp_path, 0)
     await runner.start(task)
-    await until(lambda: runner.condition == "waiting for executors", "no worker is there")
+    await eventually(lambda: runner.condition == "waiting for executors", "no worker is there")
 
     cluster.add_worker()
-    await until(Path(task.config["started"]).exists, "the task runs")
-    await until(lambda: runner.condition == "", "nothing is missing")
+    await eventually(Path(task.config["started"]).exists, "the task runs")
+    await eventually(lambda: runner.condition == "", "nothing is missing")
 
     cluster.kill_worker(cluster.workers[0])
-    await until(lambda: runner.condition == "waiting for executors", "its only worker is gone")
+    await eventually(lambda: runner.condition == "waiting for executors", "its only worker is gone")
     cluster.add_worker()
-    await until(lambda: runner.condition == "", "another worker does its work")
+    await eventually(lambda: runner.condition == "", "another worker does its work")
     told = [type(event) for event in events.of(task.task) if not isinstance(event, TaskProgressed)]
     assert told == [TaskStarted], "the task goes on as the same attempt"
 
     cluster.kill_master()
     cluster.start_master()
-    await until(
+    await eventually(
         lambda: not cluster.executors(),
         "its Spark worker learns that the application is unknown, and ends its executor",
     )
     ended = time.monotonic()
-    last = await asyncio.wait_for(events.last(task.task), NOTICED_BUSY_S)
+    last = await events.last(task.task)
     print(f"noticed after {time.monotonic() - ended:.1f} s")
     assert NOTICED_S <= 10, "what docs/operating.md promises"
     assert isinstance(last, SparkLost)

@@ -15,7 +15,8 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from group_records import record_of
 from skipped_records import skipped_records
-from topic_bench import JOB, PLAN, SOON_S, TASK, W1, settings_of, soon, task_status
+from topic_bench import JOB, PLAN, TASK, W1, settings_of, task_status
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.assignors.model import Memory
 from airflow_provider.common.one_shot import list_groups, read_group, read_timeline, submit_job
@@ -66,7 +67,7 @@ def _raw_write(settings: KafkaSettings, topic: str, *records: tuple[bytes | None
 
     for key, value in records:
         producer.produce(topic, key=key, value=value, on_delivery=delivered)
-    assert producer.flush(SOON_S) == 0
+    assert producer.flush(DEADLINE_S) == 0
     assert not failures
 
 
@@ -106,7 +107,7 @@ async def test_the_topics_are_compacted_or_kept_by_time_and_have_one_partition(
     async with GroupTopics(settings, group_id, WORKER), GroupTopics(settings, group_id, WORKER):
         pass
     admin = AdminClient(settings.librdkafka())
-    metadata = await asyncio.to_thread(admin.list_topics, timeout=SOON_S)
+    metadata = await asyncio.to_thread(admin.list_topics, timeout=DEADLINE_S)
     assert {name: len(metadata.topics[name].partitions) for name in names.all} == dict.fromkeys(names.all, 1)
     asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names.all])
     configs = {resource.name: future.result() for resource, future in asked.items()}
@@ -227,7 +228,7 @@ def _messages(settings: KafkaSettings, topic: str) -> list[Message]:
     messages: list[Message] = []
     with closing(consumer):
         while True:
-            message = consumer.poll(SOON_S)
+            message = consumer.poll(DEADLINE_S)
             assert message is not None
             if (error := message.error()) is not None:
                 assert error.code() == KafkaError._PARTITION_EOF
@@ -248,7 +249,7 @@ async def test_a_new_reader_gets_the_same_from_a_log_that_was_compacted(settings
         await topics.catch_up()
         offset = topics.jobs.offset
         assert offset == 34, "a removal is two records"
-        await soon(lambda: _compacted(settings, names.jobs, topics))
+        await eventually(lambda: _compacted(settings, names.jobs, topics))
         await topics.catch_up()
         expected = topics.jobs
     fresh = read_group(settings, group_id).jobs
@@ -282,18 +283,18 @@ async def test_a_reader_cut_off_until_a_tombstone_is_gone_sees_that_the_job_was_
         await topics.submit(replace(JOB, name="gone"))
         await topics.catch_up()
         reader, cut_off = topics._open().reader, threading.Event()
-        await soon(lambda: names.jobs in reader._positions._whole)
+        await eventually(lambda: names.jobs in reader._positions._whole)
         reader._orders.put(lambda: reader._consumer.pause(partition))
         reader._orders.put(cut_off.set)
-        await soon(cut_off.is_set)
+        await eventually(cut_off.is_set)
         await others.remove("gone")
         await others.submit(replace(JOB, name="new"))
-        await soon(lambda: not _tombstones(settings, names.jobs))
+        await eventually(lambda: not _tombstones(settings, names.jobs))
         assert set(topics.jobs.jobs) == {"flights", "gone"}
         seen: list[set[str]] = []
         topics.subscribe(lambda: seen.append(set(topics.jobs.jobs)))
         reader._orders.put(lambda: reader._consumer.resume(partition))
-        await topics.wait_for(lambda jobs, _: "gone" not in jobs.jobs, timeout_s=SOON_S)
+        await topics.wait_for(lambda jobs, _: "gone" not in jobs.jobs, timeout_s=DEADLINE_S)
         assert set(topics.jobs.jobs) == {"flights", "new"}
         assert all("flights" in jobs for jobs in seen)
         assert dict(topics.renewals) == {names.jobs: 0, names.status: 0}
@@ -329,7 +330,7 @@ async def test_waiting_ends_with_the_change_that_was_waited_for_or_in_time(
     settings: KafkaSettings, group_id: str
 ) -> None:
     async with GroupTopics(settings, group_id, WORKER) as topics:
-        waiting = asyncio.ensure_future(topics.wait_for(lambda jobs, _: "flights" in jobs.jobs, timeout_s=SOON_S))
+        waiting = asyncio.ensure_future(topics.wait_for(lambda jobs, _: "flights" in jobs.jobs, timeout_s=DEADLINE_S))
         await topics.submit(JOB)
         await waiting
         with pytest.raises(TopicTimeoutError, match=r"group .*: not within 0.05 s"):
@@ -345,13 +346,13 @@ async def test_listeners_hear_of_changes_until_they_stop(settings: KafkaSettings
         stop = topics.subscribe(lambda: heard.append("one"))
         another.subscribe(lambda: heard.append("two"))
         await topics.submit(JOB)
-        await soon(lambda: {"one", "two"} <= set(heard))
+        await eventually(lambda: {"one", "two"} <= set(heard))
         stop()
         await topics.publish_plan(PLAN)
         heard.clear()
         await topics.publish_task(task_status(1))
-        await topics.wait_for(lambda _, status: TASK in status.tasks, timeout_s=SOON_S)
-        await soon(lambda: heard)
+        await topics.wait_for(lambda _, status: TASK in status.tasks, timeout_s=DEADLINE_S)
+        await eventually(lambda: heard)
         assert set(heard) == {"two"}
 
 
@@ -374,13 +375,13 @@ async def test_a_reader_that_waits_for_a_group_finds_it_once_it_is_made(
             return list(topics.jobs.jobs)
 
     waiting = asyncio.ensure_future(jobs())
-    await soon(lambda: f"'{group_id}.jobs' does not exist" in caplog.text)
+    await eventually(lambda: f"'{group_id}.jobs' does not exist" in caplog.text)
     assert group_id not in await asyncio.to_thread(list_groups, settings)
     with pytest.raises(TopicTimeoutError, match=r"after 0\.1 s: the topic"):
         async with watched_topics(settings, group_id, timeout_s=0.1):
             pass
     await asyncio.to_thread(submit_job, settings, group_id, JOB)
-    assert await asyncio.wait_for(waiting, SOON_S) == ["flights"]
+    assert await asyncio.wait_for(waiting, DEADLINE_S) == ["flights"]
 
 
 async def test_a_group_that_was_looked_for_too_early_is_found_later(settings: KafkaSettings, group_id: str) -> None:
@@ -394,7 +395,7 @@ async def test_a_group_that_was_looked_for_too_early_is_found_later(settings: Ka
     await asyncio.to_thread(
         lambda: submit_job(settings_of(settings.bootstrap_servers, **{"client.id": "another"}), group_id, JOB)
     )
-    await asyncio.wait_for(_caught_up(early), SOON_S)
+    await asyncio.wait_for(_caught_up(early), DEADLINE_S)
     assert dict(early.jobs.jobs) == {"flights": JOB}
     await early.aclose()
     await keeps_clients.aclose()
@@ -438,13 +439,13 @@ async def test_a_topic_that_is_deleted_and_made_anew_is_read_anew(settings: Kafk
         assert topics.jobs.offset == 2
         admin = AdminClient(settings.librdkafka())
         admin.delete_topics([topics.names.jobs])[topics.names.jobs].result()
-        await soon(lambda: topics.names.jobs not in admin.list_topics(timeout=SOON_S).topics)
+        await eventually(lambda: topics.names.jobs not in admin.list_topics(timeout=DEADLINE_S).topics)
         admin.create_topics([NewTopic(topics.names.jobs, 1)])[topics.names.jobs].result()
         new = replace(JOB, name="new")
         await asyncio.to_thread(
             lambda: submit_job(settings_of(settings.bootstrap_servers, **{"client.id": "another"}), group_id, new)
         )
-        await topics.wait_for(lambda jobs, _: "new" in jobs.jobs, timeout_s=SOON_S)
+        await topics.wait_for(lambda jobs, _: "new" in jobs.jobs, timeout_s=DEADLINE_S)
         assert (dict(topics.jobs.jobs), topics.jobs.offset) == ({"new": new}, 1)
 
 

@@ -10,7 +10,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from topic_bench import JOB, PLAN, SOON_S, TASK, W1, soon, task_status
+from topic_bench import JOB, PLAN, TASK, W1, task_status
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.common.one_shot import (
     list_groups,
@@ -60,7 +61,7 @@ async def test_many_concurrent_writes_reach_a_reader_in_a_few_turns(settings: Ka
             writes.append(asyncio.ensure_future(topics.publish_task(task_status(epoch))))
             await asyncio.sleep(0.003)
         await asyncio.gather(*writes)
-        await soon(lambda: told and topics.status.tasks[TASK].epoch == 300)
+        await eventually(lambda: told and topics.status.tasks[TASK].epoch == 300)
         took_s = asyncio.get_running_loop().time() - began
     assert len(told) <= 10 + took_s / 0.015, f"told {len(told)} times in {took_s:.1f} s"
 
@@ -135,7 +136,7 @@ def test_a_forked_process_has_clients_of_its_own(
         [sys.executable, str(script), settings.bootstrap_servers, group_id, how],
         capture_output=True,
         text=True,
-        timeout=2 * SOON_S,
+        timeout=2 * DEADLINE_S,
         check=False,
         cwd=Path(__file__).parents[2],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},

@@ -19,7 +19,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from secured import grant
-from topic_bench import JOB, PLAN, SOON_S, TASK, settings_of, soon, task_status
+from topic_bench import JOB, PLAN, TASK, settings_of, task_status
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.common.one_shot import list_groups, read_group, read_timeline
@@ -65,7 +66,7 @@ class TestBrokerAway:
             list_groups(settings, timeout_s=1.0)
         with pytest.raises(BrokerAwayError, match=r"127\.0\.0\.1:9"):
             asyncio.run(GroupTopics(settings, "any", WORKER).start(timeout_s=1.0))
-        assert time.monotonic() - started < SOON_S
+        assert time.monotonic() - started < DEADLINE_S
 
     def test_settings_that_librdkafka_refuses_are_named(self) -> None:
         settings = settings_of("127.0.0.1:9", **{"no.such.property": 1})
@@ -82,7 +83,7 @@ class TestBrokerAway:
                 await topics.submit(JOB)
                 await topics.catch_up()
                 await asyncio.to_thread(broker.kill)
-                await soon(lambda: "can be reached" in caplog.text)
+                await eventually(lambda: "can be reached" in caplog.text)
                 with pytest.raises(BrokerAwayError, match="waiting for a change"):
                     await topics.wait_for(lambda _jobs, _status: False, timeout_s=1)
                 with pytest.raises(BrokerAwayError, match="asking for the ends"):
@@ -90,8 +91,8 @@ class TestBrokerAway:
                 writing = asyncio.ensure_future(topics.publish_task(task_status(1)))
                 await asyncio.to_thread(broker.start)
                 await writing
-                await topics.wait_for(lambda _, status: TASK in status.tasks, timeout_s=SOON_S)
-                await soon(lambda: "is back" in caplog.text)
+                await topics.wait_for(lambda _, status: TASK in status.tasks, timeout_s=DEADLINE_S)
+                await eventually(lambda: "is back" in caplog.text)
         lines = [record.getMessage() for record in caplog.records if record.name.endswith("outage")]
         back = next(number for number, line in enumerate(lines) if "is back after" in line)
         assert (len(lines[:back]), back) == (1, 1)
@@ -162,16 +163,16 @@ class TestRights:
             async with GroupTopics(alice, group_id) as topics:
                 with pytest.raises(TopicRightsError, match=f"no right to WRITE on the topic '{group_id}.jobs'"):
                     await topics.publish_plan(PLAN)
-                await soon(lambda: "flights" in topics.jobs.jobs)
+                await eventually(lambda: "flights" in topics.jobs.jobs)
                 await topics.catch_up()
                 self._allow(guarded, names.jobs, "WRITE")
                 await self._once_allowed(lambda: topics.publish_plan(PLAN))
-                await topics.wait_for(lambda jobs, _: "flights" in jobs.plans, timeout_s=SOON_S)
+                await topics.wait_for(lambda jobs, _: "flights" in jobs.plans, timeout_s=DEADLINE_S)
 
     @staticmethod
     async def _once_allowed(act: Callable[[], Awaitable[None]]) -> None:
         """Retry until a granted right is in effect."""
-        deadline = time.monotonic() + SOON_S
+        deadline = time.monotonic() + DEADLINE_S
         while True:
             try:
                 await act()
@@ -184,7 +185,7 @@ class TestRights:
     async def test_a_wrong_password_is_told_at_once(self, guarded: LocalBroker, group_id: str) -> None:
         settings = self._as(guarded, "alice", "wrong-password")
         with pytest.raises(RefusedError, match=r"(?i)authentication failed.*sasl\.password") as failed:
-            await GroupTopics(settings, group_id, WORKER).start(timeout_s=SOON_S)
+            await GroupTopics(settings, group_id, WORKER).start(timeout_s=DEADLINE_S)
         assert "wrong-password" not in str(failed.value)
 
     @pytest.mark.parametrize("ask", [list_groups, lambda settings, **time: read_timeline(settings, "any", **time)])
@@ -193,5 +194,5 @@ class TestRights:
     ) -> None:
         settings, began = self._as(guarded, "alice", "wrong-password"), time.monotonic()
         with pytest.raises(RefusedError, match=r"(?i)authentication failed.*sasl\.password"):
-            ask(settings, timeout_s=10 * SOON_S)
-        assert time.monotonic() - began < SOON_S
+            ask(settings, timeout_s=10 * DEADLINE_S)
+        assert time.monotonic() - began < DEADLINE_S

@@ -7,7 +7,8 @@ import signal
 from functools import partial
 
 import pytest
-from fleet import DEADLINE_S, SHORT_SESSION, MakeFleet
+from fleet import SHORT_SESSION, MakeFleet
+from waiting import DEADLINE_S
 
 from airflow_provider.cli import signals
 from airflow_provider.ledger.jobs_view import JobsSnapshot

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
-
-from waiting import DEADLINE_S, eventually
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
@@ -15,10 +12,6 @@ W1 = WorkerId("w1")
 JOB = JobDefinition(name="flights", entry_point="jobs:Flights", max_tasks=3, run_key="r1", submitted_at_ms=1)
 PLAN = PlanRecord.of(JOB, [{"month": 1}, {"month": 2}], planned_by=W1, at_ms=2)
 TASK = TaskId("flights", 0)
-SOON_S = DEADLINE_S
-"""What a broker may take for anything that these tests ask of it."""
-
-soon = partial(eventually, within_s=SOON_S)
 
 
 def settings_of(bootstrap_servers: str, **extra: Any) -> KafkaSettings:

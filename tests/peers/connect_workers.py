@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from java_classes import running_java
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.protocol.model import TaskId, Tasks
 
 _MAIN: Final = "cospark.peer.Workers"
 _SHOWN: Final = 6_000
-DEADLINE_S: Final = 120.0
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class ConnectWorkers:
             return holds()
 
         try:
-            await eventually(look, what, within_s=DEADLINE_S)
+            await eventually(look, what)
         except AssertionError as late:
             raise AssertionError(f"{late}\n{self.story()}\n{self.log()}") from None
 

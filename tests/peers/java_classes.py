@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from waiting import DEADLINE_S
+
 from airflow_provider.broker.jars import default_cache, fetch_jars
 from airflow_provider.broker.java import find_java
 from airflow_provider.broker.local_broker import KAFKA_VERSION
@@ -104,6 +106,6 @@ def compile_sources(sources: Iterable[Path], classes: Path, *, against: str) -> 
         *(find_java(), "-cp", class_path(COMPILER), "org.eclipse.jdt.internal.compiler.batch.Main", "-17", "-nowarn"),
         *("-proc:none", "-cp", against, "-d", str(classes), *map(str, sources)),
     ]
-    compiled = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    compiled = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     if compiled.returncode != 0:
         raise RuntimeError(f"our Java sources do not compile:\n{compiled.stderr}")

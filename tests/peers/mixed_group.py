@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from connect_config import ConnectTopics
-from connect_workers import DEADLINE_S, ConnectWorkers, Said
+from connect_workers import ConnectWorkers, Said
+from waiting import DEADLINE_S
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.classic import ClassicMemberships

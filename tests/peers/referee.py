@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from java_classes import running_java
+from waiting import DEADLINE_S
 
 _MAIN: Final = "org.apache.kafka.connect.runtime.distributed.Referee"
 _STDERR_SHOWN: Final = 4_000
@@ -98,7 +99,7 @@ class Referee:
         except BrokenPipeError:
             answer = ""
         if not answer:
-            status = self._process.wait(timeout=30)
+            status = self._process.wait(timeout=DEADLINE_S)
             said = self._errors.read_text(errors="replace")[-_STDERR_SHOWN:]
             raise RuntimeError(f"the referee ended with status {status} at {question}:\n{said}")
         parsed: dict[str, Any] = json.loads(answer)

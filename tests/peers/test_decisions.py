@@ -41,7 +41,7 @@ from airflow_provider.protocol.model import (
 )
 
 # The time limit leaves room for fetching Connect's jars once.
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.peers
 
 SEEDS = (415, int(os.environ.get("COSPARK_SEED", secrets.randbits(32))))
 

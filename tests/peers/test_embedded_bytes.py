@@ -28,7 +28,7 @@ from airflow_provider.protocol.model import (
 )
 
 # The time limit leaves room for fetching Connect's jars once.
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.peers
 
 many = settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 

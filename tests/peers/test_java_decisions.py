@@ -8,7 +8,7 @@ import pytest
 from referee import Referee
 
 # The time limit leaves room for fetching Connect's jars once.
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.peers
 
 MAX_DELAY_MS = 300_000
 JOBS = {"a": 3, "b": 3}

@@ -16,7 +16,7 @@ from airflow_provider.declarative.wire.types import Type
 from airflow_provider.declarative.wire.writer import Writer
 
 # The time limit leaves room for fetching Connect's jars once.
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.peers
 
 many = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 each_message = pytest.mark.parametrize("name", SCHEMAS)

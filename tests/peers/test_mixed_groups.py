@@ -33,7 +33,7 @@ from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.protocol.model import ConnectProtocol, TaskId, Tasks
 
 # The time limit leaves room for fetching Connect's jars once.
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.peers
 
 EACH_PROTOCOL = pytest.mark.parametrize("protocol", ConnectProtocol)
 
@@ -130,12 +130,12 @@ async def test_connectors_that_we_assign_do_their_work(
             *("java-1", name, 1), connector_class="FileStreamSink", topics=f"{group_id}.lines", file=path
         )
     ours = await group.start_ours("ours-1", ConnectProtocol.SESSIONED)
-    await eventually(lambda: len(ours.state.running) == 4, within_s=60)
+    await eventually(lambda: len(ours.state.running) == 4)
     await group.stop_java("java-1")
-    await eventually(lambda: ours.state.is_leader and len(ours.state.running) == 8, within_s=60)
+    await eventually(lambda: ours.state.is_leader and len(ours.state.running) == 8)
 
     await group.start_java("java-2", ConnectProtocol.SESSIONED)
-    await eventually(lambda: len(ours.state.running - ours.state.stopping) == 4, within_s=60)
+    await eventually(lambda: len(ours.state.running - ours.state.stopping) == 4)
     kept = {task.job for task in ours.state.running if not task.is_planner}
     theirs = sinks.keys() - kept
     assert len(theirs) == 2
@@ -143,12 +143,12 @@ async def test_connectors_that_we_assign_do_their_work(
     for line in ("one", "two"):
         producer.produce(f"{group_id}.lines", value=line)
     assert producer.flush(30) == 0
-    await eventually(lambda: all(sinks[name].read_text() == "one\ntwo\n" for name in theirs), within_s=60)
+    await eventually(lambda: all(sinks[name].read_text() == "one\ntwo\n" for name in theirs))
     assert ours.state.is_leader
     assert not any(sinks[name].read_text() for name in kept)
 
     await group.stop_ours("ours-1")
-    await eventually(lambda: all(path.read_text() == "one\ntwo\n" for path in sinks.values()), within_s=60)
+    await eventually(lambda: all(path.read_text() == "one\ntwo\n" for path in sinks.values()))
 
 
 async def test_requests_that_need_a_leader_with_a_rest_interface_wait_for_one(

@@ -33,7 +33,7 @@ from airflow_provider.declarative.reconcile import reconcile
 from airflow_provider.protocol.model import NO_TASKS, PLANNER_INDEX, TaskId, Tasks, tasks_from_json, tasks_to_json
 
 # The time limit leaves room for fetching Connect's jars once.
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.peers
 
 SEEDS = (848, int(os.environ.get("COSPARK_SEED", secrets.randbits(32))))
 MEMBERS = 3

@@ -23,7 +23,7 @@ from airflow_provider.protocol.model import ConnectProtocol, SubProtocol
 from airflow_provider.records import RebalanceEvent
 
 # The time limit leaves room for fetching Connect's jars once.
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.peers
 
 EAGER, COMPATIBLE, SESSIONED = ConnectProtocol.EAGER, ConnectProtocol.COMPATIBLE, ConnectProtocol.SESSIONED
 JOBS = {"a": 3, "b": 3, "c": 3}

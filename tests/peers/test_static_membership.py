@@ -14,13 +14,13 @@ from confluent_kafka import Consumer, KafkaError
 from confluent_kafka.admin import AdminClient, NewTopic
 from fleet import SHORT_SESSION, Fleet
 from java_classes import java_command
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.records import TaskKind, TaskState
 
 # The time limit leaves room for fetching Connect's jars once.
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.peers
 
 TASKS = 3
 SESSION_MS = 6_000
@@ -67,7 +67,7 @@ def topic(broker: LocalBroker, group_id: str) -> str:
     """A topic for the consumers."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     for made in admin.create_topics([NewTopic(group_id, 2)]).values():
-        made.result(30)
+        made.result(DEADLINE_S)
     return group_id
 
 
@@ -125,7 +125,7 @@ async def test_two_consumers_of_aiokafka_take_the_name_from_each_other_for_ever(
     try:
         await older.start()
         await newer.start()
-        await eventually(names_taken, "names taken back twice", within_s=60)
+        await eventually(names_taken, "names taken back twice")
     finally:
         await older.stop()
         await newer.stop()

@@ -73,9 +73,7 @@ class Group:
         assert seen.status.group is not None
         return seen.status.group
 
-    def wait_for(
-        self, condition: Callable[[GroupSnapshot], object], what: str, *, timeout_s: float = 120
-    ) -> GroupSnapshot:
+    def wait_for(self, condition: Callable[[GroupSnapshot], object], what: str) -> GroupSnapshot:
         last: GroupSnapshot | None = None
 
         def holds() -> GroupSnapshot | None:
@@ -83,7 +81,7 @@ class Group:
             last = self.read()
             return last if last is not None and condition(last) else None
 
-        return self.api.wait_until(holds, timeout_s=timeout_s, what=lambda: f"not so: {what}: {last and last.status}")
+        return self.api.wait_until(holds, what=lambda: f"not so: {what}: {last and last.status}")
 
     def wait_for_members(self, *workers: str) -> GroupRecord:
         seen = self.wait_for(
@@ -109,7 +107,7 @@ class Group:
             children = psutil.Process(self.api.running_pid(worker)).children(recursive=True)
             return next((child for child in children if child.name() == "java"), None)
 
-        return self.api.wait_until(jvm, timeout_s=120, what=lambda: f"{worker} has no JVM")
+        return self.api.wait_until(jvm, what=lambda: f"{worker} has no JVM")
 
     def stop_workers(self) -> None:
         """Stop them: they would occupy Airflow's slots in the next test."""

@@ -18,16 +18,15 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
+from waiting import wait_until
 
 from demo.airflow import LocalAirflow
-from demo.airflow_api import wait_until
 
 T = TypeVar("T")
 
 PICTURES: Final = "COSPARK_PICTURES"
 """If set, pictures of the page are written to this folder."""
 
-_WAIT_S: Final = 30.0
 _PHONE: Final = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
 
 _DRAWN_WORDS: Final = """
@@ -169,7 +168,7 @@ class Browser:
             except (NoSuchElementException, StaleElementReferenceException):  # the page has just changed
                 return None
 
-        return wait_until(again, timeout_s=_WAIT_S, what=lambda: f"not shown: {what}: {self.text[:2000]}")
+        return wait_until(again, what=lambda: f"not shown: {what}: {self.text[:2000]}")
 
 
 @contextmanager

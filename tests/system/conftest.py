@@ -20,6 +20,7 @@ from proxied import Network, proxied_broker
 from quick_spark import have_spark_start_quickly
 from side_by_side import Bodies, is_side_by_side, running
 from tcp_proxy import TcpProxy
+from waiting import DEADLINE_S
 
 import airflow_provider.example_dags
 from airflow_provider.broker.local_broker import LocalBroker
@@ -67,7 +68,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.system)
-            item.add_marker(pytest.mark.timeout(300))
     items.sort(key=lambda item: not is_side_by_side(item))
 
 
@@ -146,7 +146,7 @@ def start_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartAir
         env: Mapping[str, str] | None = None,
     ) -> LocalAirflow:
         home = tmp_path_factory.mktemp("airflow")
-        airflow = LocalAirflow(home, dag_folders=dag_folders, connections=connections, env=env)
+        airflow = LocalAirflow(home, dag_folders=dag_folders, connections=connections, env=env, timeout_s=DEADLINE_S)
         started.append(airflow)
         airflow.start()
         return airflow
@@ -205,6 +205,7 @@ def airflow(
         dag_folders=[_HERE / "plain_dags", _HERE / "worker_dags", _HERE / "fault_dags", examples],
         connections={"some_broker": "kafka://broker.example:9092"},
         parallelism=24,
+        timeout_s=DEADLINE_S,
         env={
             "PYTHONPATH": os.pathsep.join(map(str, (modules, _HERE.parents[1]))),
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",

@@ -54,7 +54,7 @@ class Streams:
                 and all(records[worker].state is WorkerPhase.DEFERRED for worker in {last.worker for last in fresh})
             )
 
-        return self._running(self._group.wait_for(told, f"{workers} watch {self._tasks} streams", timeout_s=180))
+        return self._running(self._group.wait_for(told, f"{workers} watch {self._tasks} streams"))
 
     def ended(self) -> None:
         """Wait until all streams are recorded as stopped."""

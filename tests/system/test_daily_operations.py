@@ -56,7 +56,7 @@ def test_the_output_of_a_job_starts_a_dag(group: Group, outside: Callable[..., F
         runs = api.request("GET", f"/dags/{quote('after_writes')}/dagRuns")["dag_runs"]
         return next((str(each["dag_run_id"]) for each in runs), None)
 
-    after = api.wait_until(begun, timeout_s=60, what=lambda: "no run has begun")
+    after = api.wait_until(begun, what=lambda: "no run has begun")
     api.wait_for_run("after_writes", after)
     assert api.xcom(api.task_instance("after_writes", after, "told")) == [
         {"rows": 21, "tasks": 3, "group": group.name, "job": "write", "run_key": run}

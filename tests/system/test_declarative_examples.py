@@ -61,7 +61,6 @@ def runs(
         yield Runs(airflow, {name: pool.submit(check, airflow, folder) for name, check in CHECKS.items()})
 
 
-@pytest.mark.timeout(700)
 @pytest.mark.parametrize("name", CHECKS)
 def test_an_example_runs_as_it_is(runs: Runs, broker: LocalBroker, name: str) -> None:
     runs.checks[name].result()
@@ -69,7 +68,6 @@ def test_an_example_runs_as_it_is(runs: Runs, broker: LocalBroker, name: str) ->
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(700)
 def test_a_dag_reacts_to_a_rebalance(runs: Runs, broker: LocalBroker) -> None:
     examples.test_a_dag_reacts_to_a_rebalance(runs.airflow)
     check_declarative(Group(runs.airflow, broker.bootstrap_servers, name=f"{GROUP}.rebalance"))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from airflow_group import Group
 from streams_on_server import JOB, Streams, attempts, runs
+from waiting import DEADLINE_S
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.cli.main import main
@@ -26,7 +27,7 @@ NAME = "streams_server"
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalConnectServer]:
     require_client()
-    with LocalConnectServer(start_timeout_s=240) as server:
+    with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
         yield server
 
 
@@ -40,7 +41,6 @@ def streams(airflow: LocalAirflow, group: Group, server: LocalConnectServer, tmp
     airflow.api.request("DELETE", f"/connections/{NAME}")
 
 
-@pytest.mark.timeout(700)
 def test_what_users_do_to_workers_does_not_disturb_streams_until_the_last_worker_leaves(
     group: Group, streams: Streams, tmp_path: Path
 ) -> None:
@@ -58,7 +58,6 @@ def test_what_users_do_to_workers_does_not_disturb_streams_until_the_last_worker
         *("on_server", run, "w1"),
         states=("deferred",),
         where=lambda seen: seen.id != first.id and seen.triggerer_job is not None,
-        timeout_s=180,
     )
     cleared = streams.watched(W1, W2)
     assert attempts(cleared) == attempts(began)
@@ -84,7 +83,6 @@ def test_what_users_do_to_workers_does_not_disturb_streams_until_the_last_worker
 
 
 @pytest.mark.thorough  # its workers come back to processes twice more
-@pytest.mark.timeout(700)
 def test_a_paused_or_stopped_job_ends_on_the_server_and_resumes_from_its_checkpoints(
     group: Group, streams: Streams, tmp_path: Path
 ) -> None:

@@ -12,12 +12,12 @@ from demo.airflow_api import TaskInstance
 pytestmark = pytest.mark.side_by_side
 
 
-def run(airflow: LocalAirflow, dag_id: str, *, timeout_s: float = 540) -> dict[str, list[TaskInstance]]:
+def run(airflow: LocalAirflow, dag_id: str) -> dict[str, list[TaskInstance]]:
     """Run the DAG until it succeeds; the task instances by task."""
     airflow.api.wait_for_dag(dag_id)
     run_id = airflow.api.trigger(dag_id)
     try:
-        airflow.api.wait_for_run(dag_id, run_id, timeout_s=timeout_s)
+        airflow.api.wait_for_run(dag_id, run_id)
     except Exception as failed:
         logs = "\n\n".join(
             f"{instance}\n{airflow.api.log(instance)[-4000:]}"
@@ -31,7 +31,6 @@ def run(airflow: LocalAirflow, dag_id: str, *, timeout_s: float = 540) -> dict[s
     return instances
 
 
-@pytest.mark.timeout(700)
 def test_a_batch_group(airflow: LocalAirflow, example_folder: Path) -> None:
     tasks = run(airflow, "example_batch_group")
     report = airflow.api.xcom(tasks["counted"][0])
@@ -46,7 +45,6 @@ def test_a_batch_group(airflow: LocalAirflow, example_folder: Path) -> None:
     assert all((example_folder / "batch" / f"part={part}" / "_SUCCESS").exists() for part in range(8))
 
 
-@pytest.mark.timeout(700)
 def test_a_streaming_query_moves_and_nothing_is_lost_or_written_twice(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_streaming_group")
     assert airflow.api.xcom(tasks["each_line_is_there_once"][0]) == {"lines": 100}
@@ -60,7 +58,6 @@ def test_a_streaming_query_moves_and_nothing_is_lost_or_written_twice(airflow: L
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(700)
 def test_streams_are_warm_before_they_move_as_a_group_grows_and_shrinks(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_learners")
     assert airflow.api.xcom(tasks["each_total_is_exact"][0]) == {
@@ -84,7 +81,6 @@ def test_streams_are_warm_before_they_move_as_a_group_grows_and_shrinks(airflow:
             assert "fully warmed up" in logs[worker]
 
 
-@pytest.mark.timeout(700)
 def test_a_dag_reacts_to_a_rebalance(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_react_to_rebalance")
     before, after = (airflow.api.xcom(tasks[name][0]) for name in ("before", "rebalanced"))

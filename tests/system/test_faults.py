@@ -9,17 +9,16 @@ import psutil
 import pytest
 from airflow_group import Group
 from fleet import Fleet, starts
+from waiting import wait_until
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import TaskKind, TaskState
 from demo.airflow import LocalAirflow
-from demo.airflow_api import TaskInstance, wait_until
+from demo.airflow_api import TaskInstance
 
 HELD, OUTSIDE, LATE = WorkerId("held.w1"), WorkerId("a.outside"), WorkerId("late.outside")
 SHORTLY = WorkerId("held_shortly.w1")
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def attempts(group: Group, job: str) -> list[int]:
@@ -107,14 +106,12 @@ def test_a_leader_that_dies_with_its_triggerer_in_the_middle_of_a_round(
     kept, closed_by = connections(airflow, triggerer, broker), time.monotonic() + 15
     wait_until(
         lambda: kept - connections(airflow, triggerer, broker) or time.monotonic() > closed_by,
-        timeout_s=90,
         what=lambda: "the connection of the last join is still open",
     )  # or it had closed before the first look
     idle = connections(airflow, triggerer, broker)
     others.start(LATE)
     wait_until(
         lambda: connections(airflow, triggerer, broker) - idle and LATE in named(group),
-        timeout_s=90,
         what=lambda: f"the leader has not joined: {group.described()}",
     )
     airflow.kill_triggerer(triggerer)
@@ -122,7 +119,6 @@ def test_a_leader_that_dies_with_its_triggerer_in_the_middle_of_a_round(
     others.wake(OUTSIDE)
     wait_until(
         lambda: group.described().state == "CompletingRebalance",
-        timeout_s=90,
         what=lambda: f"nobody waits for the leader: {group.described()}",
     )
     airflow.start_triggerer()
@@ -178,7 +174,6 @@ def test_triggers_fire_while_the_scheduler_is_away_for_longer_than_a_session(
         group.api.wait_for_task(worker.dag_id, worker.run_id, worker.task_id, states=("scheduled",))
     wait_until(
         lambda: [member.group_instance_id for member in short.described().members] == [OUTSIDE],
-        timeout_s=100,
         what=lambda: f"its session is not over: {short.described()}",
     )
     finished(short, "naps", 4)
@@ -231,7 +226,6 @@ def test_a_triggerer_that_wakes_when_another_has_its_triggers(
     for group, worker in workers.items():
         wait_until(
             lambda: "continues elsewhere" in group.api.log(worker),  # noqa: B023
-            timeout_s=60,
             what=lambda: group.api.log(worker),  # noqa: B023
         )
     airflow.kill_triggerer(stalled)

@@ -41,7 +41,7 @@ def test_each_spark_task_is_a_run_under_the_run_of_its_airflow_task(
     )
     group = Group(airflow, broker.bootstrap_servers)
     run = group.start("lineage")
-    airflow.api.wait_for_run("lineage", run, timeout_s=200)
+    airflow.api.wait_for_run("lineage", run)
 
     events = [json.loads(line) for line in file.read_text().splitlines()]
     (worker,) = (

@@ -10,9 +10,10 @@ from contextlib import closing, suppress
 
 import psutil
 import pytest
+from waiting import DEADLINE_S, wait_until
 
 from demo.airflow import LocalAirflow
-from demo.airflow_api import AirflowApiError, wait_until
+from demo.airflow_api import AirflowApi, AirflowApiError
 
 
 @pytest.mark.side_by_side
@@ -35,16 +36,18 @@ def test_a_task_that_a_user_marks_failed_ends(airflow: LocalAirflow) -> None:
     process = psutil.Process(api.running_pid(instance))
     api.set_state(instance, "failed")
     api.wait_for_run("sleeps", run_id, states=("failed",))
-    process.wait(timeout=30)
+    process.wait(timeout=DEADLINE_S)
 
 
 def test_a_wait_that_fails_says_what_is_there(airflow: LocalAirflow) -> None:
+    impatient = AirflowApi(airflow.url, username=airflow.username, password=airflow.password, timeout_s=10)
     with pytest.raises(AirflowApiError, match="no file has a DAG unheard_of"):
-        airflow.api.wait_for_dag("unheard_of", timeout_s=0.1)
+        impatient.wait_for_dag("unheard_of")
     airflow.api.wait_for_dag("plain")
     run_id = airflow.api.trigger("plain")
     with pytest.raises(AirflowApiError, match=r"plain .* is not failed.*plain\.answer|ended as success: plain\.answer"):
-        airflow.api.wait_for_run("plain", run_id, states=("failed",), timeout_s=0.1)
+        impatient.wait_for_run("plain", run_id, states=("failed",))
+    impatient.close()
 
 
 _WRITE = """
@@ -79,9 +82,7 @@ def test_nothing_listens_beyond_loopback(airflow: LocalAirflow) -> None:
         return found
 
     # The Spark of a worker that another test has just stopped may listen a little longer.
-    wait_until(
-        lambda: listening() == {("127.0.0.1", airflow.port)}, timeout_s=120, what=lambda: f"listening: {listening()}"
-    )
+    wait_until(lambda: listening() == {("127.0.0.1", airflow.port)}, what=lambda: f"listening: {listening()}")
 
 
 def test_secrets_are_in_no_message(airflow: LocalAirflow) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waiting import DEADLINE_S, wait_until
 
 from demo.airflow import LocalAirflow
-from demo.airflow_api import wait_until
 from demo.processes import KeptProcess, ProcessFailedError
 
 OWNER = """
@@ -58,10 +58,9 @@ def test_all_processes_end_with_the_one_that_started_them(tmp_path: Path, progra
         pids = [int(pid) for pid in owner.stdout.readline().split()]
         assert len(pids) >= least
         owner.kill()
-        owner.wait(timeout=60)
+        owner.wait(timeout=DEADLINE_S)
         wait_until(
             lambda: not any(psutil.pid_exists(pid) for pid in pids),
-            timeout_s=20,
             what=lambda: f"left behind: {[pid for pid in pids if psutil.pid_exists(pid)]}",
         )
 
@@ -96,7 +95,7 @@ def test_a_stopped_process_may_clean_up_and_a_killed_one_may_not(tmp_path: Path)
     """
     for end, cleaned in ((lambda process: process.stop(grace_s=10), True), (KeptProcess.kill, False)):
         process = kept(tmp_path, program)
-        wait_until(lambda: "ready" in process.log_tail(), timeout_s=10, what=process.log_tail)  # noqa: B023
+        wait_until(lambda: "ready" in process.log_tail(), what=process.log_tail)  # noqa: B023
         end(process)
         assert not process.alive
         assert ("cleaned up" in process.log_tail()) is cleaned
@@ -117,7 +116,7 @@ def test_a_process_that_left_its_parent_and_its_session_is_found(tmp_path: Path)
         time.sleep(600)
         """,
     )
-    wait_until(lambda: process.log_file.read_text().strip(), timeout_s=10, what=process.log_tail)
+    wait_until(lambda: process.log_file.read_text().strip(), what=process.log_tail)
     daemon = int(process.log_file.read_text())
     assert psutil.pid_exists(daemon)
     process.kill()

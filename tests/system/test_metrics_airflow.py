@@ -22,7 +22,6 @@ def test_metrics_come_from_the_triggerer_while_the_worker_is_deferred_else_from_
     before = len(heard("cospark.group.members"))
     told = group.api.wait_until(
         lambda: heard("cospark.group.members")[before + 2 :],
-        timeout_s=60,
         what=lambda: "no gauges of a deferred worker's group",
     )
     triggerer = {line.port for line in told[-1:]}

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from airflow_group import Group
 from test_page import address, without_complaint
+from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.broker.spark_connect import LocalConnectServer
@@ -30,7 +31,7 @@ LEDGER = TaskId("ledger", 0)
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalConnectServer]:
     require_client()
-    with LocalConnectServer(start_timeout_s=240) as server:
+    with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
         yield server
 
 
@@ -60,7 +61,6 @@ def goes_on(attempt: int) -> Callable[[TaskStatus], bool]:
     return lambda last: last.state is TaskState.RUNNING and last.attempt == attempt and last.progress is not None
 
 
-@pytest.mark.timeout(900)
 def test_the_page_shows_and_controls_detached_streams(
     airflow: LocalAirflow, broker: LocalBroker, group: Group, server: LocalConnectServer, tmp_path: Path
 ) -> None:

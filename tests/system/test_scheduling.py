@@ -27,8 +27,6 @@ from airflow_provider.topics.rights import WORKER
 from demo.airflow import LocalAirflow
 from demo.airflow_api import AirflowApi
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def asset_events(airflow: LocalAirflow, asset: str) -> list[dict[str, Any]]:
     """The asset's events, the oldest first, from Airflow's database: its API does not answer while a run for one of
@@ -68,17 +66,12 @@ def test_a_job_that_ends_and_a_worker_that_is_lost_start_the_example_dags(
     for watcher in ("troubles", "counted"):
         api.wait_until(
             lambda: bookmark(workers.settings, group.name, watcher),  # noqa: B023
-            timeout_s=120,
             what=lambda: f"the watcher {watcher} has not begun",  # noqa: B023
         )
     group.submit("count", tasks=3, entry_point="jobs:Nap", kind=TaskKind.BATCH, seconds=0.2)
     workers.kill("goes")
-    api.wait_until(
-        lambda: told(api, "example_after_job", "use_it") or None, timeout_s=90, what=lambda: "no run has ended"
-    )
-    (lost,) = api.wait_until(
-        lambda: told(api, "example_on_trouble", "tell") or None, timeout_s=90, what=lambda: "no run has ended"
-    )
+    api.wait_until(lambda: told(api, "example_after_job", "use_it") or None, what=lambda: "no run has ended")
+    (lost,) = api.wait_until(lambda: told(api, "example_on_trouble", "tell") or None, what=lambda: "no run has ended")
     assert (lost["event"], lost["group"], lost["worker"]) == ("worker_lost", group.name, "goes")
     assert lost["members"] == ["stays"]
     (finished,) = asset_events(airflow, "counted")
@@ -143,13 +136,12 @@ def test_no_event_is_lost_or_repeated_when_one_of_two_triggerers_dies(
         for group in groups:
             api.wait_until(
                 lambda: [event for event in events() if event.startswith(group)] or None,  # noqa: B023
-                timeout_s=60,
                 what=lambda: f"no event of {group}",  # noqa: B023
             )
         (watching, *_) = (name for name in triggerers if f"group {groups[0]} begins" in log_of(airflow, name))
         airflow.kill_triggerer(watching)
         known = len(events())
-        api.wait_until(lambda: len(events()) > known + 4 or None, timeout_s=120, what=lambda: "nobody took over")
+        api.wait_until(lambda: len(events()) > known + 4 or None, what=lambda: "nobody took over")
     everything = Counter(event for group in groups for event in failed[group])
     first_told = {group: min(i for i, each in enumerate(failed[group]) if each in set(events())) for group in groups}
     expected = {event for group in groups for event in failed[group][first_told[group] :]}
@@ -159,7 +151,6 @@ def test_no_event_is_lost_or_repeated_when_one_of_two_triggerers_dies(
 
     api.wait_until(
         lambda: set(runs()) >= expected or None,
-        timeout_s=60,
         what=lambda: f"lost: {sorted(expected - set(runs()))}, told: {Counter(events())}",
     )
     assert set(everything.values()) == {1}

@@ -23,6 +23,7 @@ import pytest
 from certificates import Certificates
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from secured import ADMIN, SecuredBroker, rights_on_the_page, secured_broker
+from waiting import DEADLINE_S
 
 from airflow_provider.common import one_shot
 from airflow_provider.group.shared import reach
@@ -202,7 +203,6 @@ def test_the_search_for_a_password_finds_it(right: Secret, tmp_path: Path) -> No
     assert len(files_with(right, tmp_path)) == number + 1
 
 
-@pytest.mark.timeout(300)
 def test_airflow_keeps_no_password_anywhere(
     airflow: LocalAirflow, right: Secret, wrong: Secret, secured: SecuredBroker, watch: ProcessWatch
 ) -> None:
@@ -270,7 +270,7 @@ def test_the_command_line_shows_no_password(
         )
 
     def check(process: subprocess.Popen[bytes]) -> None:
-        told, _ = process.communicate(timeout=60)
+        told, _ = process.communicate(timeout=DEADLINE_S)
         assert (process.returncode == 0) is known, told.decode()
         assert known or b"check sasl.username, sasl.password" in told, told.decode()
         assert not secret.found_in(told)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from test_example_dags import run
+from waiting import DEADLINE_S
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.spark_connect.client import require_client
@@ -20,7 +21,7 @@ NAME = "spark_connect_default"
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalConnectServer]:
     require_client()
-    with LocalConnectServer(token=TOKEN, start_timeout_s=240) as server:
+    with LocalConnectServer(token=TOKEN, start_timeout_s=DEADLINE_S) as server:
         yield server
 
 
@@ -35,7 +36,6 @@ def connection(airflow: LocalAirflow, server: LocalConnectServer) -> Iterator[No
 
 
 @pytest.mark.usefixtures("connection")
-@pytest.mark.timeout(700)
 def test_a_group_on_a_spark_connect_server_never_shows_the_token(
     airflow: LocalAirflow, server: LocalConnectServer, example_folder: Path
 ) -> None:
@@ -58,7 +58,6 @@ def test_a_group_on_a_spark_connect_server_never_shows_the_token(
 
 @pytest.mark.shows("a worker has only streams on a Spark Connect server")
 @pytest.mark.usefixtures("connection")
-@pytest.mark.timeout(700)
 def test_streams_go_on_while_their_worker_is_deferred(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_spark_connect_streams")
     (worker,) = tasks["worker"]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from waiting import DEADLINE_S
 
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.runners import attached_attempt
@@ -18,8 +19,7 @@ from airflow_provider.spark.job import FencedError
 from airflow_provider.spark.runner import TaskOrder
 
 ORDER = TaskOrder(task=TaskId("job", 0), entry_point="job:run", epoch=Epoch(1))
-SOON_S = 30.0
-LONG_S = 10 * SOON_S
+LONG_S = 10 * DEADLINE_S
 
 
 class Session:
@@ -70,12 +70,12 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_it_is_cancelled_when_its_batch_has_ended_which_may_be_written(parts: Any) -> None:
     assert parts.attempt.stop("moved")
-    assert parts.session.waiting.wait(SOON_S)
+    assert parts.session.waiting.wait(DEADLINE_S)
     assert parts.attempt.guard.stopping
     parts.attempt.guard.check()
     assert not parts.session.cancelled.is_set()
     parts.session.batch_ended.set()
-    assert parts.session.cancelled.wait(SOON_S)
+    assert parts.session.cancelled.wait(DEADLINE_S)
     with pytest.raises(FencedError, match="told to stop: moved"):
         parts.attempt.guard.check()
 
@@ -91,21 +91,21 @@ def test_what_is_in_no_batch_is_refused_from_the_moment_of_the_stop_on(parts: An
 def test_no_batch_is_waited_for_when_the_lease_is_over(parts: Any) -> None:
     parts.lease.over = True
     assert parts.attempt.stop("lease over")
-    assert parts.session.cancelled.wait(SOON_S)
+    assert parts.session.cancelled.wait(DEADLINE_S)
     assert not parts.session.waiting.is_set()
 
 
 def test_a_batch_is_broken_off_when_the_lease_ends_in_it(parts: Any) -> None:
     assert parts.attempt.stop("moved")
-    assert parts.session.waiting.wait(SOON_S)
+    assert parts.session.waiting.wait(DEADLINE_S)
     parts.lease.over = True
-    assert parts.session.cancelled.wait(SOON_S)
+    assert parts.session.cancelled.wait(DEADLINE_S)
 
 
 def test_a_long_batch_is_broken_off(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attached_attempt, "BATCH_S", 0.05)
     assert parts.attempt.stop("moved")
-    assert parts.session.cancelled.wait(SOON_S)
+    assert parts.session.cancelled.wait(DEADLINE_S)
     with pytest.raises(FencedError):
         parts.attempt.guard.check()
 

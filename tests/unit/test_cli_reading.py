@@ -7,7 +7,7 @@ import gc
 
 import pytest
 from stand_ins import MemoryTopics
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.cli import reading
 from airflow_provider.cli.reading import read_on, reading_in_words, without_collector
@@ -39,7 +39,7 @@ async def test_what_is_still_being_read_is_told_until_it_is(monkeypatch: pytest.
         if len(told) == 2:
             topics.whole.set()  # the last word before the end
 
-    await asyncio.wait_for(read_on(topics, tell), 10)
+    await asyncio.wait_for(read_on(topics, tell), DEADLINE_S)
     assert told == ["still reading g.status (3,000 of 22,503 records)"] * 2
 
 
@@ -51,7 +51,7 @@ async def test_by_default_standard_error_is_told(
     going_on = asyncio.ensure_future(read_on(topics))
     await eventually(lambda: capsys.readouterr().err.startswith("group g: still reading g.status (3,000 of 22,503"))
     topics.whole.set()
-    await asyncio.wait_for(going_on, 10)
+    await asyncio.wait_for(going_on, DEADLINE_S)
 
 
 async def test_what_is_read_soon_is_not_spoken_of_and_what_is_wrong_is_raised() -> None:

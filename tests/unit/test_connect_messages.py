@@ -23,6 +23,7 @@ from pyspark.sql.connect.proto import (
     StreamingQueryCommandResult,
     StreamingQueryInstanceId,
 )
+from waiting import DEADLINE_S
 
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.spark_connect.messages import (
@@ -189,4 +190,4 @@ def test_watching_needs_no_pyspark() -> None:
     code = (
         "import sys, airflow_provider.spark_connect.watching as w; assert not {'pyspark', 'grpc'} & sys.modules.keys()"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)

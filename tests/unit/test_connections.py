@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.kafka.settings import KafkaSettings
@@ -75,7 +75,7 @@ async def test_a_crowd_that_joins_connects_a_few_at_a_time_and_says_soon_that_no
                 connections.ask_alone(NODE, Owner(f"w{n}", "g"), object(), timeout_ms=60_000, idle_ms=1_000)
                 for n in range(200)
             ]
-            failed = await asyncio.wait_for(asyncio.gather(*joins, return_exceptions=True), 20)
+            failed = await asyncio.wait_for(asyncio.gather(*joins, return_exceptions=True), DEADLINE_S)
         assert {type(error) for error in failed} == {TransportError}
         assert {error.fault for error in failed if isinstance(error, TransportError)} == {Fault.TIMEOUT}
         assert silent.accepted >= 1
@@ -93,7 +93,7 @@ async def test_those_who_wait_for_their_turn_keep_nobody_from_giving_up() -> Non
         await eventually(lambda: silent.accepted >= 10)
         for join in joins:
             join.cancel()
-        ended = await asyncio.wait_for(asyncio.gather(*joins, return_exceptions=True), 10)
+        ended = await asyncio.wait_for(asyncio.gather(*joins, return_exceptions=True), DEADLINE_S)
         assert {type(each) for each in ended} == {asyncio.CancelledError}
 
 
@@ -114,7 +114,7 @@ async def test_a_request_on_the_connection_that_all_share_is_not_waited_for_with
     async with Greeting().listening() as broker:
         async with connections_to(broker, **{"socket.timeout.ms": patience_ms}) as connections:
             with pytest.raises(TransportError) as failed:
-                await asyncio.wait_for(connections.ask(NODE, heartbeat, timeout_s=timeout_s), 10)
+                await asyncio.wait_for(connections.ask(NODE, heartbeat, timeout_s=timeout_s), DEADLINE_S)
         assert failed.value.fault is Fault.TIMEOUT
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from queries_bench import A0, ORDER, OTHER, STARTED, Bench
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.runners.detached import SILENT
@@ -115,7 +115,7 @@ async def test_a_query_that_is_let_go_of_during_a_token_change_leaves_the_others
     first.close = close_slowly  # type: ignore[method-assign]
     bench.token, first.away = "new", True
     bench.queries.stop({A0}, "revoked")
-    await asyncio.wait_for(closing.wait(), 120)
+    await asyncio.wait_for(closing.wait(), DEADLINE_S)
     bench.queries.let_go({A0})
     await asyncio.sleep(0)
     assert bench.mine is not first

@@ -15,6 +15,7 @@ from extensible_messages import Writer, additions, assignments, read_assignment,
 from generated import next_extensible_generated as schema
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from waiting import DEADLINE_S
 
 from airflow_provider.protocol.embedded import flatbuffer, v3
 from airflow_provider.protocol.extensible import ExtensibleAssignment, ExtensibleState
@@ -31,7 +32,7 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 @compiler
 def test_the_accessors_are_those_of_the_schemas(tmp_path: Path) -> None:
     environment = {**os.environ, "FLATC": str(FLATC)}
-    subprocess.run([ROOT / "scripts" / "make-accessors", tmp_path], check=True, timeout=60, env=environment)
+    subprocess.run([ROOT / "scripts" / "make-accessors", tmp_path], check=True, timeout=DEADLINE_S, env=environment)
     for made in tmp_path.iterdir():
         assert (NEXT.parent / made.name).read_text() == made.read_text(), "run scripts/make-accessors"
 
@@ -50,7 +51,7 @@ def test_the_invented_schema_is_one_that_may_come_next(old: Path, new: Path, evo
     for path, name in ((old, "old.fbs"), (new, "new.fbs")):
         text = path.read_text().replace("namespace next_extensible;", "namespace extensible;")
         (tmp_path / name).write_text(text)
-    done = subprocess.run([FLATC, "--conform", "old.fbs", "new.fbs"], cwd=tmp_path, check=False, timeout=60)
+    done = subprocess.run([FLATC, "--conform", "old.fbs", "new.fbs"], cwd=tmp_path, check=False, timeout=DEADLINE_S)
     assert (done.returncode == 0) == evolves
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from stand_ins import LonelyCoordinator, MemoryTopics
+from waiting import DEADLINE_S
 from worker_life import LONG, MEMBER
 
 from airflow_provider.assignors.policy import Deferred
@@ -37,7 +38,7 @@ async def test_each_start_and_end_is_heard_in_its_turn() -> None:
     await topics.submit(
         JobDefinition(name="a", entry_point="noop:job", config={"seconds": 0}, max_tasks=1, run_key="r")
     )
-    outcome = await asyncio.wait_for(worker.run(), 60)
+    outcome = await asyncio.wait_for(worker.run(), DEADLINE_S)
     assert outcome.ending is Ending.DRAINED
     planner, task = TaskId("a", -1), TaskId("a", 0)
     assert heard == [(planner, TaskStarted), (planner, TaskFinished), (task, TaskStarted), (task, TaskFinished)]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import DEADLINE_S
 
 import airflow_provider.example_dags
 
@@ -37,7 +38,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=DEADLINE_S,
     )
     told = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
     return {Path(name).stem if name.endswith(".py") else name: set(modules) for name, modules in told}

@@ -11,6 +11,7 @@ import threading
 
 import psutil
 import pytest
+from waiting import DEADLINE_S
 
 from airflow_provider.driver import jvm_log
 from airflow_provider.driver.jvm_log import JvmLog, Levels
@@ -62,7 +63,7 @@ def test_a_stack_trace_has_the_level_of_the_line_that_it_explains_and_is_short()
 def run(code: str) -> JvmLog:
     with JvmLog() as stderr:
         process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stderr=stderr.writing)
-    assert process.wait(30) == 0
+    assert process.wait(DEADLINE_S) == 0
     return stderr
 
 
@@ -74,7 +75,7 @@ def test_all_that_is_printed_is_logged_and_the_threads_end_with_the_program(capl
         sys.stderr.buffer.write("26/11/22 13:15:57 WARN A: ä\\n\\n".encode() + b"no utf-8: \\xff\\nno end of line")
         """
     )
-    stderr.join(10)
+    stderr.join(DEADLINE_S)
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("WARNING", "A: ä"),
         ("INFO", "no utf-8: \ufffd"),
@@ -91,14 +92,14 @@ def test_the_program_never_waits_for_whoever_writes_the_log(
 
     class Slow(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            released.wait(60)
+            released.wait(DEADLINE_S)
 
     slow = Slow()
     jvm_log.log.addHandler(slow)
     try:
         stderr = run("import sys; sys.stderr.write(('x' * 999 + '\\n') * 2_000)")
         released.set()
-        stderr.join(30)
+        stderr.join(DEADLINE_S)
     finally:
         released.set()
         jvm_log.log.removeHandler(slow)
@@ -128,7 +129,7 @@ def test_a_child_that_outlives_its_killed_owner_keeps_no_program_waiting() -> No
         program, forked = (psutil.Process(int(pid)) for pid in process.stdout.readline().split())
         process.kill()
     try:
-        program.wait(20)
+        program.wait(DEADLINE_S)
     finally:
         for each in (program, forked):
             with contextlib.suppress(psutil.NoSuchProcess):

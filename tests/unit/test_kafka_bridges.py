@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from waiting import DEADLINE_S
 
 from airflow_provider.bridge import kafka_bridges
 from airflow_provider.common.bridging import bridges_of
@@ -17,7 +18,6 @@ from airflow_provider.protocol.model import NO_TASKS
 from airflow_provider.shards.bridges import BridgeWord
 
 KAFKA = KafkaSettings(conn_id="k", values=(("bootstrap.servers", "nowhere:9"),))
-IN_TIME_S = 10.0
 
 
 class Cluster:
@@ -56,7 +56,7 @@ def test_bridges_that_nobody_has_closed_end_with_the_process(cluster: Cluster) -
         assert bridges is not None
         for group in ("etl", "ml"):
             bridges.open(group, NO_TASKS, words.append)
-            assert cluster.opened.acquire(timeout=IN_TIME_S)
+            assert cluster.opened.acquire(timeout=DEADLINE_S)
         assert cluster.open == 2
         bridges.close("etl", words.append)
         assert cluster.open == 1
@@ -76,9 +76,9 @@ def test_who_serves_a_shard_again_is_not_in_the_way_of_who_is_slow_to_end(cluste
     with bridges_of(KAFKA, CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL)) as bridges:
         assert bridges is not None
         bridges.open("etl", NO_TASKS, before.append)
-        assert cluster.opened.acquire(timeout=IN_TIME_S)
+        assert cluster.opened.acquire(timeout=DEADLINE_S)
         bridges.open("etl", NO_TASKS, now.append)
-        assert cluster.opened.acquire(timeout=IN_TIME_S), "by who serves it now"
+        assert cluster.opened.acquire(timeout=DEADLINE_S), "by who serves it now"
         assert cluster.open == 1
         bridges.close("etl", before.append)
         assert cluster.open == 1

@@ -12,7 +12,7 @@ import pytest
 from group_records import record_of
 from led_group import EPOCH, Group
 from turned_clock import time_passes
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.group import leader_watch
 from airflow_provider.group.leader_watch import LeaderWatch
@@ -204,7 +204,7 @@ class Slow:
 
     def _look(self, jobs: JobsSnapshot, status: StatusSnapshot) -> str | None:
         self.begun += 1
-        assert self._go_on.wait(10), "the loop waits for this, and this for the loop"
+        assert self._go_on.wait(DEADLINE_S), "the loop waits for this, and this for the loop"
         return unassigned_work(jobs, status)
 
     def go_on(self) -> None:
@@ -276,7 +276,7 @@ async def test_a_fault_of_the_look_is_told_to_whoever_runs_it(monkeypatch: pytes
     watched.watch.lead(True)
     (watching,) = watched.spawned
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(watching, 10)
+        await asyncio.wait_for(watching, DEADLINE_S)
     watched.watch.close()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from operator_bench import worker_operator
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.common import lineage
 from airflow_provider.common.lineage import UNTOLD, facets_of, lineage_teller, with_lineage
@@ -163,7 +163,7 @@ async def test_nobody_waits_long_for_a_client_that_hangs(events: Any, monkeypatc
     may_go_on, sent = threading.Event(), list[Any]()
 
     def hang(_client: Any, event: Any) -> None:
-        may_go_on.wait(60)
+        may_go_on.wait(DEADLINE_S)
         sent.append(event)
 
     monkeypatch.setattr(OpenLineageClient, "emit", hang)

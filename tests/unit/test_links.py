@@ -11,7 +11,7 @@ import pytest
 from airflow_values import URL, context, group_snapshot, job, jobs_snapshot
 from operator_bench import FakeGroup, job_operator
 from trigger_bench import FakeTopics, Triggerer, events_of, worker_trigger
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.common import linking
 from airflow_provider.common.airflow_names import TaskDeferred
@@ -137,7 +137,7 @@ async def test_a_deferred_task_has_the_link_to_the_present_leader(kind: str, mon
     await eventually(lambda: triggerer.xcoms.get(KEY) == OTHER)
     if kind == "sensor":
         triggerer.topics.now(status=led(9, phase=WorkerPhase.LEFT))
-        (event,) = await asyncio.wait_for(running, 10)
+        (event,) = await asyncio.wait_for(running, DEADLINE_S)
         assert event.payload["link"] == OTHER, "the last one, where all have left"
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -168,4 +168,4 @@ async def test_events_of_a_trigger_without_a_task_instance_need_no_airflow(monke
     triggerer = Triggerer(monkeypatch)
     triggerer.topics.now(status=led(3))
     trigger = GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json())
-    assert len(await asyncio.wait_for(events_of(trigger), 10)) == 1
+    assert len(await asyncio.wait_for(events_of(trigger), DEADLINE_S)) == 1

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from stand_ins import LonelyCoordinator, MemoryTopics
+from waiting import DEADLINE_S
 from worker_life import LONG, MEMBER
 
 from airflow_provider.assignors.policy import Deferred
@@ -59,7 +60,7 @@ async def test_two_thousand_tasks_take_two_records_each_and_two_rounds() -> None
     await topics.submit(
         JobDefinition(name="a", entry_point="noop:job", config={"seconds": 0}, max_tasks=TASKS, run_key="r")
     )
-    outcome = await asyncio.wait_for(worker.run(), 60)
+    outcome = await asyncio.wait_for(worker.run(), DEADLINE_S)
     assert outcome.ending is Ending.DRAINED
     assert (topics.written["running"], topics.written["finished"]) == (TASKS + 1, TASKS + 1), "with the planner"
     assert (coordinator.generation, topics.written["group"]) == (2, 2), "for the planner, and for its tasks"

@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+from waiting import DEADLINE_S
 
 from airflow_provider.kafka.off_loop import off_loop
 
@@ -16,7 +17,7 @@ async def test_work_for_few_tasks_is_done_at_once() -> None:
 
 async def test_the_loop_goes_on_while_work_for_many_tasks_is_done() -> None:
     done = threading.Event()
-    waiting = asyncio.ensure_future(off_loop(lambda: done.wait(10), tasks=100_000))
+    waiting = asyncio.ensure_future(off_loop(lambda: done.wait(DEADLINE_S), tasks=100_000))
     await asyncio.sleep(0)  # a loop that did the work itself would come back without what it waits for
     done.set()
     assert await waiting

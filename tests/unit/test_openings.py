@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from waiting import DEADLINE_S
 
 from airflow_provider.kafka.wire import openings as module
 from airflow_provider.kafka.wire.openings import Openings
@@ -78,14 +79,14 @@ async def test_whoever_gives_up_keeps_nobodys_place(when: str) -> None:
         second.cancel()
     await _turns()
     broker.opening[-1].set_result("third")
-    assert await asyncio.wait_for(first, 1) == "first"
-    assert await asyncio.wait_for(third, 1) == "third"
+    assert await asyncio.wait_for(first, DEADLINE_S) == "first"
+    assert await asyncio.wait_for(third, DEADLINE_S) == "third"
     assert second.cancelled()
 
 
 async def test_those_who_have_begun_together_go_on_together() -> None:
     broker, openings = Broker(), Openings(at_once=2)
-    await asyncio.wait_for(openings.all_open(), 1)  # nobody else is there
+    await asyncio.wait_for(openings.all_open(), DEADLINE_S)  # nobody else is there
     gone_on: list[int] = []
 
     async def join(number: int) -> None:
@@ -100,7 +101,7 @@ async def test_those_who_have_begun_together_go_on_together() -> None:
         await _turns()
     assert gone_on == [], "the third one is still being opened"
     broker.opening[2].set_result("open")
-    await asyncio.wait_for(asyncio.gather(*joining), 1)
+    await asyncio.wait_for(asyncio.gather(*joining), DEADLINE_S)
     assert sorted(gone_on) == [0, 1, 2]
 
 
@@ -109,6 +110,6 @@ async def test_nobody_waits_long_for_one_that_does_not_come(monkeypatch: pytest.
     broker, openings = Broker(), Openings()
     slow = asyncio.ensure_future(openings.turn(broker.open))
     await _turns()
-    await asyncio.wait_for(openings.all_open(), 10)
+    await asyncio.wait_for(openings.all_open(), DEADLINE_S)
     slow.cancel()
     await asyncio.gather(slow, return_exceptions=True)

@@ -7,10 +7,9 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from waiting import DEADLINE_S
 
 from airflow_provider.kafka.own_loop import OwnLoop
-
-IN_TIME_S = 10.0
 
 
 async def nothing() -> None: ...
@@ -24,7 +23,7 @@ def threads_of(name: str) -> list[threading.Thread]:
 def loop() -> Iterator[OwnLoop]:
     loop = OwnLoop("own-loop")
     yield loop
-    loop.close(nothing, IN_TIME_S)
+    loop.close(nothing, DEADLINE_S)
 
 
 def test_it_begins_once_with_the_first_call(loop: OwnLoop) -> None:
@@ -33,7 +32,7 @@ def test_it_begins_once_with_the_first_call(loop: OwnLoop) -> None:
     called = [threading.Event() for _ in range(2)]
     for event in called:
         loop.call(event.set)
-    assert all(event.wait(IN_TIME_S) for event in called)
+    assert all(event.wait(DEADLINE_S) for event in called)
     assert loop.has_begun
     assert len(threads_of("own-loop")) == 1
 
@@ -46,7 +45,7 @@ def test_what_is_finished_on_it_is_waited_for(loop: OwnLoop) -> None:
         done.append(threading.current_thread().name)
 
     loop.call(lambda: None)
-    loop.finish(work, IN_TIME_S)
+    loop.finish(work, DEADLINE_S)
     assert done == ["own-loop"]
 
 
@@ -61,11 +60,11 @@ def test_what_takes_too_long_goes_on(loop: OwnLoop) -> None:
     with pytest.raises(TimeoutError, match="within 0 s"):
         loop.finish(work, 0)
     loop.call(release.set)
-    assert done.wait(IN_TIME_S)
+    assert done.wait(DEADLINE_S)
 
 
 def test_where_it_has_not_begun_there_is_nothing_to_finish(loop: OwnLoop) -> None:
-    loop.finish(nothing, IN_TIME_S)
+    loop.finish(nothing, DEADLINE_S)
     assert not loop.has_begun
 
 
@@ -76,11 +75,11 @@ def test_closed_it_has_no_thread_and_does_nothing_more() -> None:
         ended.set()
 
     loop.call(lambda: None)
-    loop.close(end, IN_TIME_S)
+    loop.close(end, DEADLINE_S)
     assert ended.is_set()
     loop.call(called.set)
-    loop.finish(nothing, IN_TIME_S)
-    loop.close(end, IN_TIME_S)
+    loop.finish(nothing, DEADLINE_S)
+    loop.close(end, DEADLINE_S)
     assert threads_of("own-loop") == []
     assert not loop.has_begun
     assert not called.is_set()

@@ -14,6 +14,7 @@ from airflow_values import job, jobs_snapshot, status_snapshot
 from fastapi.testclient import TestClient
 from group_records import record_of
 from page_bench import Page, StillTopics, make_page
+from waiting import DEADLINE_S
 
 from airflow_provider.common import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
@@ -261,7 +262,7 @@ def test_what_is_done_takes_few_of_the_threads_that_airflow_answers_in(
 
     def carry_out(settings: KafkaSettings, group: str, operation: Operation, *, by: str) -> Outcome:
         waiting.release()
-        assert is_back.wait(60)
+        assert is_back.wait(DEADLINE_S)
         return Outcome(subject="job", changed=True)
 
     monkeypatch.setattr(one_shot, "carry_out", carry_out)
@@ -272,7 +273,7 @@ def test_what_is_done_takes_few_of_the_threads_that_airflow_answers_in(
 
         try:
             pausing = [threads.submit(pause) for _ in range(MOST_ACTS)]
-            assert all(waiting.acquire(timeout=60) for _ in pausing)
+            assert all(waiting.acquire(timeout=DEADLINE_S) for _ in pausing)
             refused = browser.post("/api/act/pause", json=JOB, headers=OURS)
             assert (refused.status_code, browser.get("/api/jobs", params=GROUP).status_code) == (503, 200)
         finally:

@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from waiting import DEADLINE_S
 
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.ui.connections import Connections
@@ -28,25 +29,25 @@ class Airflow:
 
     def _settings_of(self, name: str) -> KafkaSettings:
         self.asked.release()
-        assert self.answers.wait(60)
+        assert self.answers.wait(DEADLINE_S)
         return settings(self.servers)
 
 
 def test_who_asks_while_another_looks_is_told_what_was_known_before() -> None:
     airflow = Airflow()
     assert airflow.connections.all() == {"c": settings("first:9092")}
-    assert airflow.asked.acquire(timeout=60)
+    assert airflow.asked.acquire(timeout=DEADLINE_S)
     airflow.now, airflow.servers = 31.0, "second:9092"
     airflow.answers.clear()
     with ThreadPoolExecutor(2) as threads:
         looking = threads.submit(airflow.connections.all)
         try:
-            assert airflow.asked.acquire(timeout=60)
+            assert airflow.asked.acquire(timeout=DEADLINE_S)
             meanwhile = threads.submit(airflow.connections.all)
-            assert meanwhile.result(60) == {"c": settings("first:9092")}
+            assert meanwhile.result(DEADLINE_S) == {"c": settings("first:9092")}
         finally:
             airflow.answers.set()
-        assert looking.result(60) == airflow.connections.all() == {"c": settings("second:9092")}
+        assert looking.result(DEADLINE_S) == airflow.connections.all() == {"c": settings("second:9092")}
 
 
 def test_after_a_fault_they_are_looked_up_again() -> None:

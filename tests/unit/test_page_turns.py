@@ -11,6 +11,7 @@ import pytest
 from airflow_values import job, jobs_snapshot
 from fastapi.testclient import TestClient
 from page_bench import StillTopics, make_page
+from waiting import DEADLINE_S
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -35,7 +36,7 @@ def test_what_many_wait_for_is_made_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def slow(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[JobLine, ...]:
         made.append(1)
-        assert go_on.wait(60)
+        assert go_on.wait(DEADLINE_S)
         return job_lines(jobs, status)
 
     monkeypatch.setattr(WatchedGroup, "working", noted)
@@ -48,7 +49,7 @@ def test_what_many_wait_for_is_made_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
         try:
             looking = [threads.submit(look) for _ in range(MOST_IN_TURN)]
-            assert all(asked.acquire(timeout=60) for _ in looking)
+            assert all(asked.acquire(timeout=DEADLINE_S) for _ in looking)
         finally:
             go_on.set()
         assert {looked.result() for looked in looking} == {200}

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
 import pytest
 from page_bench import SETTINGS, StillTopics
+from waiting import wait_until
 
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.followed import FollowedTopics
 from airflow_provider.ui import watching
 from airflow_provider.ui.watching import LET_GO_S, ClusterWatch, WatchedGroup, Watches
-
-_DEADLINE_S = 10.0
 
 
 @dataclass
@@ -66,15 +64,8 @@ def watch(cluster: Cluster) -> Iterator[ClusterWatch]:
     watch.close()
 
 
-def eventually(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + _DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def looked_at(watch: ClusterWatch, group: str) -> WatchedGroup:
-    eventually(lambda: watch.look(group))
+    wait_until(lambda: watch.look(group))
     found = watch.look(group)
     assert found is not None
     return found
@@ -93,7 +84,7 @@ def test_it_is_let_go_when_nobody_has_looked_for_a_while(watch: ClusterWatch, cl
     cluster.now = LET_GO_S - 1
     watch.look("etl")
     cluster.now = LET_GO_S + 1
-    eventually(lambda: cluster.read == {"etl"})
+    wait_until(lambda: cluster.read == {"etl"})
     assert not watch.ended
 
 
@@ -101,7 +92,7 @@ def test_the_thread_ends_with_the_last_group_and_another_begins_when_somebody_lo
     watches = Watches()
     first = watches.of(SETTINGS)
     looked_at(first, "etl")
-    eventually(lambda: watches.of(SETTINGS) is first)
+    wait_until(lambda: watches.of(SETTINGS) is first)
     first.close()
     assert cluster.read == set()
     second = watches.of(SETTINGS)
@@ -115,22 +106,22 @@ def test_unused_it_ends_by_itself(cluster: Cluster) -> None:
     watch = ClusterWatch(SETTINGS, clock=lambda: cluster.now)
     looked_at(watch, "etl")
     cluster.now = LET_GO_S + 1
-    eventually(lambda: watch.ended)
+    wait_until(lambda: watch.ended)
     assert cluster.read == set()
 
 
 def test_all_groups_are_read_while_somebody_looks_at_all(watch: ClusterWatch, cluster: Cluster) -> None:
     cluster.names = ["one", "two"]
-    eventually(lambda: len(watch.look_at_all()[1]) == 2)
+    wait_until(lambda: len(watch.look_at_all()[1]) == 2)
     assert watch.look_at_all()[0].names == ("one", "two")
     assert cluster.read == {"one", "two"}
 
 
 def test_groups_that_can_not_be_listed_any_more_are_still_known(watch: ClusterWatch, cluster: Cluster) -> None:
     cluster.names = ["one"]
-    eventually(lambda: watch.look_at_all()[0].names)
+    wait_until(lambda: watch.look_at_all()[0].names)
     cluster.names = TopicError("no broker answered")
-    eventually(lambda: watch.look_at_all()[0].problem)
+    wait_until(lambda: watch.look_at_all()[0].problem)
     listing, groups = watch.look_at_all()
     assert (listing.names, listing.problem) == (("one",), "no broker answered")
     assert len(groups) == 1
@@ -143,7 +134,7 @@ def test_of_many_groups_those_are_read_that_were_looked_at_last(
     for number in range(4):
         cluster.now = number
         looked_at(watch, f"g{number}")
-    eventually(lambda: cluster.read == {"g2", "g3"})
+    wait_until(lambda: cluster.read == {"g2", "g3"})
 
 
 def test_the_longer_it_takes_to_show_a_group_the_longer_the_same_is_shown() -> None:

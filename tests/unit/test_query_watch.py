@@ -10,7 +10,7 @@ import pytest
 from fake_connect import FakeConnect, FakeQuery
 from query_watch_bench import POLL_EVERY_S, Hearing, looked
 from query_watch_bench import server as server
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.spark_connect import polling
@@ -240,4 +240,4 @@ async def test_closing_while_a_query_changes_does_not_block(server: FakeConnect)
     hearing.watch.watch(server.handle(second))
     assert hearing.watch._mine is not None
     hearing.watch._mine[0].polling._changed.set()
-    await asyncio.wait_for(hearing.watch.close(), 10)
+    await asyncio.wait_for(hearing.watch.close(), DEADLINE_S)

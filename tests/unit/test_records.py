@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import DEADLINE_S
 
 from airflow_provider.assignors.model import LeaveReason, Memory, Move, MoveReason
 from airflow_provider.membership.record import ClassicRecord
@@ -234,7 +235,7 @@ def test_nothing_is_written_that_nobody_would_read() -> None:
     writer = TopicWriter({"bootstrap.servers": "127.0.0.1:9"}, Outage("127.0.0.1:9"))
     try:
         with pytest.raises(TooLargeError, match="or 16777216 before compression"):
-            writer.send("g.jobs", "plan:a", b" " * (LARGEST_VALUE + 1)).result(timeout=10)
+            writer.send("g.jobs", "plan:a", b" " * (LARGEST_VALUE + 1)).result(timeout=DEADLINE_S)
     finally:
         writer.close()
 

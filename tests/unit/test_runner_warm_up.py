@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.driver.application import LocalSparkSettings
 from airflow_provider.driver.errors import SparkGoneError, SparkStartError
@@ -127,7 +127,7 @@ class Steps(SparkJob):
         spark.views["first"] = 1
         yield 0.5
         gates.reached.set()
-        gates.go_on.wait(60)
+        gates.go_on.wait(DEADLINE_S)
         self.known.append("second")
         yield 0.9
         self.known.append("third")
@@ -148,7 +148,7 @@ class Computes(Steps):
         self.known.append("half")
         spark.views["half"] = 1
         gates.reached.set()
-        assert gates.cancelled.wait(60)
+        assert gates.cancelled.wait(DEADLINE_S)
         raise RuntimeError("the job was cancelled")
 
 
@@ -163,7 +163,7 @@ class Deaf(Steps):
 
     def warm_up(self, spark: Any, task: TaskContext) -> None:
         gates.reached.set()
-        gates.go_on.wait(60)
+        gates.go_on.wait(DEADLINE_S)
 
 
 class Writes(Steps):
@@ -389,7 +389,7 @@ async def test_what_is_let_go_of_while_spark_starts_is_not_begun(
 
     def open_slowly(session: Session) -> Any:
         gates.reached.set()
-        gates.go_on.wait(60)
+        gates.go_on.wait(DEADLINE_S)
         return opened(session)
 
     monkeypatch.setattr(Session, "open", open_slowly)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.driver import pyspark_internals, standalone, watch
 from airflow_provider.driver.application import LocalSparkSettings, RunningSpark, SparkApplication
@@ -51,7 +51,7 @@ class Deaf(SparkJob):
         while not task.wait(60):
             pass
         if task.config.get("slow"):
-            self.may_end.wait(60)
+            self.may_end.wait(DEADLINE_S)
         if task.config.get("fenced"):
             task.fence()
 

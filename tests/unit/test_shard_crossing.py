@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
 from coordinated import GROUP, heartbeat, whole
 from shard_log import Bridges, MemoryLog, raw
+from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
@@ -26,7 +24,6 @@ from airflow_provider.shards.shard import Shard
 
 SETTINGS = CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL, server_assignors=server_assignors())
 W1 = MemberId("w1")
-IN_TIME_S = 10.0
 A0, A1 = TaskId("a", 0), TaskId("a", 1)
 
 
@@ -67,13 +64,6 @@ class Bridged:
 
     def lose(self, why: str = "") -> None:
         self.serving.handle([], {}, (), [BridgeLost(now_ms=0, group_id=GROUP, why=why)])
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + IN_TIME_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 @pytest.fixture
@@ -174,16 +164,16 @@ def test_what_the_bridges_of_before_have_said_does_not_count_after_a_fault() -> 
     )
     shard.start()
     shard.inbox.put([raw(1, body=heartbeat(W1, 0, (), **whole()))])
-    until(lambda: len(bridges.opened) == 1)
+    wait_until(lambda: len(bridges.opened) == 1)
     log.errors = [ShardError("the broker is away")]
     shard.inbox.put_word(
         BridgeSaid(now_ms=0, group_id=GROUP, epoch=Epoch(4), tasks=frozenset({A0}), lease_until_ms=60_000)
     )
-    until(lambda: 1 in log.answers)
+    wait_until(lambda: 1 in log.answers)
     shard.inbox.put([raw(2, body=heartbeat(W1, 0, (), **whole()))])
-    until(lambda: len(bridges.opened) == 2 or 2 in log.answers)
+    wait_until(lambda: len(bridges.opened) == 2 or 2 in log.answers)
     shard.end()
-    assert shard.join(IN_TIME_S)
+    assert shard.join(DEADLINE_S)
     assert len(bridges.opened) == 2
     assert log.answers[2] == (KafkaErrorCode.NOT_COORDINATOR, 0)
 

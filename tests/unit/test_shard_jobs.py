@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 
 import pytest
+from waiting import DEADLINE_S
 
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.protocol.error_codes import KafkaErrorCode
@@ -13,7 +14,6 @@ from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.jobs import JobsFollower
 
 SETTINGS = KafkaSettings.from_extra({"bootstrap.servers": "broker:9092"}, conn_id="kafka")
-IN_TIME_S = 10.0
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_who_waits_to_join_hears_that_nobody_could_look(fault: Exception, monkey
     follower = JobsFollower(SETTINGS)
     try:
         follower.look("etl", heard.put)
-        seen = heard.get(timeout=IN_TIME_S)
+        seen = heard.get(timeout=DEADLINE_S)
     finally:
         follower.close()
     assert (seen.group, seen.error) == ("etl", KafkaErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from echo_machine import EchoMachine
 from shard_log import MemoryLog, raw
+from waiting import DEADLINE_S
 
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.kafka.settings import KafkaSettings
@@ -23,7 +24,6 @@ from airflow_provider.shards.server import ShardServer
 from airflow_provider.shards.settings import Layout
 from airflow_provider.topics.errors import RightsError, TopicError
 
-IN_TIME_S = 10.0
 SETTINGS = {"bootstrap.servers": "broker:9092", "sasl.username": "etl", "session.timeout.ms": 7}
 
 
@@ -101,7 +101,7 @@ class Process:
         self.log = log
 
     def turns(self, holds: Callable[[], object]) -> None:
-        deadline = time.monotonic() + IN_TIME_S
+        deadline = time.monotonic() + DEADLINE_S
         while not holds():
             assert time.monotonic() < deadline
             self.server._turn(self.consumer)  # type: ignore[arg-type]
@@ -202,7 +202,7 @@ def test_why_no_shards_are_served_is_said_once_and_once_that_they_can_be(
     server = Failing(KafkaSettings.from_extra(SETTINGS, conn_id="kafka"), EchoMachine)
     server.faults = [TopicError("one is gone"), TopicError("one is gone"), TopicError("two are gone")]
     server.start()
-    deadline = time.monotonic() + IN_TIME_S
+    deadline = time.monotonic() + DEADLINE_S
     while len(caplog.records) < 3:
         assert time.monotonic() < deadline
         time.sleep(0.002)

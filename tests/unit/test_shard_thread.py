@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 from echo_machine import HEARTBEAT_MS, HELD, RAISES, EchoMachine
 from shard_log import MemoryLog, raw
+from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import TaskId
@@ -22,7 +22,6 @@ from airflow_provider.shards.settings import Layout
 from airflow_provider.shards.shard import Shard
 
 ONE = Layout(shards=1, replies=2)
-IN_TIME_S = 10.0
 
 
 class Lived:
@@ -49,13 +48,6 @@ class Lived:
         self.shard.inbox.put(requests)
 
 
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + IN_TIME_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-
-
 @pytest.fixture
 def lived(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[MemoryLog], Lived]]:
     """Lets a shard live, which rests but for a moment."""
@@ -71,7 +63,7 @@ def lived(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[MemoryLog], Liv
     yield begin
     for each in alive:
         each.shard.end()
-        assert each.shard.join(IN_TIME_S)
+        assert each.shard.join(DEADLINE_S)
 
 
 Live = Callable[[MemoryLog], Lived]
@@ -80,10 +72,10 @@ Live = Callable[[MemoryLog], Lived]
 def test_a_shard_handles_what_comes(lived: Live) -> None:
     log = MemoryLog()
     shard = lived(log)
-    assert shard.loaded.wait(IN_TIME_S)
+    assert shard.loaded.wait(DEADLINE_S)
     shard.put(raw(0), raw(1))
     shard.put(raw(2))
-    until(lambda: log.answers == {0: (0, 1), 1: (0, 2), 2: (0, 3)})
+    wait_until(lambda: log.answers == {0: (0, 1), 1: (0, 2), 2: (0, 3)})
     assert shard.groups == [frozenset({"etl"})]
     assert log.committed[-1][1] == 3
 
@@ -91,37 +83,37 @@ def test_a_shard_handles_what_comes(lived: Live) -> None:
 def test_after_a_fault_all_is_handled_that_was_not(lived: Live) -> None:
     log = MemoryLog()
     shard = lived(log)
-    assert shard.loaded.wait(IN_TIME_S)
+    assert shard.loaded.wait(DEADLINE_S)
     shard.put(raw(0), raw(1, RAISES), raw(2))
-    until(lambda: len(log.answers) == 3)
+    wait_until(lambda: len(log.answers) == 3)
     assert log.answers == {0: (0, 1), 1: (KafkaErrorCode.UNKNOWN_SERVER_ERROR, 0), 2: (0, 2)}
     log.errors = [ShardError("nobody knows"), ShardError("again")]
     shard.put(raw(3))
-    until(lambda: 3 in log.answers)
+    wait_until(lambda: 3 in log.answers)
     assert log.answers[3] == (0, 3)
 
 
 def test_what_a_transaction_has_handled_of_which_nobody_knew_is_not_handled_again(lived: Live) -> None:
     log = MemoryLog()
     shard = lived(log)
-    assert shard.loaded.wait(IN_TIME_S)
+    assert shard.loaded.wait(DEADLINE_S)
     log.errors = [ShardError("nobody knows")]
     log.unknown = list(log.errors)
     shard.put(raw(0))
-    until(lambda: log.opened == 2)
+    wait_until(lambda: log.opened == 2)
     shard.put(raw(1, "other"))
-    until(lambda: 1 in log.answers)
+    wait_until(lambda: 1 in log.answers)
     assert [reply.header.correlation_id for reply in log.replies] == [0, 1]
 
 
 def test_who_is_fenced_writes_nothing_more(lived: Live) -> None:
     log = MemoryLog()
     shard = lived(log)
-    assert shard.loaded.wait(IN_TIME_S)
+    assert shard.loaded.wait(DEADLINE_S)
     log.errors = [FencedError("somebody else")]
     shard.put(raw(0))
-    assert shard.fenced.wait(IN_TIME_S)
-    assert shard.shard.join(IN_TIME_S)
+    assert shard.fenced.wait(DEADLINE_S)
+    assert shard.shard.join(DEADLINE_S)
     shard.put(raw(1))
     assert log.committed == []
 
@@ -132,15 +124,15 @@ def test_nobody_is_taken_for_silent_whose_heartbeat_lies_in_the_topic(
 ) -> None:
     log = MemoryLog()
     shard = lived(log)
-    assert shard.loaded.wait(IN_TIME_S)
+    assert shard.loaded.wait(DEADLINE_S)
     shard.put(raw(0, HELD))
-    until(lambda: log.committed)
+    wait_until(lambda: log.committed)
     log.ends_at = 2  # another request, which has not come yet
     shard.clock_ms += HEARTBEAT_MS + 1
-    until(lambda: log.asked_for_end >= 1)
+    wait_until(lambda: log.asked_for_end >= 1)
     assert log.answers == {}
     shard.put(raw(1, "m"))
-    until(lambda: 0 in log.answers)
+    wait_until(lambda: 0 in log.answers)
     assert list(log.answers) == [1, 0]
 
 
@@ -148,22 +140,22 @@ def test_nobody_is_taken_for_silent_whose_heartbeat_lies_in_the_topic(
 def test_who_stood_still_begins_anew(lived: Live) -> None:
     log = MemoryLog()
     shard = lived(log)
-    assert shard.loaded.wait(IN_TIME_S)
+    assert shard.loaded.wait(DEADLINE_S)
     shard.put(raw(0, HELD))
-    until(lambda: log.committed)
+    wait_until(lambda: log.committed)
     shard.clock_ms += 60_000
-    until(lambda: log.opened == 2)
-    until(lambda: log.answers == {0: (KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)})
+    wait_until(lambda: log.opened == 2)
+    wait_until(lambda: log.answers == {0: (KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)})
 
 
 def test_a_shard_that_is_taken_away_tells_those_who_wait(lived: Live) -> None:
     log = MemoryLog()
     shard = lived(log)
-    assert shard.loaded.wait(IN_TIME_S)
+    assert shard.loaded.wait(DEADLINE_S)
     shard.put(raw(0, HELD))
-    until(lambda: log.committed)
+    wait_until(lambda: log.committed)
     shard.shard.end()
-    assert shard.shard.join(IN_TIME_S)
+    assert shard.shard.join(DEADLINE_S)
     assert log.answers == {0: (KafkaErrorCode.NOT_COORDINATOR, 0)}
 
 
@@ -178,11 +170,11 @@ def test_that_a_shard_is_not_served_is_said_once_and_once_that_it_is(
     caplog.set_level(logging.INFO)
     log = MemoryLog()
     shard = lived(log)
-    assert shard.loaded.wait(IN_TIME_S)
+    assert shard.loaded.wait(DEADLINE_S)
     log.errors = [ShardError("nobody knows")]
     log.fails_to_load = [ShardError("nobody knows"), ShardError("nobody knows"), ShardError("nobody may know")]
     shard.put(raw(0))
-    until(lambda: 0 in log.answers)
+    wait_until(lambda: 0 in log.answers)
     again = "shard 0 will be served again when it is loaded"
     assert said(caplog) == [
         "serving shard 0",
@@ -200,7 +192,7 @@ def test_nothing_is_said_of_a_shard_that_is_given_away_before_it_was_served(
     log = MemoryLog()
     log.fails_to_load = [FencedError("somebody else serves it")]
     shard = lived(log)
-    assert shard.fenced.wait(IN_TIME_S)
+    assert shard.fenced.wait(DEADLINE_S)
     assert said(caplog) == []
     assert not shard.shard.spoken_of
 

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from waiting import DEADLINE_S
 
 from airflow_provider.driver import shared_tables
 from airflow_provider.driver.shared_tables import SharedTables
@@ -77,7 +78,7 @@ def test_who_fails_to_make_a_table_leaves_it_to_the_next_and_who_is_to_stop_does
 
     def fail() -> Any:
         began.set()
-        go_on.wait(60)
+        go_on.wait(DEADLINE_S)
         raise ValueError("no airports")
 
     def first() -> None:
@@ -86,7 +87,7 @@ def test_who_fails_to_make_a_table_leaves_it_to_the_next_and_who_is_to_stop_does
 
     making = threading.Thread(target=first)
     making.start()
-    assert began.wait(60)
+    assert began.wait(DEADLINE_S)
 
     def stop() -> None:
         raise TimeoutError
@@ -96,4 +97,4 @@ def test_who_fails_to_make_a_table_leaves_it_to_the_next_and_who_is_to_stop_does
     go_on.set()
     table: Any = tables.get("three", spark, "airports", good, _nothing)
     assert table == "global_temp"
-    making.join(60)
+    making.join(DEADLINE_S)

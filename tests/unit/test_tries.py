@@ -14,7 +14,7 @@ from airflow_values import URL, context
 from operator_bench import NO_LINK, SETTINGS, FakeRun, outcome, worker_operator
 from test_operators_worker import group, runs
 from trigger_bench import SPEC, STORY
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.assignors.model import Absence, LeaveReason
 from airflow_provider.common.task_instance import TaskPage
@@ -173,7 +173,7 @@ async def test_without_an_answer_it_leaves_as_one_that_failed(monkeypatch: pytes
 async def test_nor_does_it_wait_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     answered = threading.Event()
     monkeypatch.setattr(worker_run, "_ASK_WITHIN_S", 0.05)
-    monkeypatch.setattr(TaskPage, "state", lambda _page: str(answered.wait(10)))
+    monkeypatch.setattr(TaskPage, "state", lambda _page: str(answered.wait(DEADLINE_S)))
     run, worker = a_run()
     run.leave("ended")
     run._leave()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from airflow_values import worker_status
 from trigger_bench import SAVED, SPEC, Triggerer, worker_trigger
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
@@ -76,7 +76,7 @@ async def test_a_copy_that_starts_when_the_task_has_gone_on_stays_away(triggerer
     assert triggerer.worker is None, "the coordinator heard nothing of it"
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    await asyncio.wait_for(trigger.on_kill(), 10)
+    await asyncio.wait_for(trigger.on_kill(), DEADLINE_S)
     await trigger.cleanup()
 
 
@@ -106,7 +106,7 @@ async def test_the_copy_that_airflow_means_takes_the_name_back(triggerer: Trigge
     assert triggerer.worker
     assert [saved["member"]["member_id"] for saved in triggerer.saved] == ["w1-member", ""]
     triggerer.worker.end(Ending.DRAINED)
-    assert len(await asyncio.wait_for(running, 10)) == 1
+    assert len(await asyncio.wait_for(running, DEADLINE_S)) == 1
 
 
 async def test_fenced_by_another_task_it_is_the_operators_matter(triggerer: Triggerer) -> None:
@@ -118,5 +118,5 @@ async def test_fenced_by_another_task_it_is_the_operators_matter(triggerer: Trig
     triggerer.worker.end(Ending.FENCED, error="another process")
     other = "http://airflow.example/dags/d/runs/other/tasks/w"
     triggerer.topics.now(status=said(WorkerPhase.JOINING, at_ms=60_000, page=other))
-    (event,) = await asyncio.wait_for(running, 10)
+    (event,) = await asyncio.wait_for(running, DEADLINE_S)
     assert event.payload["ending"] == "fenced"

@@ -8,7 +8,7 @@ import pytest
 from airflow_values import group_snapshot
 from trigger_bench import HANDED_OVER, SAVED, SETTINGS, Triggerer, events_of, worker_trigger
 from turned_clock import time_passes
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.common.task_instance import ENDED_BY_USER
 from airflow_provider.kafka.settings import KafkaSettings
@@ -36,7 +36,7 @@ async def test_a_deferred_worker_goes_on_as_the_same_member_with_new_credentials
     assert not running.done(), "its task is not resumed for that"
     assert triggerer.worker
     triggerer.worker.end(Ending.DRAINED)
-    assert len(await asyncio.wait_for(running, 10)) == 1
+    assert len(await asyncio.wait_for(running, DEADLINE_S)) == 1
     assert not connections._CONNECTIONS[asyncio.get_running_loop()], "nobody looks any more"
 
 
@@ -56,7 +56,7 @@ async def test_credentials_that_no_broker_takes_are_not_used_and_told_of_once(
     await eventually(lambda: len(triggerer.saved) == 2)
     assert triggerer.worker
     triggerer.worker.end(Ending.DRAINED)
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, DEADLINE_S)
 
 
 async def test_a_user_who_ends_the_task_meanwhile_ends_the_membership(triggerer: Triggerer) -> None:
@@ -67,7 +67,7 @@ async def test_a_user_who_ends_the_task_meanwhile_ends_the_membership(triggerer:
     await asyncio.gather(running, return_exceptions=True)
     triggerer.settings = ROTATED
     await eventually(lambda: len(triggerer.saved) == 2)
-    await asyncio.wait_for(trigger.on_kill(), 10)
+    await asyncio.wait_for(trigger.on_kill(), DEADLINE_S)
     assert triggerer.worker
     assert triggerer.worker.outcome.result().ending is Ending.LEFT
     await trigger.cleanup()
@@ -82,7 +82,7 @@ async def test_a_user_who_ends_the_task_as_its_worker_is_handed_over_ends_the_me
     assert first
     first.end(Ending.HANDED_OVER, saved=HANDED_OVER)
     trigger._exit_requests.leave(ENDED_BY_USER, KILLED)
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, DEADLINE_S)
     assert triggerer.saved == [SAVED, HANDED_OVER]
     assert triggerer.worker
     assert triggerer.worker is not first
@@ -96,7 +96,7 @@ async def test_a_sensor_goes_on_with_new_credentials(triggerer: Triggerer) -> No
     triggerer.settings = ROTATED
     await eventually(lambda: triggerer.used == [SETTINGS, ROTATED])
     triggerer.topics.now(status=group_snapshot(3))
-    assert len(await asyncio.wait_for(running, 10)) == 1
+    assert len(await asyncio.wait_for(running, DEADLINE_S)) == 1
     assert not triggerer.topics.listeners
 
 
@@ -108,13 +108,13 @@ async def test_a_trigger_that_begins_after_a_change_goes_by_what_the_connection_
     running = await triggerer.start(worker_trigger())
     triggerer.settings = ROTATED
     begun = [asyncio.ensure_future(_settings_of_a_new_trigger()) for _ in range(3)]
-    assert await asyncio.wait_for(asyncio.gather(*begun), 10) == [ROTATED] * 3
+    assert await asyncio.wait_for(asyncio.gather(*begun), DEADLINE_S) == [ROTATED] * 3
     assert triggerer.reached.count(ROTATED) == 1, "asked once for all"
     await eventually(lambda: triggerer.used == [SETTINGS, ROTATED], "the others go on with it, too")
     await eventually(lambda: len(triggerer.saved) == 2)
     assert triggerer.worker
     triggerer.worker.end(Ending.DRAINED)
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, DEADLINE_S)
 
 
 async def test_what_no_broker_takes_is_not_used_by_a_trigger_that_begins_either(
@@ -129,7 +129,7 @@ async def test_what_no_broker_takes_is_not_used_by_a_trigger_that_begins_either(
     assert caplog.text.count("Authentication failed") == 1
     assert triggerer.worker
     triggerer.worker.end(Ending.DRAINED)
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, DEADLINE_S)
 
 
 async def _settings_of_a_new_trigger() -> KafkaSettings:

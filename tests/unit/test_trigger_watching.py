@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
 from trigger_bench import FakeTopics
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.kafka.off_loop import SETTLE_S
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -39,7 +39,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def ended(*waiting: asyncio.Future[Answer]) -> list[Answer]:
-    return await asyncio.wait_for(asyncio.gather(*waiting), 10)
+    return await asyncio.wait_for(asyncio.gather(*waiting), DEADLINE_S)
 
 
 async def test_a_hundred_sensors_of_a_job_have_one_look_at_each_change_and_none_while_it_rests(
@@ -93,7 +93,7 @@ async def test_all_who_wait_hear_that_a_topic_cannot_be_read() -> None:
     await eventually(lambda: topics.listeners)
     topics.problem = TopicError("gone")
     topics.now()
-    told = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10)
+    told = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), DEADLINE_S)
     assert [str(error) for error in told] == ["gone", "gone"]
     assert not topics.listeners
 

@@ -20,7 +20,7 @@ from airflow.triggers.base import TaskSuccessEvent
 from airflow_values import group_record, group_snapshot, job, jobs_snapshot, status_snapshot
 from trigger_bench import SETTINGS, SPEC, STORY, FakeTopics, Triggerer, events_of, worker_trigger
 from turned_clock import time_passes
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.assignors.model import LeaveReason, Memory
 from airflow_provider.assignors.policy import IMMEDIATE, Deferred
@@ -132,7 +132,7 @@ class TestPause:
             deferred_at_ms=wall_ms(),
         )
         before = time.monotonic()
-        assert len(await asyncio.wait_for(events_of(trigger), 10)) == 1
+        assert len(await asyncio.wait_for(events_of(trigger), DEADLINE_S)) == 1
         assert time.monotonic() - before >= 0.2
 
 
@@ -144,7 +144,7 @@ class TestGroupTrigger:
         running = asyncio.ensure_future(events_of(trigger))
         triggerer.topics.now(status=group_snapshot(1))
         triggerer.topics.now(status=group_snapshot(3))
-        (event,) = await asyncio.wait_for(running, 10)
+        (event,) = await asyncio.wait_for(running, DEADLINE_S)
         assert event.payload["report"]["epoch"] == 3
         assert event.payload["carried"] == {"x": 1}
         assert event.payload["link"].startswith("http://airflow.example/")
@@ -166,7 +166,7 @@ class TestGroupTrigger:
         monkeypatch.setattr(patience, "_AGAIN_S", 0.001)
         triggerer.topics.now(status=group_snapshot(3))
         trigger = GroupTrigger(kafka_conn_id="c", group="g", condition=EpochCondition(at_least=2).to_json())
-        assert len(await asyncio.wait_for(events_of(trigger), 10)) == 1
+        assert len(await asyncio.wait_for(events_of(trigger), DEADLINE_S)) == 1
         assert caplog.text.count("no broker answered") == 1, "told once, not at each try"
 
 
@@ -175,7 +175,7 @@ class TestWorkerTrigger:
         running = await triggerer.start(worker_trigger())
         assert triggerer.worker
         triggerer.worker.end(Ending.HANDED_OVER, saved={"v": 1, "member": {"epoch": 5}})
-        (event,) = await asyncio.wait_for(running, 10)
+        (event,) = await asyncio.wait_for(running, DEADLINE_S)
         payload = json.loads(json.dumps(event.payload))
         assert (payload["worker"], payload["epoch"], payload["ending"]) == ("w1", 5, "handed over")
         assert payload["saved"] == {"v": 1, "member": {"epoch": 5}}
@@ -187,7 +187,7 @@ class TestWorkerTrigger:
         running = await triggerer.start(worker_trigger())
         assert triggerer.worker
         triggerer.worker.end(Ending.IDLE, error="group g has no jobs yet")
-        (event,) = await asyncio.wait_for(running, 10)
+        (event,) = await asyncio.wait_for(running, DEADLINE_S)
         assert (event.payload["ending"], event.payload["error"]) == ("idle", "group g has no jobs yet")
 
     @pytest.mark.parametrize("push", [True, False])
@@ -195,7 +195,7 @@ class TestWorkerTrigger:
         running = await triggerer.start(worker_trigger(push_summary=push))
         assert triggerer.worker
         triggerer.worker.end(Ending.DRAINED)
-        (event,) = await asyncio.wait_for(running, 10)
+        (event,) = await asyncio.wait_for(running, DEADLINE_S)
         assert isinstance(event, TaskSuccessEvent)
         if push:
             assert triggerer.xcoms["return_value"]["ended"] == "drained"
@@ -207,7 +207,7 @@ class TestWorkerTrigger:
         running = await triggerer.start(worker_trigger(ends_task=False))
         assert triggerer.worker
         triggerer.worker.end(Ending.DRAINED)
-        (event,) = await asyncio.wait_for(running, 10)
+        (event,) = await asyncio.wait_for(running, DEADLINE_S)
         assert (event.payload["ending"], event.payload["summary"]["ended"]) == ("drained", "drained")
         assert not triggerer.xcoms
 
@@ -218,7 +218,7 @@ class TestWorkerTrigger:
 
         def import_module(name: str) -> Any:
             asked.set()
-            imported.wait(10)
+            imported.wait(DEADLINE_S)
             return real(name)
 
         monkeypatch.setattr(importlib, "import_module", import_module)
@@ -226,10 +226,10 @@ class TestWorkerTrigger:
         await eventually(asked.is_set)
         assert triggerer.worker is None
         imported.set()
-        await asyncio.wait_for(triggerer.held.wait(), 10)
+        await asyncio.wait_for(triggerer.held.wait(), DEADLINE_S)
         assert triggerer.worker
         triggerer.worker.end(Ending.DRAINED)
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, DEADLINE_S)
 
     @pytest.mark.parametrize(("option", "frozen"), [(None, []), ("False", []), ("True", ["freeze", (10_000, 4, 8)])])
     async def test_a_triggerer_is_shared_so_its_garbage_collector_is_left_alone_unless_that_is_asked_for(
@@ -247,7 +247,7 @@ class TestWorkerTrigger:
             running = await triggerer.start(worker_trigger())
             assert triggerer.worker
             triggerer.worker.end(Ending.DRAINED)
-            await asyncio.wait_for(running, 10)
+            await asyncio.wait_for(running, DEADLINE_S)
         worker_module._freeze.cache_clear()
         assert done == frozen * 2, "when the first worker comes, and when what it needs is loaded"
 
@@ -255,7 +255,7 @@ class TestWorkerTrigger:
         running = await triggerer.start(worker_trigger())
         assert triggerer.worker
         triggerer.worker.end(Ending.FENCED, error="another process")
-        (event,) = await asyncio.wait_for(running, 10)
+        (event,) = await asyncio.wait_for(running, DEADLINE_S)
         assert (event.payload["ending"], event.payload["error"]) == ("fenced", "another process")
 
     async def test_a_broker_that_is_away_is_waited_for(
@@ -275,7 +275,7 @@ class TestWorkerTrigger:
         running = await triggerer.start(worker_trigger())
         assert triggerer.worker
         triggerer.worker.end(Ending.DRAINED)
-        assert len(await asyncio.wait_for(running, 10)) == 1
+        assert len(await asyncio.wait_for(running, DEADLINE_S)) == 1
         assert caplog.text.count("no broker answered") == 1, "told once, not at each try"
 
     async def test_a_triggerer_that_ends_keeps_the_membership_for_the_next(self, triggerer: Triggerer) -> None:
@@ -299,7 +299,7 @@ class TestWorkerTrigger:
         if sys.version_info >= (3, 11):  # asyncio loses the message on its way up before
             assert cancelled.value.args == ("a user did it",), "by this Airflow knows that it has to call on_kill"
         triggerer.task_state = state
-        await asyncio.wait_for(trigger.on_kill(), 10)
+        await asyncio.wait_for(trigger.on_kill(), DEADLINE_S)
         assert triggerer.worker
         assert triggerer.worker.outcome.result().ending is Ending.LEFT
         assert triggerer.worker.absence.left is LeaveReason.KILLED
@@ -319,7 +319,7 @@ class TestWorkerTrigger:
         monkeypatch.setattr(SparkGroupHook, "aget_settings", aget_settings)
         trigger = worker_trigger()
         running = triggerer.run(trigger)
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(asked.wait(), DEADLINE_S)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         triggerer.task_state = "failed"
@@ -327,7 +327,7 @@ class TestWorkerTrigger:
         await asyncio.sleep(0)
         assert not killing.done(), "cleanup would end the membership without leaving"
         answered.set()
-        await asyncio.wait_for(killing, 10)
+        await asyncio.wait_for(killing, DEADLINE_S)
         assert triggerer.worker
         assert triggerer.worker.outcome.result().ending is Ending.LEFT
         await trigger.cleanup()
@@ -365,7 +365,7 @@ class TestWorkerTrigger:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         triggerer.task_state = state
-        await asyncio.wait_for(trigger.on_kill(), 10)
+        await asyncio.wait_for(trigger.on_kill(), DEADLINE_S)
         assert triggerer.worker
         assert not triggerer.worker.outcome.done()
         await trigger.cleanup()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+from waiting import DEADLINE_S
 
 from airflow_provider.kafka.changes import Changes
 from airflow_provider.ledger.topic_view import About
@@ -220,14 +221,14 @@ def test_what_is_known_can_be_seen_while_a_large_record_is_parsed(monkeypatch: p
 
     def parse_slowly(data: dict[str, object]) -> JobDefinition:
         parsing.set()
-        assert seen.wait(30), "an event loop waits for the parser"
+        assert seen.wait(DEADLINE_S), "an event loop waits for the parser"
         return from_json(data)
 
     monkeypatch.setattr(JobDefinition, "from_json", parse_slowly)
     record = Record(b"job:a", encode(JobDefinition(name="a", entry_point="m:f").to_json()), 0)
     thread = threading.Thread(target=feed.take, args=([record],))
     thread.start()
-    assert parsing.wait(30)
+    assert parsing.wait(DEADLINE_S)
     assert feed.snapshot().offset == 0
     seen.set()
     thread.join()

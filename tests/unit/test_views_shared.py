@@ -12,6 +12,7 @@ import pytest
 from airflow_values import job, jobs_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import DEADLINE_S
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger import progress
@@ -142,7 +143,7 @@ async def test_nobody_waits_for_a_record_that_is_being_parsed(monkeypatch: pytes
     def slowly(data: Mapping[str, Any]) -> WorkerStatus:
         if data["slots"] == 7:
             parsing.set()
-            assert go_on.wait(30)
+            assert go_on.wait(DEADLINE_S)
         return from_json(data)
 
     monkeypatch.setattr(WorkerStatus, "from_json", slowly)
@@ -154,7 +155,7 @@ async def test_nobody_waits_for_a_record_that_is_being_parsed(monkeypatch: pytes
     try:
         await asyncio.to_thread(parsing.wait, 30)
         asked = asyncio.to_thread(feed.status.snapshot)
-        snapshot = await asyncio.wait_for(asked, 10)
+        snapshot = await asyncio.wait_for(asked, DEADLINE_S)
         assert (snapshot.offset, dict(snapshot.workers)) == (1, {WORKER.worker: WORKER})
     finally:
         go_on.set()

@@ -9,7 +9,7 @@ import pytest
 from executor_bench import A0, A1, A2, A3, AWAY, ME, PLANNER, Bench, bench
 from stand_ins import MemoryTopics
 from turned_clock import time_passes
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.execution import state
 from airflow_provider.hands import executor as executor_module
@@ -376,7 +376,7 @@ async def test_closing_does_not_wait_for_a_task_that_does_not_stop_or_a_topic_th
         with worker.topics.out_of_order(AWAY):
             worker.stop(A0)
             worker.runner.finish(A1)
-            await asyncio.wait_for(worker.executor.close(), 5)
+            await asyncio.wait_for(worker.executor.close(), DEADLINE_S)
     assert "still running at its end: a:0" in caplog.text
 
 

@@ -294,6 +294,6 @@ async def test_a_host_that_was_suspended_for_longer_than_a_lease_finds_it_over_a
         host.was_suspended(LONG["session_timeout_ms"])
         with pytest.raises(FencedError):
             life.worker.lease.check(granted)
-        await eventually(lambda: life.runner.running == frozenset(), "the tasks are stopped", within_s=5)
+        await eventually(lambda: life.runner.running == frozenset(), "the tasks are stopped")
         life.coordinator.away = None
         await life.runs(A0, A1)

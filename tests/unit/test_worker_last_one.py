@@ -9,6 +9,7 @@ from executor_bench import A0, ME, Bench
 from queries_bench import MINE, STARTED
 from queries_bench import Bench as Servers
 from stand_ins import MemoryTopics
+from waiting import DEADLINE_S
 
 from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
@@ -36,7 +37,7 @@ async def test_it_ends_the_queries_of_others_even_if_it_has_none_itself() -> Non
         await asyncio.sleep(0)
     assert not servers.watches, "others may not have heard yet that it leaves"
     await bench.topics.publish_worker(replace(LEAVES, state=WorkerPhase.LEFT))
-    await asyncio.wait_for(closing, 10)
+    await asyncio.wait_for(closing, DEADLINE_S)
     assert servers.watches[MINE].stopped == [STARTED]
     assert bench.told(A0).state is TaskState.STOPPED
 
@@ -44,4 +45,4 @@ async def test_it_ends_the_queries_of_others_even_if_it_has_none_itself() -> Non
 async def test_it_does_not_wait_if_there_is_no_detached_query() -> None:
     bench = Bench(MemoryTopics(), slots=2, linger_s=60)
     bench.executor.leave_for_good()
-    await asyncio.wait_for(bench.executor.close(), 1)
+    await asyncio.wait_for(bench.executor.close(), DEADLINE_S)

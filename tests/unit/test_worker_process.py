@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from waiting import DEADLINE_S
 
 from airflow_provider import procfs
 from airflow_provider.driver import jvm
@@ -185,7 +186,7 @@ def test_a_jvm_that_outlived_its_worker_is_ended_by_the_next_one(
     orphan: subprocess.Popen[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     end_what_outlived(record(told_of(orphan)))
-    assert orphan.wait(10) == -signal.SIGKILL
+    assert orphan.wait(DEADLINE_S) == -signal.SIGKILL
     assert "it had outlived process" in caplog.text
     end_what_outlived(record(told_of(orphan)))
     end_what_outlived(record(""))
@@ -246,6 +247,6 @@ def test_what_a_job_forks_does_not_keep_the_jvm_alive() -> None:
             assert worker.stdout is not None
             started = psutil.Process(int(worker.stdout.readline()))
             worker.kill()
-            assert psutil.wait_procs([started], timeout=10)[1] == []
+            assert psutil.wait_procs([started], timeout=DEADLINE_S)[1] == []
         finally:
             os.killpg(worker.pid, signal.SIGKILL)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from stand_ins import HandRunner
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 from worker_life import A0, A1, ME, MEMBER, Life, living
 
 from airflow_provider.assignors.model import Absence, LeaveReason
@@ -210,7 +210,7 @@ async def test_a_spark_that_does_not_stop_keeps_no_worker_from_its_end(
     starter = SparkOfProcess(equipment, WorkerSettings(member=MEMBER, until=Until.FOREVER))
     assert await starter.start() == ""
     try:
-        await asyncio.wait_for(starter.release(), 10)
+        await asyncio.wait_for(starter.release(), DEADLINE_S)
     finally:
         stopping.set()
     assert "Spark has not stopped within 0.05 s" in caplog.text

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from airflow.triggers.base import TriggerEvent
 from stand_ins import LonelyCoordinator
+from waiting import DEADLINE_S
 
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Incremental
@@ -169,7 +170,7 @@ class Triggerer:
     async def start(self, trigger: WorkerTrigger) -> asyncio.Task[list[TriggerEvent]]:
         """Run it as Airflow does, to the point where it holds its membership."""
         running = self.run(trigger)
-        await asyncio.wait_for(self.held.wait(), 10)
+        await asyncio.wait_for(self.held.wait(), DEADLINE_S)
         return running
 
     def run(self, trigger: WorkerTrigger) -> asyncio.Task[list[TriggerEvent]]:

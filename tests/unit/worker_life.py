@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from stand_ins import HandRunner, LonelyCoordinator, MemoryTopics
-from waiting import eventually
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.assignors.policy import Deferred
 from airflow_provider.group.classic import ClassicMemberships
@@ -133,7 +133,7 @@ class Life:
         )
 
     async def outcome(self) -> Outcome:
-        return await asyncio.wait_for(asyncio.shield(self._run), 10)
+        return await asyncio.wait_for(asyncio.shield(self._run), DEADLINE_S)
 
     async def cancel(self) -> None:
         self._run.cancel()
