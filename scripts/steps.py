@@ -1,7 +1,8 @@
 """Steps that are run as processes, several at a time: each line of output begins with its step.
 
-A step has a time limit: it is interrupted then, so that it says where it was, and killed if that does not end it. What
-failed is told with the reason, as pytest gives it, or else with the last that it said.
+A step may take as long as it likes, but not be silent for ever: then it is interrupted, so that it says where it was,
+and killed if that does not end it. What failed is told with the reason, as pytest gives it, or else with the last that
+it said.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 LAST_WORDS_S = 30.0
+_CHUNK = 65_536
 REASON_LINES = 16
 """Of all that failed together."""
 REASON_WIDTH = 200
@@ -28,14 +30,14 @@ NICE = ("nice", "-n", "10")
 class Step:
     """What is run as one process.
 
-    :param limit_s: how long it may take
     :param cores: how many it keeps busy
+    :param shows: what it shows that no other one does
     """
 
     name: str
-    limit_s: float
     cores: float
     command: Sequence[str] = field(repr=False)
+    shows: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,40 +109,41 @@ class Words:
 class Result:
     """What came of a step.
 
+    :param hung: whether it was ended because it said nothing any more
     :param cpu_s: seconds of a core, its own and of processes that it has waited for
     :param failures: what of it failed
     """
 
     step: Step
     status: int
-    late: bool
+    hung: bool
     took_s: float
     cpu_s: float
     failures: Sequence[Failure | LastWords] = ()
 
     @property
     def passed(self) -> bool:
-        return self.status == 0 and not self.late
+        return self.status == 0 and not self.hung
 
     def __str__(self) -> str:
-        how = "too late" if self.late else "passed" if self.passed else f"FAILED (exit {self.status})"
-        return f"{self.step.name:24}{self.took_s:6.0f} s {self.cpu_s:6.0f} s of a core  {how}"
+        how = "HUNG" if self.hung else "passed" if self.passed else f"FAILED (exit {self.status})"
+        return f"{self.step.name:24}{self.took_s:6.0f} s {self.cpu_s:6.0f} s of a core  {how:8} {self.step.shows}"
 
 
 class Running:
     """A step that has begun."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, silent_s: float) -> None:
         self.step = step
-        self._began = time.monotonic()
+        self._silent_s = silent_s
+        self._began = self._heard = time.monotonic()
         self._interrupted_s: float | None = None
         self._words = Words()
         self._process = subprocess.Popen(  # noqa: S603
             step.command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -148,27 +151,37 @@ class Running:
 
     def _read(self) -> None:
         assert self._process.stdout is not None
+        begun = b""
         with self._process.stdout as output:
-            for line in output:
-                print(f"[{self.step.name}] {line.rstrip()}", flush=True)
-                self._words.hear(line.rstrip())
+            while data := os.read(output.fileno(), _CHUNK):
+                self._heard = time.monotonic()
+                *lines, begun = (begun + data).split(b"\n")
+                for line in lines:
+                    self._tell(line)
+        if begun:
+            self._tell(begun)
+
+    def _tell(self, line: bytes) -> None:
+        words = line.decode(errors="replace").rstrip()
+        print(f"[{self.step.name}] {words}", flush=True)
+        self._words.hear(words)
 
     @property
     def _took_s(self) -> float:
         return time.monotonic() - self._began
 
     def look(self) -> Result | None:
-        """What came of it; None while it runs on. One that takes too long is made to end."""
+        """What came of it; None while it runs on. One that hangs is made to end."""
         pid, status, usage = os.wait4(self._process.pid, os.WNOHANG)
         if pid:
             self._process.returncode = os.waitstatus_to_exitcode(status)
             self._reader.join(1)  # for ever, if a process that it has left behind holds the pipe
             cpu_s = usage.ru_utime + usage.ru_stime
-            late = self._interrupted_s is not None
-            failures = self._words.failures() if late or self._process.returncode else ()
-            return Result(self.step, self._process.returncode, late, self._took_s, cpu_s, failures)
-        if self._interrupted_s is None and self._took_s > self.step.limit_s:
-            print(f"[{self.step.name}] takes longer than {self.step.limit_s:.0f} s", flush=True)
+            hung = self._interrupted_s is not None
+            failures = self._words.failures() if hung or self._process.returncode else ()
+            return Result(self.step, self._process.returncode, hung, self._took_s, cpu_s, failures)
+        if self._interrupted_s is None and time.monotonic() - self._heard > self._silent_s:
+            print(f"[{self.step.name}] has said nothing for {self._silent_s:.0f} s", flush=True)
             self.interrupt()
         elif self._interrupted_s is not None and self._took_s > self._interrupted_s + LAST_WORDS_S:
             self._send(signal.SIGKILL)
@@ -184,16 +197,19 @@ class Running:
             os.killpg(self._process.pid, number)
 
 
-def run(steps: Sequence[Step], *, cores: float) -> list[Result]:
-    """Run steps, each as soon as there is room for it; the first that fits first."""
+def run(steps: Sequence[Step], *, cores: float, silent_s: float) -> list[Result]:
+    """Run steps, each as soon as there is room for it; the first that fits first.
+
+    :param silent_s: which hangs: it has said nothing for so long
+    """
     waiting, running, results = list(steps), list[Running](), list[Result]()
     try:
         while waiting or running:
             free = cores - sum(each.step.cores for each in running)
             if step := next((step for step in waiting if step.cores <= free + 1e-9 or not running), None):
                 waiting.remove(step)
-                print(f"[{step.name}] begins; it may take {step.limit_s:.0f} s", flush=True)
-                running.append(Running(step))
+                print(f"[{step.name}] begins", flush=True)
+                running.append(Running(step, silent_s))
                 continue
             time.sleep(0.1)
             for each in list(running):

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 import psutil
+from left_behind import states
 from waiting import DEADLINE_S, SLOWNESS, slow_ms
 
 from airflow_provider.cli.main import main
@@ -234,7 +235,8 @@ class Fleet:
             await self.topics.wait_for(holds, timeout_s=DEADLINE_S)
         except TimeoutError as late:
             logs = "\n".join(f"--- {name}\n{self.log_of(name)}" for name in self._processes)
-            raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}\n{self.story()}\n{logs}") from late
+            how = f"{states(self._processes)}\n{self.story()}\n{logs}"
+            raise AssertionError(f"not within {DEADLINE_S:.0f} s: {what}\n{how}") from late
 
     async def balanced(self, *workers: str) -> None:
         """Wait until exactly these workers are in the group, share all tasks evenly, and all tasks run."""

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from explore import rules
+from simulation.seeds import one_in
+from waiting import TEST_LIMIT_S
 
 TESTS = Path(__file__).parents[1]
-LIMIT_S = 180
 NOTICED = {
     "joins again before the revoked tasks have stopped": ("calm", rules.STARTED),
     "does not join again after it has given something up": ("calm", rules.REST),
@@ -28,7 +29,7 @@ NOTICED = {
 """By the mutation's name in ``simulation/mutations.py``: the scope, and the rule that it breaks."""
 
 
-@pytest.mark.parametrize("name", NOTICED)
+@pytest.mark.parametrize("name", one_in(3, NOTICED))
 def test_is_noticed(name: str) -> None:
     scope, rule = NOTICED[name]
     run = subprocess.run(
@@ -37,7 +38,7 @@ def test_is_noticed(name: str) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(TESTS), os.environ.get("PYTHONPATH", "")))},
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=TEST_LIMIT_S,
         check=False,
     )
     assert run.returncode == 0, f"{run.stdout}\n{run.stderr}"

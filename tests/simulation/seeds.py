@@ -1,9 +1,13 @@
-"""Fresh seeds for each commit."""
+"""What is drawn from the commit: each one plays other histories, and whoever runs its tests again plays the same."""
 
 from __future__ import annotations
 
 import secrets
+import zlib
+from collections.abc import Iterable, Iterator
 
+import pytest
+from _pytest.mark import ParameterSet
 from simulation.long_run import commit
 
 
@@ -14,3 +18,9 @@ def fresh(count: int) -> range:
     except ValueError:
         first = secrets.randbelow(10**12)
     return range(first, first + count)
+
+
+def one_in(share: int, names: Iterable[str]) -> Iterator[ParameterSet]:
+    """Parameters of a test, of which each run takes one in ``share``; ``make thorough`` takes the others."""
+    for number, name in enumerate(names, zlib.crc32(commit().encode())):
+        yield pytest.param(name, id=name, marks=pytest.mark.thorough if number % share else ())

@@ -12,9 +12,10 @@ from simulation.detached.world import (
     played,
     two_workers_begin_the_same_task,
 )
-from simulation.seeds import fresh
+from simulation.seeds import fresh, one_in
 
-HISTORIES = 200
+HISTORIES = 50
+NAMED = {mistake.__name__: mistake for mistake in MISTAKES}
 ENOUGH = 300
 """This many histories notice each mistake; for most mistakes a few are enough."""
 
@@ -26,9 +27,9 @@ def test_no_two_queries_on_a_checkpoint_can_both_commit(tenth: int) -> None:
         play(seed)
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)
-def test_a_mistake_is_noticed(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
-    mistake(monkeypatch)
+@pytest.mark.parametrize("name", one_in(2, NAMED))
+def test_a_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    NAMED[name](monkeypatch)
 
     def play_on() -> None:
         for seed in range(ENOUGH):

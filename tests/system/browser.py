@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from left_behind import folder_of
 from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
@@ -186,5 +187,10 @@ def browsing(airflow: LocalAirflow, *, dark: bool = False) -> Iterator[Browser]:
         driver.add_cookie({"name": "_token", "value": airflow.api.token, "path": "/"})
         browser.run(f"localStorage.setItem('theme', '{'dark' if dark else 'light'}')")
         yield browser
+    except BaseException:
+        folder = folder_of(os.environ.get("PYTEST_CURRENT_TEST", "browser").partition(" ")[0])
+        driver.save_screenshot(str(folder / "page.png"))
+        (folder / "page.html").write_text(driver.page_source)
+        raise
     finally:
         driver.quit()

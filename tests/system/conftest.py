@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 from airflow_group import EXAMPLE_GROUP, Group
+from evidence import leave_behind
 from fleet import Fleet
+from left_behind import folder_of
 from left_open import pytest_runtest_protocol as pytest_runtest_protocol
 from mailbox_statsd import Mailbox
 from proxied import Network, proxied_broker
@@ -83,12 +85,12 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the last output of Airflow's components with a failure."""
+    """Keep what says why a test has failed, and name the folder."""
     report = yield
     airflow = getattr(item, "funcargs", {}).get("airflow")
     if report.failed and isinstance(airflow, LocalAirflow):
-        tails = [process.log_tail() for process in airflow.processes.values()]
-        report.sections.append((f"{', '.join(airflow.processes)}", "\n".join(tails)))
+        folder = folder_of(item.nodeid) if is_side_by_side(item) else leave_behind(item.nodeid, airflow, MADE)
+        report.sections.append(("left behind", str(folder)))
     return report
 
 
@@ -110,19 +112,24 @@ def bodies(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Bodies]:
     @contextmanager
-    def fixtures() -> Iterator[dict[str, Any]]:
+    def fixtures(test: str) -> Iterator[dict[str, Any]]:
         with ExitStack() as stack:
             groups = stack.enter_context(making_groups(airflow, network.broker))
             outside = stack.enter_context(making_fleets(network.broker, tmp_path_factory.mktemp("outside")))
             (way,) = network.ways
-            yield {
-                "airflow": airflow,
-                "example_folder": example_folder,
-                "group": groups(),
-                "outside": outside,
-                "statsd": statsd,
-                "way": way,
-            }
+            group = groups()
+            try:
+                yield {
+                    "airflow": airflow,
+                    "example_folder": example_folder,
+                    "group": group,
+                    "outside": outside,
+                    "statsd": statsd,
+                    "way": way,
+                }
+            except BaseException:
+                leave_behind(test, airflow, [group])
+                raise
 
     with running(request.session.items, fixtures) as begun:
         yield begun
@@ -229,6 +236,8 @@ def airflow(
 
 
 MakeGroup = Callable[[], Group]
+MADE: list[Group] = []
+"""The groups of the tests that are running."""
 MakeFleet = Callable[..., Fleet]
 
 
@@ -239,10 +248,12 @@ def making_groups(airflow: LocalAirflow, broker: LocalBroker) -> Iterator[MakeGr
 
     def make() -> Group:
         made.append(Group(airflow, broker.bootstrap_servers))
+        MADE.append(made[-1])
         return made[-1]
 
     yield make
     for group in made:
+        MADE.remove(group)
         group.stop_workers()
 
 

@@ -27,15 +27,16 @@ def is_side_by_side(item: pytest.Item) -> bool:
 
 @contextmanager
 def running(
-    items: Iterable[pytest.Item], fixtures: Callable[[], AbstractContextManager[dict[str, Any]]]
+    items: Iterable[pytest.Item], fixtures: Callable[[str], AbstractContextManager[dict[str, Any]]]
 ) -> Iterator[Bodies]:
     """Begin the bodies of the marked tests.
 
-    :param fixtures: makes the fixtures that a body may take; entered and left in the thread of each body
+    :param fixtures: makes the fixtures that a body may take, for the test with this id; entered and left in the thread
+        of each body
     """
 
     def run(item: pytest.Function) -> None:
-        with fixtures() as made:
+        with fixtures(item.nodeid) as made:
             given = {**made, **(item.callspec.params if hasattr(item, "callspec") else {})}
             item.obj(**{name: given[name] for name in item._fixtureinfo.argnames})
 

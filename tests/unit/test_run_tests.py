@@ -28,11 +28,11 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(
     steps_of: ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
     steps = [
-        steps_of.Step("good", 60, 1, python("print('all is well')")),
-        steps_of.Step("bad", 60, 1, python("print('no'); raise SystemExit(3)")),
-        steps_of.Step("next", 60, 1, python("pass")),
+        steps_of.Step("good", 1, python("print('all is well')")),
+        steps_of.Step("bad", 1, python("print('no'); raise SystemExit(3)")),
+        steps_of.Step("next", 1, python("pass")),
     ]
-    results = {result.step.name: result for result in steps_of.run(steps, cores=2)}
+    results = {result.step.name: result for result in steps_of.run(steps, cores=2, silent_s=60)}
     assert {name: (result.status, result.passed) for name, result in results.items()} == {
         "good": (0, True),
         "bad": (3, False),
@@ -52,10 +52,10 @@ def test_a_step_that_hangs_says_where_and_has_failed_even_if_it_ends_well(
     polite = "signal.signal(signal.SIGINT, lambda *_: (print('in the middle', flush=True), exit(0)))"
     deaf = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
     steps = [
-        steps_of.Step("polite", 2, 1, python(wait.format(polite))),
-        steps_of.Step("deaf", 2, 1, python(wait.format(deaf))),
+        steps_of.Step("polite", 1, python(wait.format(polite))),
+        steps_of.Step("deaf", 1, python(wait.format(deaf))),
     ]
-    results = {result.step.name: result for result in steps_of.run(steps, cores=2)}
+    results = {result.step.name: result for result in steps_of.run(steps, cores=2, silent_s=2)}
     assert {name: (result.status, result.passed) for name, result in results.items()} == {
         "polite": (0, False),
         "deaf": (-9, False),
@@ -121,11 +121,11 @@ def test_why_a_test_has_failed_is_said_with_its_name(steps_of: ModuleType) -> No
 def test_all_that_failed_is_said_in_the_last_lines(steps_of: ModuleType) -> None:
     """Also of a step of which no test has failed."""
     steps = [
-        steps_of.Step("mute", 60, 1, python("for line in range(99): print('line', line)\nraise SystemExit(3)")),
-        steps_of.Step("pytest", 60, 1, python(f"print({PYTEST_SAYS!r})\nraise SystemExit(1)")),
-        steps_of.Step("good", 60, 1, python(f"print({PYTEST_SAYS!r})")),
+        steps_of.Step("mute", 1, python("for line in range(99): print('line', line)\nraise SystemExit(3)")),
+        steps_of.Step("pytest", 1, python(f"print({PYTEST_SAYS!r})\nraise SystemExit(1)")),
+        steps_of.Step("good", 1, python(f"print({PYTEST_SAYS!r})")),
     ]
-    told = [*steps_of.summary(steps_of.run(steps, cores=1))][3:]
+    told = [*steps_of.summary(steps_of.run(steps, cores=1, silent_s=60))][3:]
     assert len(told) <= 20
     assert "[mute]     line 98" in told
     assert [line for line in told if "FAILED" in line or "ERROR" in line] == [
@@ -138,10 +138,10 @@ def test_as_many_run_at_a_time_as_there_is_room_for(steps_of: ModuleType, tmp_pa
     """The first of those that fit; one that never would runs alone."""
     began = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(0.3)"
     steps = [
-        steps_of.Step(name, 60, cores, (*python(began), str(tmp_path / name)))
+        steps_of.Step(name, cores, (*python(began), str(tmp_path / name)))
         for name, cores in {"large": 9, "one": 1, "half": 0.5, "another": 1, "other half": 0.5}.items()
     ]
-    assert all(result.passed for result in steps_of.run(steps, cores=2))
+    assert all(result.passed for result in steps_of.run(steps, cores=2, silent_s=60))
     order = sorted(tmp_path.iterdir(), key=lambda file: file.stat().st_mtime_ns)
     assert order[0].name == "large"
     assert {file.name for file in order[1:4]} == {"one", "half", "other half"}
@@ -157,3 +157,12 @@ def test_every_test_belongs_to_a_step(script: ModuleType) -> None:
     }
     left_out = {argument.removeprefix("--ignore=") for argument in arguments if argument.startswith("--ignore=")}
     assert left_out <= set(arguments)
+
+
+@pytest.mark.slow
+def test_a_step_may_take_as_long_as_it_likes_while_it_says_something(steps_of: ModuleType) -> None:
+    """A dot is enough, without the end of a line."""
+    dots = "import sys, time\nfor _ in range(40): sys.stdout.write('.'); time.sleep(0.1)\nprint(' done')"
+    (result,) = steps_of.run([steps_of.Step("dots", 1, python(dots))], cores=2, silent_s=2)
+    assert result.passed
+    assert result.took_s > 2
