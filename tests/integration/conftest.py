@@ -16,9 +16,11 @@ from topic_bench import settings_of
 from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.driver.application import APPLICATION
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.runners.local import LocalRunner
+from airflow_provider.spark_connect.client import require_client
 from airflow_provider.topics import clients
 
 _HERE = Path(__file__).parent
@@ -33,6 +35,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def quick_spark() -> None:
     have_spark_start_quickly()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[LocalConnectServer]:
+    """A Spark Connect server, shared by all tests of the run: don't end it, and leave nothing running there."""
+    require_client()
+    conf = {
+        # On a busy machine a Python worker may need more than 15 s for its imports.
+        "spark.python.authenticate.socketTimeout": f"{DEADLINE_S:.0f}s",
+        "spark.connect.progress.reportInterval": "100ms",
+    }
+    with LocalConnectServer(conf=conf, start_timeout_s=DEADLINE_S) as server:
+        yield server
 
 
 @pytest.fixture

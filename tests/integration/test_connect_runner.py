@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,6 @@ from airflow_provider.spark.runner import (
     TaskStopped,
 )
 from airflow_provider.spark_connect import connection
-from airflow_provider.spark_connect.client import require_client
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 
 if TYPE_CHECKING:
@@ -45,16 +44,6 @@ if TYPE_CHECKING:
 ELSEWHERE: list[Any] = []
 
 pytestmark = pytest.mark.filterwarnings(r"ignore:\[RETRIES_EXCEEDED\]")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalConnectServer]:
-    require_client()
-    # On a busy machine a Python worker may need more than 15 s for its imports.
-    patience = {"spark.python.authenticate.socketTimeout": f"{DEADLINE_S:.0f}s"}
-    conf = {**patience, "spark.connect.progress.reportInterval": "100ms"}
-    with LocalConnectServer(conf=conf, start_timeout_s=DEADLINE_S) as server:
-        yield server
 
 
 def settings_of(server: LocalConnectServer, **conf: str) -> ConnectSettings:

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import replace
 from importlib.machinery import FileFinder
@@ -25,20 +25,12 @@ from airflow_provider.runners.connect import ConnectSparks
 from airflow_provider.runners.connect_session import ConnectSession
 from airflow_provider.spark.fencing import EndlessLease, Lease
 from airflow_provider.spark.job import FencedError
-from airflow_provider.spark_connect.client import require_client
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark_connect.trouble import Trouble, trouble_of
 
 AT_ONCE_S = 5.0
 FIRST = order_of("jobs_for_tests", "Append")
 MakeSparks = Callable[..., ConnectSparks]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalConnectServer]:
-    require_client()
-    with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
-        yield server
 
 
 @pytest.fixture

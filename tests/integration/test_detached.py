@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,20 +20,11 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.presence import present
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, TaskState, WorkerPhase
-from airflow_provider.spark_connect.client import require_client
 from airflow_provider.spark_connect.server import ConnectServer
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.exit_requests import ExitRequests
 
 W1, W2, W3 = map(WorkerId, ("w1", "w2", "w3"))
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalConnectServer]:
-    require_client()
-    conf = {"spark.python.authenticate.socketTimeout": f"{DEADLINE_S:.0f}s"}
-    with LocalConnectServer(conf=conf, start_timeout_s=DEADLINE_S) as server:
-        yield server
 
 
 @pytest.fixture(autouse=True)

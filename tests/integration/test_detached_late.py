@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -16,20 +15,11 @@ from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.ledger.presence import present
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import TaskState
-from airflow_provider.spark_connect.client import hang_up, open_session, release, require_client
+from airflow_provider.spark_connect.client import hang_up, open_session, release
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings, following, session_id
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 LOST_SOON = (*SHORT_SESSION, "--max-delay-ms", "0")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalConnectServer]:
-    require_client()
-    # On a busy machine a Python worker may need more than 15 s for its imports.
-    conf = {"spark.python.authenticate.socketTimeout": f"{DEADLINE_S:.0f}s"}
-    with LocalConnectServer(conf=conf, start_timeout_s=DEADLINE_S) as server:
-        yield server
 
 
 async def test_a_foreach_batch_function_runs_without_a_worker_and_under_the_next_one(

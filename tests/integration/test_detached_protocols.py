@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from airflow_provider.ledger.presence import present
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId
 from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
-from airflow_provider.spark_connect.client import require_client
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.exit_requests import ExitRequests
 
@@ -61,13 +60,6 @@ DECLARATIVE = Protocol(
     leave=("workers", "stop", "{group}", "{worker}"),
 )
 each_protocol = pytest.mark.parametrize("protocol", [LEARNS, DECLARATIVE], ids=lambda protocol: protocol.name)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalConnectServer]:
-    require_client()
-    with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
-        yield server
 
 
 @pytest.fixture(autouse=True)

@@ -5,29 +5,20 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from detached_bench import Copying, Life, options_of
 from fleet import SHORT_SESSION, MakeFleet, cospark
 from server_queries import active_queries, is_being_ended, is_closed
-from waiting import DEADLINE_S, eventually
+from waiting import eventually
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import TaskState
-from airflow_provider.spark_connect.client import require_client
 
 W2 = WorkerId("w2")
 LOST_SOON = (*SHORT_SESSION, "--max-delay-ms", "0")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalConnectServer]:
-    require_client()
-    with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
-        yield server
 
 
 class Pipe:

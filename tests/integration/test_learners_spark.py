@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 from fleet import MakeFleet, cospark
-from waiting import DEADLINE_S
+from waiting import DEADLINE_S, eventually
 from warm_streams import Sink, written_by
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -18,30 +15,21 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import TaskKind
 
-WARM_UP_S = 8.0
-"""A cold move takes longer than this: a stop and a start come on top."""
+WARM_UP_S = 2.0
 SOME = 3
-LOOK_S = 0.2
-"""Looking at the files more often would slow down the streams."""
 
 
 @pytest.fixture
 def fleet(fleet: MakeFleet, tmp_path: Path) -> MakeFleet:
     """Its workers learn, and share a folder for checkpoints."""
     learn = ("--connect-protocol", "extensible", "--allow", "warm_streams")
-    return partial(fleet, *learn, "--checkpoint-root", str(tmp_path / "checkpoints"), "--spark-master", "local[1]")
+    spark = ("--spark-master", "local[1]", "--spark-conf", "spark.sql.shuffle.partitions=1")
+    return partial(fleet, *learn, *spark, "--checkpoint-root", str(tmp_path / "checkpoints"))
 
 
 def learns(worker: str, _jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
     said = status.workers.get(WorkerId(worker))
     return said is not None and len(said.learning) == 1
-
-
-async def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S:.0f} s: {what}"
-        await asyncio.sleep(LOOK_S)
 
 
 async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fleet: MakeFleet, tmp_path: Path) -> None:
@@ -50,7 +38,7 @@ async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fle
     async def go_on() -> None:
         """Wait until each stream has written some more batches."""
         counts = [len(sink.batches()) + SOME for sink in sinks]
-        await until(
+        await eventually(
             lambda: all(len(sink.batches()) >= count for sink, count in zip(sinks, counts, strict=True)),
             "each stream writes more",
         )
@@ -72,7 +60,7 @@ async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fle
         group.start("w2")
         await group.wait_for(partial(learns, "w2"), "w2 learns a stream")
         before = [len(sink.batches()) for sink in sinks]
-        await until(lambda: len(set(written_by(sinks))) == 2, "both workers write")
+        await eventually(lambda: len(set(written_by(sinks))) == 2, "both workers write")
         await go_on()
         (moved,) = [sink for sink in sinks if sink.batches()[-1].pid not in first]
         assert [(gap.moved, gap.restarted) for gap in moved.gaps() if gap.restarted] == [(True, True)]
@@ -80,7 +68,6 @@ async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fle
         assert len(by_owner) > before[sinks.index(moved)], "until then the owner ran it"
         assert moved.batches()[-1].warm, "it began with the result of its warm-up"
 
-        began = time.time()
         said = await cospark(group, "scale", group.group_id, "--to", "50%", "--wait", "--timeout", str(DEADLINE_S))
         assert said.status == 0, said
         (left,) = [name for name in ("w1", "w2") if group.owned(name)]
@@ -91,8 +78,6 @@ async def test_a_stream_with_state_is_warm_before_it_moves_and_loses_nothing(fle
         assert len(last) == 1
         (again,) = [sink for sink in sinks if any(gap.moved and gap.at > moved_at(moved) for gap in sink.gaps())]
         assert again.batches()[-1].warm
-        missed = max(gap.seconds for sink in sinks for gap in sink.gaps() if gap.at > began)
-        assert missed < WARM_UP_S, f"no batch for {missed:.1f} s"
     assert all(sink.check() > 3 * SOME for sink in sinks)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import TypeVar
 
 import grpc
@@ -28,15 +28,9 @@ from airflow_provider.spark_connect.watch_events import (
 from airflow_provider.spark_connect.watching import QueryWatch
 from benchmarks.tiny_queries import TinyQueries
 
-_TIMEOUT = "spark.connect.session.manager.defaultSessionTimeout"
-_LOOKS = "spark.connect.session.manager.maintenanceInterval"
+_TIMEOUT = "spark.server.session.manager.defaultSessionTimeout"
+_LOOKS = "spark.server.session.manager.maintenanceInterval"
 N = TypeVar("N")
-
-
-@pytest.fixture(scope="module")
-def connect() -> Iterator[LocalConnectServer]:
-    with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
-        yield server
 
 
 class Watching:
@@ -70,8 +64,8 @@ class Watching:
 
 
 @pytest.fixture
-async def watching(connect: LocalConnectServer) -> AsyncIterator[Watching]:
-    async with Watching(connect) as watching:
+async def watching(server: LocalConnectServer) -> AsyncIterator[Watching]:
+    async with Watching(server) as watching:
         yield watching
 
 
@@ -112,17 +106,17 @@ async def test_nobody_starts_anything_in_a_session_that_was_stopped(watching: Wa
 
 
 async def test_a_query_whose_session_somebody_else_closes_is_lost(
-    watching: Watching, connect: LocalConnectServer
+    watching: Watching, server: LocalConnectServer
 ) -> None:
     handle = await watching.queries.start()
     watching.watch.watch(handle)
-    async with Watching(connect) as other:
+    async with Watching(server) as other:
         await other.watch.stop(handle, timeout_s=DEADLINE_S)
     assert "has closed its session" in (await watching.hears(QueryLost)).why
 
 
 async def test_a_query_counts_as_stopped_even_if_the_stopper_dies_before_it_closes_the_session(
-    watching: Watching, connect: LocalConnectServer, monkeypatch: pytest.MonkeyPatch
+    watching: Watching, server: LocalConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class KilledError(Exception):
         pass
@@ -131,7 +125,7 @@ async def test_a_query_counts_as_stopped_even_if_the_stopper_dies_before_it_clos
         raise KilledError
 
     handle = await watching.queries.start()
-    async with Watching(connect) as other:
+    async with Watching(server) as other:
         with monkeypatch.context() as patched:
             patched.setattr(calls.ServerCalls, "release", killed)
             with pytest.raises(KilledError):
@@ -152,18 +146,18 @@ async def test_looking_for_a_session_does_not_make_it(watching: Watching) -> Non
 
 
 async def test_a_paused_server_is_reported_and_its_queries_stay_watched(
-    watching: Watching, connect: LocalConnectServer, monkeypatch: pytest.MonkeyPatch
+    watching: Watching, server: LocalConnectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "ANSWER_S", 5.0)
     handle = await watching.queries.start()
     watching.watch.watch(handle)
     await watching.hears(QueryProgressed)
-    assert connect.pid is not None
-    os.kill(connect.pid, signal.SIGSTOP)
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
     try:
         await watching.hears(ServerSilent)
     finally:
-        os.kill(connect.pid, signal.SIGCONT)
+        os.kill(server.pid, signal.SIGCONT)
     await watching.hears(ServerBack)
     told = len(watching.of(QueryProgressed))
     await eventually(lambda: len(watching.of(QueryProgressed)) > told)
@@ -171,14 +165,14 @@ async def test_a_paused_server_is_reported_and_its_queries_stay_watched(
 
 
 @pytest.mark.thorough  # restarts a server
-async def test_the_queries_of_a_killed_server_are_lost(connect: LocalConnectServer) -> None:
-    async with Watching(connect) as watching:
+async def test_the_queries_of_a_killed_server_are_lost(server: LocalConnectServer) -> None:
+    async with Watching(server) as watching:
         handle = await watching.queries.start()
         watching.watch.watch(handle)
         await watching.hears(QueryProgressed)
-        connect.kill()
+        server.kill()
         await watching.hears(ServerSilent)
-        connect.start()
+        server.start()
         lost = await watching.hears(QueryLost)
         assert (lost.handle, "does not know its session" in lost.why) == (handle, True)
         assert len(watching.of(ServerSilent)) == len(watching.of(ServerBack)) == 1
