@@ -35,7 +35,7 @@ $(INSTALLED): pyproject.toml constraints.txt | set-up
 	fi
 	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt 'setuptools>=77'
 	$(BIN)/python -m pip install --quiet --no-index --find-links $(WHEELS) -c constraints.txt --no-build-isolation -e '.[dev,openlineage]'
-	@$(BIN)/python scripts/fetch-jars
+	@$(BIN)/python scripts/fill-cache
 	@touch $@
 
 demo: install  ## The main job: Spark work on real data over several Airflow workers (KEEP=1 leaves Airflow up; DAGS=folder: with DAGs of your own; GROUP_PROTOCOL=connect: a declarative group; SPARK=connect: on a Spark Connect server)

@@ -21,7 +21,6 @@ from airflow_provider.driver.pyspark_internals import home_of_spark
 _JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _SEEN_LATER: Final = "-Dspark.sql.streaming.pollingDelay=100ms"
 """How often an idle stream looks for new input; by default a hundred times a second."""
-_LIMIT_S: Final = 300
 
 _PROGRAM: Final = """
 import sys
@@ -73,10 +72,14 @@ def _make(archive: ClassArchive) -> None:
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / "classes.jsa"
         options = " ".join((*_JVM, *archive.options(write_to=written)))
-        subprocess.run(
+        made = subprocess.run(
             [sys.executable, "-c", _PROGRAM, folder],
             env={**os.environ, "SPARK_SUBMIT_OPTS": options, "PYSPARK_PYTHON": sys.executable},
-            timeout=_LIMIT_S,
-            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
         )
+        if made.returncode:
+            raise RuntimeError(f"Spark did not start:\n{made.stdout}")
         archive.keep(written)

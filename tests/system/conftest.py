@@ -21,11 +21,14 @@ from mailbox_statsd import Mailbox
 from proxied import Network, proxied_broker
 from quick_spark import have_spark_start_quickly
 from side_by_side import Bodies, is_side_by_side, running
+from streams_on_server import TOKEN
 from tcp_proxy import TcpProxy
 from waiting import DEADLINE_S
 
 import airflow_provider.example_dags
 from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.spark_connect.client import require_client
 from demo.airflow import LocalAirflow
 
 _HERE = Path(__file__).parent
@@ -109,6 +112,8 @@ def bodies(
     network: Network,
     statsd: Mailbox,
     example_folder: Path,
+    server: LocalConnectServer,
+    closed_server: LocalConnectServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Bodies]:
     @contextmanager
@@ -121,10 +126,14 @@ def bodies(
             try:
                 yield {
                     "airflow": airflow,
+                    "broker": network.broker,
+                    "closed_server": closed_server,
                     "example_folder": example_folder,
                     "group": group,
                     "outside": outside,
+                    "server": server,
                     "statsd": statsd,
+                    "tmp_path": tmp_path_factory.mktemp("beside"),
                     "way": way,
                 }
             except BaseException:
@@ -224,6 +233,8 @@ def airflow(
             "COSPARK_EXAMPLE_CONN_ID": "broker",
             "COSPARK_EXAMPLE_GROUP": EXAMPLE_GROUP,
             "COSPARK_EXAMPLE_FOLDER": str(example_folder),
+            # The DAG files stay as they are: each look at one costs half a second of a core.
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "600",
         },
     )
     with airflow:
@@ -233,6 +244,31 @@ def airflow(
             body = {"connection_id": name, "conn_type": "kafka", "extra": extra}
             airflow.api.request("POST", "/connections", json=body)
         yield airflow
+
+
+@contextmanager
+def _connect_server(airflow: LocalAirflow, conn_id: str, host: str, token: str = "") -> Iterator[LocalConnectServer]:
+    """A server with a connection to it in Airflow's database."""
+    require_client()
+    with LocalConnectServer(token=token, start_timeout_s=DEADLINE_S) as server:
+        port = int(server.url.rpartition(":")[2])
+        body = {"connection_id": conn_id, "conn_type": "spark_connect", "host": host, "port": port}
+        airflow.api.request("POST", "/connections", json=body | ({"password": token} if token else {}))
+        yield server
+
+
+@pytest.fixture(scope="session")
+def server(airflow: LocalAirflow) -> Iterator[LocalConnectServer]:
+    """The Spark Connect server of the DAG ``on_server``."""
+    with _connect_server(airflow, "streams_server", "127.0.0.1") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def closed_server(airflow: LocalAirflow) -> Iterator[LocalConnectServer]:
+    """The one of the examples. By host name: without TLS, a token is only sent to ``localhost``."""
+    with _connect_server(airflow, "spark_connect_default", "localhost", TOKEN) as server:
+        yield server
 
 
 MakeGroup = Callable[[], Group]

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 MARK: Final = "side_by_side"
-AT_A_TIME: Final = 3
+AT_A_TIME: Final = 4
 
 Bodies = dict[str, Future[None]]
 """The running bodies, by test id."""

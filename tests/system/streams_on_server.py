@@ -17,6 +17,8 @@ from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhas
 from benchmarks.batch_times import batches
 
 JOB: Final = "ticks"
+TOKEN: Final = "s3cret-t0ken"
+"""Of the Spark Connect server that asks for one."""
 Told = Mapping[TaskId, TaskStatus]
 
 

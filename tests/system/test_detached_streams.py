@@ -5,46 +5,28 @@ These are lines of the table in ``docs/detached.md``. The records are compared w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from airflow_group import Group
 from streams_on_server import JOB, Streams, attempts, runs
-from waiting import DEADLINE_S
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.cli.main import main
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import TaskState
-from airflow_provider.spark_connect.client import require_client
-from demo.airflow import LocalAirflow
 
 W1, W2 = WorkerId("on_server.w1"), WorkerId("on_server.w2")
-NAME = "streams_server"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalConnectServer]:
-    require_client()
-    with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
-        yield server
-
-
-@pytest.fixture
-def streams(airflow: LocalAirflow, group: Group, server: LocalConnectServer, tmp_path: Path) -> Iterator[Streams]:
-    """Four streams, watched by two workers."""
-    host, _, port = server.url.removeprefix("sc://").rpartition(":")
-    body = {"connection_id": NAME, "conn_type": "spark_connect", "host": host, "port": int(port)}
-    airflow.api.request("POST", "/connections", json=body)
-    yield Streams(group, server, tmp_path, tasks=4)
-    airflow.api.request("DELETE", f"/connections/{NAME}")
+TASKS = 4
+pytestmark = pytest.mark.side_by_side
 
 
 def test_what_users_do_to_workers_does_not_disturb_streams_until_the_last_worker_leaves(
-    group: Group, streams: Streams, tmp_path: Path
+    group: Group, server: LocalConnectServer, tmp_path: Path
 ) -> None:
-    api = group.api
+    api, streams = group.api, Streams(group, server, tmp_path, tasks=TASKS)
     run = group.start("on_server", checkpoints=str(tmp_path))
     group.wait_for_members(W1, W2)
     streams.submit()
@@ -84,8 +66,10 @@ def test_what_users_do_to_workers_does_not_disturb_streams_until_the_last_worker
 
 @pytest.mark.thorough  # its workers come back to processes twice more
 def test_a_paused_or_stopped_job_ends_on_the_server_and_resumes_from_its_checkpoints(
-    group: Group, streams: Streams, tmp_path: Path
+    group: Group, server: LocalConnectServer, tmp_path: Path
 ) -> None:
+    streams = Streams(group, server, tmp_path, tasks=TASKS)
+
     def act_on_job(action: str) -> None:
         assert main(["jobs", action, group.name, JOB, "--bootstrap-servers", group.bootstrap_servers]) == 0
 

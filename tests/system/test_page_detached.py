@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from airflow_group import Group
 from test_page import address, without_complaint
-from waiting import DEADLINE_S
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.broker.spark_connect import LocalConnectServer
@@ -19,20 +18,12 @@ from airflow_provider.common.one_shot import GroupSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import TaskId, WorkerId
 from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
-from airflow_provider.spark_connect.client import require_client
 from demo.airflow import LocalAirflow
 
 JOBS = "airflow_provider.example_dags.jobs"
 WORKER = WorkerId("connect_worker.worker")
 CLICKS = [TaskId("clicks", index) for index in range(3)]
 LEDGER = TaskId("ledger", 0)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalConnectServer]:
-    require_client()
-    with LocalConnectServer(start_timeout_s=DEADLINE_S) as server:
-        yield server
 
 
 def told(broker: LocalBroker, *arguments: str) -> str:
@@ -61,6 +52,7 @@ def goes_on(attempt: int) -> Callable[[TaskStatus], bool]:
     return lambda last: last.state is TaskState.RUNNING and last.attempt == attempt and last.progress is not None
 
 
+@pytest.mark.side_by_side
 def test_the_page_shows_and_controls_detached_streams(
     airflow: LocalAirflow, broker: LocalBroker, group: Group, server: LocalConnectServer, tmp_path: Path
 ) -> None:

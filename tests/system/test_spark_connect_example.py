@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from streams_on_server import TOKEN
 from test_example_dags import run
-from waiting import DEADLINE_S
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
-from airflow_provider.spark_connect.client import require_client
 from demo.airflow import LocalAirflow
 
-TOKEN = "s3cret-t0ken"
-NAME = "spark_connect_default"
+pytestmark = pytest.mark.side_by_side
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalConnectServer]:
-    require_client()
-    with LocalConnectServer(token=TOKEN, start_timeout_s=DEADLINE_S) as server:
-        yield server
-
-
-@pytest.fixture
-def connection(airflow: LocalAirflow, server: LocalConnectServer) -> Iterator[None]:
-    """By host name: without TLS, a token is only sent to ``localhost``."""
-    port = int(server.url.rpartition(":")[2])
-    body = {"connection_id": NAME, "conn_type": "spark_connect", "host": "localhost", "port": port, "password": TOKEN}
-    airflow.api.request("POST", "/connections", json=body)
-    yield
-    airflow.api.request("DELETE", f"/connections/{NAME}")
-
-
-@pytest.mark.usefixtures("connection")
 def test_a_group_on_a_spark_connect_server_never_shows_the_token(
-    airflow: LocalAirflow, server: LocalConnectServer, example_folder: Path
+    airflow: LocalAirflow, closed_server: LocalConnectServer, example_folder: Path
 ) -> None:
     tasks = run(airflow, "example_spark_connect")
     report = airflow.api.xcom(tasks["counted"][0])
@@ -46,7 +25,7 @@ def test_a_group_on_a_spark_connect_server_never_shows_the_token(
     assert all((example_folder / "connect" / f"part={part}" / "_SUCCESS").exists() for part in range(4))
 
     logs = [airflow.api.log(worker) for worker in tasks["worker"]]
-    address = f"Spark Connect server sc://localhost:{server.url.rpartition(':')[2]} runs Spark"
+    address = f"Spark Connect server sc://localhost:{closed_server.url.rpartition(':')[2]} runs Spark"
     assert any(address in log for log in logs)
     summaries = [airflow.api.xcom(worker) for worker in tasks["worker"]]
     assert sorted(index for summary in summaries for _, index in summary["finished"]) == list(range(4))
@@ -57,8 +36,8 @@ def test_a_group_on_a_spark_connect_server_never_shows_the_token(
 
 
 @pytest.mark.shows("a worker has only streams on a Spark Connect server")
-@pytest.mark.usefixtures("connection")
-def test_streams_go_on_while_their_worker_is_deferred(airflow: LocalAirflow) -> None:
+def test_streams_go_on_while_their_worker_is_deferred(airflow: LocalAirflow, closed_server: LocalConnectServer) -> None:
+    assert closed_server.pid is not None
     tasks = run(airflow, "example_spark_connect_streams")
     (worker,) = tasks["worker"]
     batches = airflow.api.xcom(tasks["all_go_on_while_their_worker_is_deferred"][0])
