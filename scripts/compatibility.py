@@ -173,13 +173,13 @@ class Workshop:
         environment = ("--quiet", "setuptools>=77", *versions)
         own = self.constraints or self._file("day.txt")
         return (
-            self._part("venv", 300, str(self.python), "-m", "venv", "--clear", "--upgrade-deps", self._venv),
+            self._part("venv", str(self.python), "-m", "venv", "--clear", "--upgrade-deps", self._venv),
             *(() if self.constraints else (self._resolving("day", (), *day),)),
             self._resolving("resolve", ("pyspark", "py4j"), asked, ".", "-c", str(own)),
-            self._part("wheels", 1800, *self._pip("wheel", "-w", self._wheels, *found, *environment, self._package)),
-            self._part("install", 900, *self._pip("install", *offline, *environment, "-e", self._package)),
-            self._tests("unit tests", 2400, NICE, "tests/unit"),
-            self._tests("examples", 1800, (), *EXAMPLES),
+            self._part("wheels", *self._pip("wheel", "-w", self._wheels, *found, *environment, self._package)),
+            self._part("install", *self._pip("install", *offline, *environment, "-e", self._package)),
+            self._tests("unit tests", NICE, "tests/unit"),
+            self._tests("examples", (), *EXAMPLES),
         )
 
     @property
@@ -212,15 +212,15 @@ class Workshop:
         def keep() -> None:
             report.with_suffix(".txt").write_text(pins(report, without=without))
 
-        return replace(self._part(name, 600, *self._pip(*said)), keep=keep)
+        return replace(self._part(name, *self._pip(*said)), keep=keep)
 
-    def _tests(self, name: str, limit_s: float, gently: Sequence[str], *tests: str) -> Part:
+    def _tests(self, name: str, gently: Sequence[str], *tests: str) -> Part:
         cache = f"cache_dir={self._file('pytest')}"
         pytest = (self._bin, "-m", "pytest", "-q", "-p", "no:anyio", "-m", "not thorough", "-o", cache, *tests)
-        return replace(self._part(name, limit_s, *gently, *pytest), tests=True)
+        return replace(self._part(name, *gently, *pytest), tests=True)
 
-    def _part(self, name: str, limit_s: float, *command: str) -> Part:
-        return Part(Step(f"{self.combination.python}, {name}", limit_s, 1, command))
+    def _part(self, name: str, *command: str) -> Part:
+        return Part(Step(f"{self.combination.python}, {name}", 1, command))
 
 
 class Passed:

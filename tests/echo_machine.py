@@ -19,6 +19,8 @@ RAISES = MemberId("raises")
 """A member whose heartbeats make the machine fail."""
 HELD = MemberId("held")
 """A member whose heartbeats are answered when the timer fires."""
+TICKING = MemberId("ticking")
+"""A member because of whom the timer fires again and again."""
 SILENT = MemberId("silent")
 """A member whose heartbeats change nothing and are never answered."""
 HEARTBEAT_MS = 1_000
@@ -39,9 +41,14 @@ class EchoMachine:
         self.groups: dict[str, EchoGroup] = {}
         self._held: list[Reply] = []
         self._timer_at_ms: int | None = None
+        self._ticks = False
 
     @property
     def session_ms(self) -> int:
+        return SESSION_MS
+
+    @property
+    def shortest_session_ms(self) -> int:
         return SESSION_MS
 
     def replay(self, record: Record) -> None:
@@ -80,8 +87,9 @@ class EchoMachine:
         if isinstance(event, JobsRead):
             self.groups[event.group_id].tasks = len(event.tasks)
         if isinstance(event, TimerFired):
-            held, self._held, self._timer_at_ms = self._held, [], None
-            return Effects(replies=tuple(held))
+            held, self._held = self._held, []
+            self._timer_at_ms = event.now_ms + HEARTBEAT_MS if self._ticks else None
+            return Effects(replies=tuple(held), timer_at_ms=self._timer_at_ms)
         return self._ask(event) if isinstance(event, RequestArrived) else Effects(timer_at_ms=self._timer_at_ms)
 
     def _ask(self, event: RequestArrived) -> Effects:
@@ -106,6 +114,8 @@ class EchoMachine:
             self._held.append(reply)
             self._timer_at_ms = event.now_ms + HEARTBEAT_MS
             return Effects(records=(record,), timer_at_ms=self._timer_at_ms)
+        if body.member_id == TICKING:
+            self._ticks, self._timer_at_ms = True, event.now_ms + HEARTBEAT_MS
         return Effects(records=(record,), replies=(reply,), timer_at_ms=self._timer_at_ms)
 
 

@@ -39,7 +39,7 @@ from airflow_provider.topics.rights import WORKER
 _COSPARK = (sys.executable, "-m", "airflow_provider.cli.main")
 TIMING = (
     *("--session-timeout-ms", slow_ms(30_000), "--heartbeat-interval-ms", "1000"),
-    *("--lease-margin-ms", slow_ms(3_000)),
+    *("--lease-margin-ms", slow_ms(3_000), "--rebalance-timeout-ms", slow_ms(60_000)),
 )
 """Long enough that nobody loses its session just because the machine is busy."""
 SHORT_SESSION_S = 10.0 * SLOWNESS

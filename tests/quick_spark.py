@@ -1,6 +1,8 @@
 """Starts Spark's JVMs quickly in tests: with an archive of loaded classes, and only the C1 compiler.
 
 Each of them lives for seconds, and spends most of its CPU time on loading and compiling Spark: 15 s, and 4 s this way.
+A streaming batch costs half as much (0.2 s of a core) with the other manager of checkpoint files: the default one
+starts a process for each file that it renames, as there is no native Hadoop library.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import zipfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -50,7 +53,17 @@ jvm.wait()
 def have_spark_start_quickly() -> None:
     """Set it up for this process and its children. Without an archive it makes one, which takes half a minute."""
     os.environ["SPARK_LAUNCHER_OPTS"] = launcher_options()
-    os.environ["SPARK_SUBMIT_OPTS"] = " ".join((*quick_jvm(), _SEEN_LATER))
+    options = (_SEEN_LATER, f"-Dspark.sql.streaming.checkpointFileManagerClass={_checkpoint_files()}")
+    os.environ["SPARK_SUBMIT_OPTS"] = " ".join((*quick_jvm(), *options))
+
+
+@functools.cache
+def _checkpoint_files() -> str:
+    """The class, whose package depends on Spark's version."""
+    (jar,) = Path(home_of_spark()).glob("jars/spark-sql_*.jar")
+    with zipfile.ZipFile(jar) as classes:
+        (file,) = (name for name in classes.namelist() if name.endswith("/FileSystemBasedCheckpointFileManager.class"))
+    return file.removesuffix(".class").replace("/", ".")
 
 
 def launcher_options() -> str:

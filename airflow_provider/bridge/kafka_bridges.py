@@ -15,11 +15,11 @@ from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.own_loop import OwnLoop
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.bridge import BRIDGE, bridge_url
 from airflow_provider.protocol.model import Epoch, Tasks
 from airflow_provider.shards.bridges import BridgeWord, PutWord
-from airflow_provider.shards.trouble import Trouble
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.rights import WORKER
 

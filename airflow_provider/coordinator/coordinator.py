@@ -79,6 +79,12 @@ class Coordinator:
         return self.settings.session_timeout_ms
 
     @property
+    def shortest_session_ms(self) -> int:
+        """The shortest session of any group; the default one if there is no group."""
+        own = (desk.state.configuration.session_timeout_ms for desk in self._desks.values())
+        return min((session_ms or self.session_ms for session_ms in own), default=self.session_ms)
+
+    @property
     def groups(self) -> Mapping[str, GroupState]:
         """The groups that have records, to be read only."""
         return {group_id: desk.state for group_id, desk in self._desks.items() if desk.state.is_recorded}

@@ -11,13 +11,13 @@ from typing import Final
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
 from airflow_provider.kafka.own_loop import OwnLoop
+from airflow_provider.kafka.resting import Resting
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.ledger.progress import configured
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import Tasks
 from airflow_provider.shards.classic import Seen, look_at
-from airflow_provider.shards.resting import Resting
-from airflow_provider.shards.trouble import Trouble
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.followed import FollowedTopics
 

@@ -19,6 +19,10 @@ class Machine(Protocol):
     def session_ms(self) -> int:
         """The default session of its groups."""
 
+    @property
+    def shortest_session_ms(self) -> int:
+        """The shortest session of any of its groups."""
+
     def has_members(self, group_id: str) -> bool: ...
 
     def made_of(self, group_id: str) -> MadeOf:

@@ -17,7 +17,9 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
 from airflow_provider.kafka.clock import now_ms
+from airflow_provider.kafka.resting import Resting
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
+from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.shards.bridges import Bridges
 from airflow_provider.shards.errors import ShardError
 from airflow_provider.shards.inbox import FULL
@@ -25,12 +27,10 @@ from airflow_provider.shards.jobs import JobsFollower
 from airflow_provider.shards.kafka_log import KafkaShardLog
 from airflow_provider.shards.machine import Machine
 from airflow_provider.shards.requests import RawRequest
-from airflow_provider.shards.resting import Resting
 from airflow_provider.shards.settings import COORDINATORS, DEFAULT_LAYOUT, Layout
 from airflow_provider.shards.shard import Shard
 from airflow_provider.shards.topic_watch import TopicWatch
 from airflow_provider.shards.topics import ShardTopics
-from airflow_provider.shards.trouble import Trouble
 from airflow_provider.topics.client_errors import UNKNOWN_TOPIC, tell
 from airflow_provider.topics.errors import RefusedError, RightsError, TopicError
 from airflow_provider.topics.librdkafka import COMMON, make_client

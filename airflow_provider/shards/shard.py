@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from airflow_provider.kafka.resting import Resting
+from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.shards.bridges import Bridges
 from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import FencedError, StalledError
@@ -15,10 +17,8 @@ from airflow_provider.shards.inbox import Inbox
 from airflow_provider.shards.joining import Look
 from airflow_provider.shards.machine import Machine, ShardLog
 from airflow_provider.shards.oversized import Oversized
-from airflow_provider.shards.resting import Resting
 from airflow_provider.shards.serving import Clock, Serving
 from airflow_provider.shards.settings import Layout
-from airflow_provider.shards.trouble import Trouble
 from airflow_provider.topics.errors import TopicError
 
 log: Final = logging.getLogger(__name__)
@@ -84,6 +84,7 @@ class Shard:
         self._certain = True
         self._end = (-1, 0)
         self._trouble = Trouble()
+        self._session_ms = machine().shortest_session_ms
         self.spoken_of = False
         self._thread = threading.Thread(target=self._run, name=f"cospark-shard-{shard}", daemon=True)
 
@@ -118,7 +119,8 @@ class Shard:
                     log.debug("%s", wrong)
                     return
                 if self._trouble.is_news(str(wrong)):
-                    log.warning("%s; shard %d will be served again when it is loaded", wrong, self.shard)
+                    since = f", and was not for {lasts_s:.0f} s" if (lasts_s := self._trouble.lasts_s) >= 1 else ""
+                    log.warning("%s; shard %d will be served again when it is loaded%s", wrong, self.shard, since)
                 self.spoken_of = True
             except Exception as fault:
                 if self._trouble.is_news(repr(fault)):
@@ -126,7 +128,8 @@ class Shard:
                 self.spoken_of = True
             if self.inbox.ended:
                 return
-            self.inbox.rest(resting.fault())
+            # Its members hear of an outage that is over before their sessions are.
+            self.inbox.rest(resting.fault(self._session_ms / 10_000))
 
     def _serve(self) -> None:
         """Load the shard, and serve it until this ends.
@@ -159,6 +162,7 @@ class Shard:
                 self.inbox.pass_over(shard_log.handled_to())
             log.info("serving shard %d: loaded %d records in %d ms", self.shard, count, self._now_ms() - began_ms)
             self._trouble.over()
+            self._session_ms = machine.shortest_session_ms
             self.spoken_of = True
             self._turn_at_ms = self._now_ms()
             self._known = frozenset()  # this machine was told nothing of them yet

@@ -47,9 +47,13 @@ _PROCESS = _HERE / "shard_process.py"
 def quick_broker() -> Iterator[LocalBroker]:
     """A broker with the shards' topics that soon notices a lost coordinator."""
     with LocalBroker(properties=QUICK) as running:
-        topics = ShardTopics({"bootstrap.servers": running.bootstrap_servers}, Outage(running.bootstrap_servers))
-        assert asyncio.run(topics.prepare_shards(timeout_s=DEADLINE_S, make=LAYOUT)) == LAYOUT
+        make_topics(running.bootstrap_servers)
         yield running
+
+
+def make_topics(bootstrap_servers: str) -> None:
+    topics = ShardTopics({"bootstrap.servers": bootstrap_servers}, Outage(bootstrap_servers))
+    assert asyncio.run(topics.prepare_shards(timeout_s=DEADLINE_S, make=LAYOUT)) == LAYOUT
 
 
 class Asker:

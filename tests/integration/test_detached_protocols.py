@@ -59,7 +59,10 @@ DECLARATIVE = Protocol(
     group_protocol=GroupProtocolName.CONNECT,
     leave=("workers", "stop", "{group}", "{worker}"),
 )
-each_protocol = pytest.mark.parametrize("protocol", [LEARNS, DECLARATIVE], ids=lambda protocol: protocol.name)
+each_protocol = pytest.mark.parametrize(
+    "protocol",
+    [pytest.param(LEARNS, id=LEARNS.name, marks=pytest.mark.thorough), pytest.param(DECLARATIVE, id=DECLARATIVE.name)],
+)
 
 
 @pytest.fixture(autouse=True)

@@ -53,7 +53,8 @@ async def test_the_deadline_of_a_delay_survives_the_leader_that_set_it(fleet: Ma
 
 async def test_nobody_waits_for_the_session_of_a_worker_whose_process_has_ended(fleet: MakeFleet) -> None:
     session_ms = 1_700_000  # nobody could wait for its end, not even here
-    async with fleet("--runner", "noop", "--session-timeout-ms", str(session_ms)) as group:
+    long = ("--session-timeout-ms", str(session_ms), "--rebalance-timeout-ms", str(session_ms))
+    async with fleet("--runner", "noop", *long) as group:
         await group.submit("forever", tasks=2, kind=TaskKind.STREAMING)
         for worker in ("w1", "w2"):
             group.start(worker)

@@ -18,7 +18,7 @@ from airflow_provider.records import ActionEvent, TaskEvent, TaskKind, TaskState
 STREAMS = frozenset(TaskId("streams", index) for index in range(4))
 
 
-@pytest.fixture(params=["classic", "connect"])
+@pytest.fixture(params=[pytest.param("classic", marks=pytest.mark.thorough), "connect"])
 def fleet(fleet: MakeFleet, request: pytest.FixtureRequest) -> MakeFleet:
     """Workers with the noop runner and enough slots."""
     return partial(fleet, "--runner", "noop", "--slots", "20", "--group-protocol", request.param)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +11,18 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from echo_machine import heartbeat_of
-from shard_bench import LAYOUT, SESSION_S, Asker, CoordinatorCommand, CoordinatorProcess, quick_broker
+from echo_machine import TICKING, heartbeat_of
+from proxied import Network, proxied_broker
+from shard_bench import (
+    LAYOUT,
+    QUICK,
+    SESSION_S,
+    Asker,
+    CoordinatorCommand,
+    CoordinatorProcess,
+    make_topics,
+    quick_broker,
+)
 from shard_process import HANGS
 from waiting import wait_until
 
@@ -59,6 +70,28 @@ def new_asker(shard_broker: LocalBroker) -> Iterator[Callable[[], Asker]]:
             return asker
 
         yield make
+
+
+Silence = Callable[[Network], contextlib.AbstractContextManager[None]]
+
+
+@contextlib.contextmanager
+def paused(network: Network) -> Iterator[None]:
+    """The broker stands still, as on a host that swaps."""
+    assert network.broker.pid is not None
+    os.kill(network.broker.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(network.broker.pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def stalled(network: Network) -> Iterator[None]:
+    """The network swallows all answers."""
+    network.ways[0].stall()
+    yield
+    network.ways[0].heal()
 
 
 def epoch_of(asker: Asker, group: str) -> int:
@@ -128,6 +161,29 @@ def test_shards_are_served_again_when_the_broker_is_back(
     shard_broker.start()
     assert epoch_of(asker, group_id) == 2
     assert "Traceback" not in only.log, only.log
+
+
+@pytest.mark.parametrize("silent", [paused, pytest.param(stalled, marks=pytest.mark.thorough)])
+def test_shards_are_served_again_soon_after_a_broker_was_silent(silent: Silence, tmp_path: Path, group_id: str) -> None:
+    """It accepts connections and answers nothing, so each call waits for its time-out. However often that has happened,
+    the next try comes soon, and the log says how long it has lasted.
+    """
+    with proxied_broker(1, QUICK) as network:
+        make_topics(network.near)
+        (way,) = network.ways
+        only = CoordinatorProcess(way.address, tmp_path)
+        try:
+            only.serves(0, 1)
+            asker = Asker({"bootstrap.servers": network.near})
+            assert asker.heartbeat(group_id, TICKING).member_epoch == 1
+            with silent(network):
+                wait_until(lambda: "loaded, and was not for" in only.log, lambda: f"it says how long\n{only.log}")
+            served = only.log.count("serving shard")
+            wait_until(lambda: only.log.count("serving shard") > served, lambda: f"it serves again\n{only.log}")
+            assert epoch_of(asker, group_id) == 2
+            asker.close()
+        finally:
+            only.kill()
 
 
 OUTAGES = 2

@@ -50,7 +50,7 @@ def _plays(item: pytest.Function) -> bool:
     return item.originalname == test_is_noticed.__name__ and item.path == Path(__file__)
 
 
-@pytest.mark.parametrize("name", one_in(SHARE, NAMED))
+@pytest.mark.parametrize("name", list(one_in(SHARE, NAMED)))
 def test_is_noticed(name: str, runs: dict[str, Future[subprocess.CompletedProcess[str]]]) -> None:
     run = runs[name].result()
     assert run.returncode == 0, f"{run.stdout}\n{run.stderr}"

@@ -51,7 +51,7 @@ class Noting:
             f"(folder / 'touch-{name}').exists() and pathlib.Path({str(self.root / 'late.py')!r}).touch()\n"
             f"sys.exit((folder / 'fail-{name}').exists())"
         )
-        step = load("steps").Step(name, 60, 1, (sys.executable, "-c", program))
+        step = load("steps").Step(name, 1, (sys.executable, "-c", program))
         return self._versions.Part(step, tests=tests, keep=(self.folder / f"kept-{name}").touch)
 
 

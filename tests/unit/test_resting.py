@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.shards.resting import Resting
+from airflow_provider.kafka.resting import Resting
 
 
 def test_it_rests_twice_as_long_each_time_and_not_for_ever() -> None:
@@ -26,3 +26,8 @@ def test_what_is_said_to_be_well_is_so_immediately() -> None:
     assert [resting.fault(), resting.fault()] == [1, 2]
     resting.is_well()
     assert [resting.fault(), resting.fault()] == [1, 2]
+
+
+def test_no_pause_is_longer_than_can_be_borne() -> None:
+    resting = Resting(1.0, lambda: 0)
+    assert [resting.fault(1.5) for _ in range(4)] == [1, 1.5, 1.5, 1.5]

@@ -7,13 +7,13 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from echo_machine import HEARTBEAT_MS, HELD, RAISES, EchoMachine
+from echo_machine import HEARTBEAT_MS, HELD, RAISES, SESSION_MS, EchoMachine
 from shard_log import MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
 
+from airflow_provider.kafka import resting
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import TaskId
-from airflow_provider.shards import resting
 from airflow_provider.shards import shard as shard_module
 from airflow_provider.shards.errors import FencedError, ShardError
 from airflow_provider.shards.inbox import Inbox
@@ -195,6 +195,18 @@ def test_nothing_is_said_of_a_shard_that_is_given_away_before_it_was_served(
     assert shard.fenced.wait(DEADLINE_S)
     assert said(caplog) == []
     assert not shard.shard.spoken_of
+
+
+def test_it_is_tried_again_before_a_tenth_of_a_session_is_over(lived: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it has failed: members must hear of the end of an outage while their sessions last."""
+    rests: list[float] = []
+    monkeypatch.setattr(shard_module, "_FIRST_REST_S", 0.5)
+    monkeypatch.setattr(resting, "_LONGEST_S", 30.0)
+    monkeypatch.setattr(Inbox, "rest", lambda _inbox, rest_s: rests.append(rest_s))
+    log = MemoryLog()
+    log.fails_to_load = [ShardError("no broker answers") for _ in range(9)]
+    assert lived(log).loaded.wait(DEADLINE_S)
+    assert max(rests) == rests[-1] == SESSION_MS / 10_000
 
 
 class TestInbox:

@@ -31,12 +31,13 @@ class Resting:
         """Start over with the first pause."""
         self._next_s = self._first_s
 
-    def fault(self) -> float:
+    def fault(self, most_s: float = _LONGEST_S) -> float:
         """Note an error.
 
+        :param most_s: the longest pause that whoever depends on it can bear
         :returns: how long to wait now, in seconds
         """
         if self._now_ms() - self._began_ms > _GOOD_MS:
             self.is_well()
-        rest_s, self._next_s = self._next_s, min(2 * self._next_s, _LONGEST_S)
+        rest_s, self._next_s = min(self._next_s, most_s), min(2 * self._next_s, _LONGEST_S)
         return rest_s
