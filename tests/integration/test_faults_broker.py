@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 from fleet import SHORT_SESSION, SHORT_SESSION_S, Fleet
-from waiting import eventually
+from waiting import eventually, slow_ms
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskKind, TaskState
 
-LONG_SESSION = ("--session-timeout-ms", "60000")
+LONG_SESSION = ("--session-timeout-ms", slow_ms(60_000))
 WORKERS = ("w1", "w2", "w3")
 NOOP = ("--runner", "noop", "--slots", "20")
 

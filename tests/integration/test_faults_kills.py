@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 from fleet import Fleet, cospark
 from spark_work import ALLOWED, SparkWork
-from waiting import TEST_LIMIT_S
+from waiting import TEST_LIMIT_S, slow_ms
 
 from airflow_provider.broker.local_broker import LocalBroker
 
 KILLS = int(os.environ.get("KILLS", "4"))
 WORKERS = ("w1", "w2", "w3")
 COORDINATORS = ("c1", "c2")
-SESSION = ("--session-timeout-ms", "20000", "--heartbeat-interval-ms", "1000")
+SESSION = ("--session-timeout-ms", slow_ms(20_000), "--heartbeat-interval-ms", "1000")
 """Longer than a broker takes to be back and then to notice a lost coordinator."""
 
 

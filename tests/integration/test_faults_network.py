@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fleet import SHORT_SESSION, SHORT_SESSION_S, Fleet, MakeFleet, overlaps
 from proxied import Network, proxied_broker
-from waiting import eventually
+from waiting import eventually, slow_ms
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
@@ -86,7 +86,7 @@ async def test_a_connection_that_died_silently_is_replaced_before_the_session_is
     fleet: MakeFleet, network: Network
 ) -> None:
     """No error shows that it is dead: a firewall dropped it, or the broker's address moved to another host."""
-    async with fleet("--max-delay-ms", "0", "--session-timeout-ms", "20000") as group:
+    async with fleet("--max-delay-ms", "0", "--session-timeout-ms", slow_ms(20_000)) as group:
         await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
         await start_three(group, network)
         before, stops = group.record, await group.stops()

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from fleet import SHORT_SESSION, MakeFleet
-from waiting import DEADLINE_S
+from waiting import DEADLINE_S, slow_ms
 
 from airflow_provider.cli import signals
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -70,7 +70,7 @@ async def test_a_killed_worker_that_is_back_within_its_session_goes_on_without_a
 
 
 async def test_a_worker_that_returns_within_the_delay_gets_its_own_tasks_again(fleet: MakeFleet) -> None:
-    async with fleet(*SHORT_SESSION, "--max-delay-ms", "60000") as group:
+    async with fleet(*SHORT_SESSION, "--max-delay-ms", slow_ms(60_000)) as group:
         await group.submit("forever", tasks=6, kind=TaskKind.STREAMING)
         for worker in ("w1", "w2"):
             group.start(worker)

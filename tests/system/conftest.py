@@ -23,7 +23,7 @@ from quick_spark import have_spark_start_quickly
 from side_by_side import Bodies, is_side_by_side, running
 from streams_on_server import TOKEN
 from tcp_proxy import TcpProxy
-from waiting import DEADLINE_S
+from waiting import DEADLINE_S, slow_ms
 
 import airflow_provider.example_dags
 from airflow_provider.broker.local_broker import LocalBroker
@@ -299,7 +299,7 @@ def making_fleets(broker: LocalBroker, folder: Path) -> Iterator[MakeFleet]:
     with ExitStack() as made:
 
         def make(group: Group, *options: str) -> Fleet:
-            long = ("--session-timeout-ms", "60000", "--runner", "noop", "--slots", "10", "--allow", "jobs")
+            long = ("--session-timeout-ms", slow_ms(60_000), "--runner", "noop", "--slots", "10", "--allow", "jobs")
             fleet = Fleet(broker.bootstrap_servers, group.name, folder, *long, *options)
             made.callback(fleet.end)
             return fleet
