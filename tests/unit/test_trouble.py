@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
-from airflow_provider.kafka import trouble as trouble_module
 from airflow_provider.kafka.trouble import Trouble
 
 
@@ -19,7 +20,7 @@ def test_each_reason_is_news_once_and_again_when_it_was_over() -> None:
 
 def test_what_lasts_is_said_again_every_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
-    monkeypatch.setattr(trouble_module.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
     trouble, told = Trouble(), []
     while now_s < 100:
         if trouble.is_news("no broker answers"):
