@@ -27,6 +27,7 @@ class Forked:
     """
 
     def __init__(self, arguments: Sequence[str], *, log: Path, env: Mapping[str, str]) -> None:
+        log.touch()
         self._process = _CONTEXT.Process(target=_run, args=(list(arguments), str(log), dict(env)))
         self._process.start()
         assert self._process.pid is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import uuid
@@ -14,6 +15,7 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.spark_connect import calls
+from airflow_provider.spark_connect.client import hang_up, open_session, release
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
 from airflow_provider.spark_connect.watch_events import (
@@ -110,9 +112,15 @@ async def test_a_query_whose_session_somebody_else_closes_is_lost(
 ) -> None:
     handle = await watching.queries.start()
     watching.watch.watch(handle)
-    async with Watching(server) as other:
-        await other.watch.stop(handle, timeout_s=DEADLINE_S)
+    await asyncio.to_thread(close_session, server, handle)
     assert "has closed its session" in (await watching.hears(QueryLost)).why
+
+
+def close_session(server: LocalConnectServer, handle: QueryHandle) -> None:
+    """Without stopping its query first, which could be heard of before."""
+    session = open_session(ConnectSettings(server=ConnectServer.parse(server.url)), "cospark/other", handle.session_id)
+    release(session, DEADLINE_S)
+    hang_up(session)
 
 
 async def test_a_query_counts_as_stopped_even_if_the_stopper_dies_before_it_closes_the_session(
