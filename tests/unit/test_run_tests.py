@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from textwrap import dedent
 from types import ModuleType
 
 import pytest
 from loaded_scripts import SCRIPTS, load
+from waiting import DEADLINE_S, SLOWNESS
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +20,10 @@ def script() -> ModuleType:
 @pytest.fixture(scope="module")
 def steps_of() -> ModuleType:
     return load("steps")
+
+
+SILENT_S = 3.0 * SLOWNESS
+"""A Python that starts is silent for less."""
 
 
 def python(program: str) -> tuple[str, ...]:
@@ -32,7 +38,7 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(
         steps_of.Step("bad", 1, python("print('no'); raise SystemExit(3)")),
         steps_of.Step("next", 1, python("pass")),
     ]
-    results = {result.step.name: result for result in steps_of.run(steps, cores=2, silent_s=60)}
+    results = {result.step.name: result for result in steps_of.run(steps, cores=2, silent_s=DEADLINE_S)}
     assert {name: (result.status, result.passed) for name, result in results.items()} == {
         "good": (0, True),
         "bad": (3, False),
@@ -55,7 +61,7 @@ def test_a_step_that_hangs_says_where_and_has_failed_even_if_it_ends_well(
         steps_of.Step("polite", 1, python(wait.format(polite))),
         steps_of.Step("deaf", 1, python(wait.format(deaf))),
     ]
-    results = {result.step.name: result for result in steps_of.run(steps, cores=2, silent_s=2)}
+    results = {result.step.name: result for result in steps_of.run(steps, cores=2, silent_s=SILENT_S)}
     assert {name: (result.status, result.passed) for name, result in results.items()} == {
         "polite": (0, False),
         "deaf": (-9, False),
@@ -125,7 +131,7 @@ def test_all_that_failed_is_said_in_the_last_lines(steps_of: ModuleType) -> None
         steps_of.Step("pytest", 1, python(f"print({PYTEST_SAYS!r})\nraise SystemExit(1)")),
         steps_of.Step("good", 1, python(f"print({PYTEST_SAYS!r})")),
     ]
-    told = [*steps_of.summary(steps_of.run(steps, cores=1, silent_s=60))][3:]
+    told = [*steps_of.summary(steps_of.run(steps, cores=1, silent_s=DEADLINE_S))][3:]
     assert len(told) <= 20
     assert "[mute]     line 98" in told
     assert [line for line in told if "FAILED" in line or "ERROR" in line] == [
@@ -135,16 +141,25 @@ def test_all_that_failed_is_said_in_the_last_lines(steps_of: ModuleType) -> None
 
 @pytest.mark.slow
 def test_as_many_run_at_a_time_as_there_is_room_for(steps_of: ModuleType, tmp_path: Path) -> None:
-    """The first of those that fit; one that never would runs alone."""
-    began = "import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(0.3)"
+    """The first of those that fit; one that never would runs alone. Three wait until all of them have begun."""
+    together = {"one", "half", "other half"}
+    began = """
+        import pathlib, sys, time
+        folder, name, *others = sys.argv[1:]
+        pathlib.Path(folder, name).touch()
+        while not all(pathlib.Path(folder, other).exists() for other in others):
+            time.sleep(0.01)
+    """
     steps = [
-        steps_of.Step(name, cores, (*python(began), str(tmp_path / name)))
+        steps_of.Step(
+            name, cores, (*python(dedent(began)), str(tmp_path), name, *(together if name in together else ()))
+        )
         for name, cores in {"large": 9, "one": 1, "half": 0.5, "another": 1, "other half": 0.5}.items()
     ]
-    assert all(result.passed for result in steps_of.run(steps, cores=2, silent_s=60))
+    assert all(result.passed for result in steps_of.run(steps, cores=2, silent_s=DEADLINE_S))
     order = sorted(tmp_path.iterdir(), key=lambda file: file.stat().st_mtime_ns)
     assert order[0].name == "large"
-    assert {file.name for file in order[1:4]} == {"one", "half", "other half"}
+    assert {file.name for file in order[1:4]} == together
     assert order[4].name == "another"
 
 
@@ -162,7 +177,9 @@ def test_every_test_belongs_to_a_step(script: ModuleType) -> None:
 @pytest.mark.slow
 def test_a_step_may_take_as_long_as_it_likes_while_it_says_something(steps_of: ModuleType) -> None:
     """A dot is enough, without the end of a line."""
-    dots = "import sys, time\nfor _ in range(40): sys.stdout.write('.'); time.sleep(0.1)\nprint(' done')"
-    (result,) = steps_of.run([steps_of.Step("dots", 1, python(dots))], cores=2, silent_s=2)
+    dots = (
+        f"import sys, time\nfor _ in range({20 * SILENT_S:.0f}): sys.stdout.write('.'); time.sleep(0.1)\nprint(' done')"
+    )
+    (result,) = steps_of.run([steps_of.Step("dots", 1, python(dots))], cores=2, silent_s=SILENT_S)
     assert result.passed
-    assert result.took_s > 2
+    assert result.took_s > SILENT_S

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from turned_clock import time_passes
+from waiting import DEADLINE_S
 
 from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
 from airflow_provider.runners.noop import NoopRunner
@@ -39,7 +40,7 @@ class Recorder:
         self.runner = NoopRunner(self.events.append)
 
     async def last(self) -> RunnerEvent:
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + DEADLINE_S
         while not (self.events and isinstance(self.events[-1], LAST_EVENTS)):
             assert time.monotonic() < deadline, self.events
             await asyncio.sleep(0.001)

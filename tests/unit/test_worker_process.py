@@ -146,7 +146,7 @@ def jvm_in_use() -> Iterator[subprocess.Popen[bytes]]:
 
 def _standing_for_a_jvm(owner: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, jvm.OWNER: owner}) as process:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + DEADLINE_S
         while procfs.variable_of(process.pid, jvm.OWNER) != owner:  # the kernel shows it a moment after the start
             assert time.monotonic() < deadline
             time.sleep(0.001)
