@@ -42,6 +42,7 @@ _SEGMENT_BYTES: Final = 16 * 1024 * 1024
 _BROKER_DEFAULT: Final = -1
 _FIRST_PAUSE_S: Final = 0.02
 _LONGEST_PAUSE_S: Final = 0.5
+_MOST_S: Final = 3_600.0  # that librdkafka takes for one request
 _PROPAGATION_S: Final = 1.0
 _REFUSAL_S: Final = 1.0
 """How long to wait for an answer after a broker has refused the connection: another broker may still answer."""
@@ -155,10 +156,10 @@ class TopicAdmin:
         :raises RefusedError: if the broker refuses the connection
         :raises BrokerAwayError: if no broker answers in time
         """
-        deadline = time.monotonic() + timeout_s
+        deadline, most_s = time.monotonic() + timeout_s, min(timeout_s, _MOST_S)
         try:
             # Listing blocks a thread until its timeout, so first check that a broker answers.
-            await self._answer("", asyncio.wrap_future(self._client.describe_cluster(request_timeout=timeout_s)))
+            await self._answer("", asyncio.wrap_future(self._client.describe_cluster(request_timeout=most_s)))
             left_s = max(_LISTEN_S, deadline - time.monotonic())
             listing = asyncio.ensure_future(asyncio.to_thread(self._client.list_topics, timeout=left_s))
             listed = await self._answer("", listing)
@@ -202,7 +203,7 @@ class TopicAdmin:
         :raises TopicError: if one can't be created
         """
         new = [NewTopic(topic, count, _BROKER_DEFAULT, config={**config}) for topic, (count, config) in missing.items()]
-        for topic, future in self._client.create_topics(new, request_timeout=timeout_s).items():
+        for topic, future in self._client.create_topics(new, request_timeout=min(timeout_s, _MOST_S)).items():
             try:
                 await self._answer(topic, asyncio.wrap_future(future))
             except _TopicFailure as failure:
@@ -255,7 +256,7 @@ class TopicAdmin:
 
     async def _describe(self, topic: str, timeout_s: float) -> TopicDescription:
         asked = self._client.describe_topics(
-            TopicCollection([topic]), request_timeout=timeout_s, include_authorized_operations=True
+            TopicCollection([topic]), request_timeout=min(timeout_s, _MOST_S), include_authorized_operations=True
         )
         described: TopicDescription = await self._answer(topic, asyncio.wrap_future(asked[topic]))
         self._met = True
