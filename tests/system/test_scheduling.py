@@ -16,6 +16,7 @@ from urllib.parse import quote
 import pytest
 from airflow_group import EXAMPLE_GROUP, Group
 from fleet import Fleet
+from waiting import slow_ms
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.group.shared import shared_topics
@@ -59,7 +60,7 @@ def test_a_job_that_ends_and_a_worker_that_is_lost_start_the_example_dags(
     for dag_id in ("example_on_trouble", "example_after_job"):
         api.wait_for_dag(dag_id)
         api.unpause(dag_id)
-    workers = outside(group, "--session-timeout-ms", "6000", "--max-delay-ms", "0")
+    workers = outside(group, "--session-timeout-ms", slow_ms(6_000), "--max-delay-ms", "0")
     for name in ("stays", "goes"):
         workers.start(name)
     group.wait_for_members("goes", "stays")
