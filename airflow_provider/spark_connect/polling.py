@@ -200,11 +200,11 @@ class QueryPolling:
         if watched.round != in_round:
             await calls.require_session(session)
         if not await calls.is_active(session, query):
+            if await calls.is_being_ended(session):  # a query that was just starting fails by that
+                return QueryStopped(watched.handle)
             error = await calls.error(session, query)
             if error is not None:
                 await calls.require_spark()
-            elif await calls.is_being_ended(session):
-                return QueryStopped(watched.handle)
             last = await calls.last_progress(session, query)
             return QueryEnded(watched.handle, error, None if last is None else last.batch)
         watched.round = in_round

@@ -10,7 +10,7 @@ import pytest
 from fake_connect import FakeConnect, FakeQuery
 from query_watch_bench import Hearing, looked, short_answers
 from query_watch_bench import server as server
-from waiting import DEADLINE_S
+from waiting import DEADLINE_S, eventually
 
 from airflow_provider.spark_connect import ending
 from airflow_provider.spark_connect.calls import UnansweredError
@@ -172,6 +172,20 @@ async def test_a_watcher_can_tell_a_stopped_query_from_one_that_ended_by_itself(
         hearing.watch.watch(handle)
         assert await hearing.hears(QueryStopped) == [QueryStopped(handle)]
         assert hearing.watch.watched == frozenset()
+
+
+async def test_a_query_that_fails_because_its_session_is_being_ended_counts_as_stopped(server: FakeConnect) -> None:
+    """It was just starting, and may load nothing any more: no attempt of its task has failed."""
+    query = FakeQuery()
+    handle = server.handle(query)
+    server.forgets_to_close = True
+    async with Hearing(server) as hearing:
+        with pytest.raises(QueryNotStoppedError):
+            await hearing.watch.stop(handle, timeout_s=0.2)
+        query.error = "[CANNOT_LOAD_CHECKPOINT_FILE_MANAGER] Error loading streaming checkpoint file manager"
+        hearing.watch.watch(handle)
+        await eventually(lambda: hearing.watch.watched == frozenset())
+        assert await hearing.hears(QueryStopped) == [QueryStopped(handle)]
 
 
 async def test_a_server_that_refuses_the_setting_is_used_without(server: FakeConnect) -> None:
