@@ -29,7 +29,7 @@ $(INSTALLED): pyproject.toml constraints.txt | set-up
 	@stamp=$$(cat pyproject.toml constraints.txt | sha256sum | cut -c1-16)-$$($(BIN)/python -c 'import sys; print(sys.implementation.cache_tag)'); \
 	if [ ! -e $(WHEELS)/$$stamp ]; then \
 	  mkdir -p $(WHEELS); echo "Downloading the dependencies into .cache (about 700 MB, once)"; \
-	  $(BIN)/python -m pip wheel --quiet --progress-bar off --find-links $(WHEELS) -w $(WHEELS) -c constraints.txt 'setuptools>=77' '.[dev,openlineage]'; \
+	  $(BIN)/python -m pip wheel --use-pep517 --quiet --progress-bar off --find-links $(WHEELS) -w $(WHEELS) -c constraints.txt 'setuptools>=77' '.[dev,openlineage]'; \
 	  rm -f $(WHEELS)/airflow_provider_cooperative_spark-*; \
 	  touch $(WHEELS)/$$stamp; \
 	fi
