@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from left_open import pytest_runtest_protocol as pytest_runtest_protocol
 from quick_spark import have_spark_start_quickly
 from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events
 from topic_bench import settings_of
-from waiting import DEADLINE_S
+from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.broker.spark_connect import LocalConnectServer
@@ -71,10 +70,11 @@ def nothing_left_open() -> Iterator[None]:
     """When a test is over, all readers of topics in this process are closed and their threads have ended."""
     yield
     assert not clients._open.own.clients
-    deadline = time.monotonic() + DEADLINE_S
-    while names := [thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-topic")]:
-        assert time.monotonic() < deadline, names
-        time.sleep(0.01)
+
+    def names() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name.startswith("cospark-topic")]
+
+    wait_until(lambda: not names(), names)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from echo_machine import EchoMachine
 from shard_log import MemoryLog, raw
-from waiting import DEADLINE_S
+from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.kafka.settings import KafkaSettings
@@ -202,10 +202,7 @@ def test_why_no_shards_are_served_is_said_once_and_once_that_they_can_be(
     server = Failing(KafkaSettings.from_extra(SETTINGS, conn_id="kafka"), EchoMachine)
     server.faults = [TopicError("one is gone"), TopicError("one is gone"), TopicError("two are gone")]
     server.start()
-    deadline = time.monotonic() + DEADLINE_S
-    while len(caplog.records) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+    wait_until(lambda: len(caplog.records) >= 3)
     server.close()
     trying = "trying again until some can be"
     one, two, again = (record.message for record in caplog.records)

@@ -7,13 +7,12 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from waiting import DEADLINE_S
+from waiting import DEADLINE_S, wait_until
 
 from airflow_provider import procfs
 from airflow_provider.driver import jvm
@@ -146,10 +145,8 @@ def jvm_in_use() -> Iterator[subprocess.Popen[bytes]]:
 
 def _standing_for_a_jvm(owner: str) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={**os.environ, jvm.OWNER: owner}) as process:
-        deadline = time.monotonic() + DEADLINE_S
-        while procfs.variable_of(process.pid, jvm.OWNER) != owner:  # the kernel shows it a moment after the start
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        # The kernel shows it a moment after the start.
+        wait_until(lambda: procfs.variable_of(process.pid, jvm.OWNER) == owner)
         yield process
         process.kill()
 
