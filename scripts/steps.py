@@ -61,6 +61,7 @@ class LastWords:
     """Of a step that failed without a test that did."""
 
     words: Sequence[str]
+    name = "no test"
 
     def lines(self, most: int) -> Sequence[str]:
         return "its last words:", *_indented(self.words[-most:])
@@ -232,3 +233,11 @@ def summary(results: Sequence[Result]) -> Iterator[str]:
     failures = [(result.step.name, failure) for result in results for failure in result.failures]
     for name, failure in failures:
         yield from (f"[{name}] {line}" for line in failure.lines(max(2, REASON_LINES // len(failures))))
+
+
+def verdict(failed: Sequence[Result]) -> str:
+    """What failed, in a line: all that some people get to see."""
+    return "Failed: " + "; ".join(
+        f"{result.step.name} ({', '.join(failure.name[:REASON_WIDTH] for failure in result.failures)})"
+        for result in failed
+    )

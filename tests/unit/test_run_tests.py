@@ -131,7 +131,10 @@ def test_all_that_failed_is_said_in_the_last_lines(steps_of: ModuleType) -> None
         steps_of.Step("pytest", 1, python(f"print({PYTEST_SAYS!r})\nraise SystemExit(1)")),
         steps_of.Step("good", 1, python(f"print({PYTEST_SAYS!r})")),
     ]
-    told = [*steps_of.summary(steps_of.run(steps, cores=1, silent_s=DEADLINE_S))][3:]
+    results = steps_of.run(steps, cores=1, silent_s=DEADLINE_S)
+    told = [*steps_of.summary(results)][3:]
+    verdict = steps_of.verdict([result for result in results if not result.passed])
+    assert verdict.startswith("Failed: mute (no test); pytest (ERROR tests/test_broken.py - SyntaxError: invalid")
     assert len(told) <= 20
     assert "[mute]     line 98" in told
     assert [line for line in told if "FAILED" in line or "ERROR" in line] == [
