@@ -23,7 +23,7 @@ from quick_spark import have_spark_start_quickly
 from side_by_side import Bodies, is_side_by_side, running
 from streams_on_server import TOKEN
 from tcp_proxy import TcpProxy
-from waiting import DEADLINE_S, slow_ms
+from waiting import DEADLINE_S, SLOWNESS, TOLD_BY, slow_ms
 
 import airflow_provider.example_dags
 from airflow_provider.broker.local_broker import LocalBroker
@@ -224,6 +224,7 @@ def airflow(
         timeout_s=DEADLINE_S,
         env={
             "PYTHONPATH": os.pathsep.join(map(str, (modules, _HERE.parents[1]))),
+            TOLD_BY: str(SLOWNESS),
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
             "AIRFLOW__METRICS__STATSD_ON": "True",
             "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG
+from waiting import SLOWNESS
 
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
 
@@ -26,4 +27,4 @@ with DAG("held"):
     SparkWorkerOperator(task_id="w1", **WORKER)
 
 with DAG("held_shortly"):
-    SparkWorkerOperator(task_id="w1", session_timeout=8, **WORKER)
+    SparkWorkerOperator(task_id="w1", session_timeout=7 * SLOWNESS, **WORKER)

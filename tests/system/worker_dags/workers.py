@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG
+from waiting import SLOWNESS
 
 from airflow_provider.operators.spark_job import SparkJobOperator
 from airflow_provider.operators.spark_worker import SparkWorkerOperator
@@ -68,7 +69,7 @@ with DAG("on_server"):
         SparkWorkerOperator(task_id=f"w{number}", **ON_SERVER)
 
 with DAG("brief_session"):
-    brief = {"session_timeout": 8, "retries": 1, "retry_delay": timedelta(seconds=10)}
+    brief = {"session_timeout": 7 * SLOWNESS, "retries": 1, "retry_delay": timedelta(seconds=10)}
     SparkWorkerOperator(task_id="w3", **{**WORKER, **brief})
 
 with DAG("until_drained"):

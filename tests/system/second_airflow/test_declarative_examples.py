@@ -5,7 +5,6 @@ No coordinator is deployed: the processes that hold workers coordinate their gro
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,15 +15,14 @@ import pytest
 import test_example_dags as examples
 from airflow_group import Group
 from fleet import overlaps, starts
+from names import EXAMPLES
 
-import airflow_provider.example_dags
 from airflow_provider.broker.local_broker import LocalBroker
 from airflow_provider.declarative_membership.record import DeclarativeRecord
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskState
 from demo.airflow import LocalAirflow
 
-GROUP = "example"
 CHECKS: Mapping[str, Callable[[LocalAirflow, Path], None]] = {
     "batch": examples.test_a_batch_group,
     "streaming": lambda airflow, _folder: examples.test_a_streaming_query_moves_and_nothing_is_lost_or_written_twice(
@@ -42,35 +40,21 @@ class Runs:
 
 
 @pytest.fixture(scope="module")
-def runs(
-    start_airflow: Callable[..., LocalAirflow], broker: LocalBroker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Runs]:
-    folder, dags = tmp_path_factory.mktemp("example"), tmp_path_factory.mktemp("dags") / "cospark_examples"
-    dags.symlink_to(Path(airflow_provider.example_dags.__file__).parent)
-    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
-    airflow = start_airflow(
-        [dags],
-        connections={"kafka_default": json.dumps(connection)},
-        env={
-            "AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL": "connect",
-            "COSPARK_EXAMPLE_GROUP": GROUP,
-            "COSPARK_EXAMPLE_FOLDER": str(folder),
-        },
-    )
+def runs(airflow: LocalAirflow, example_folder: Path) -> Iterator[Runs]:
     with ThreadPoolExecutor(len(CHECKS)) as pool:
-        yield Runs(airflow, {name: pool.submit(check, airflow, folder) for name, check in CHECKS.items()})
+        yield Runs(airflow, {name: pool.submit(check, airflow, example_folder) for name, check in CHECKS.items()})
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_an_example_runs_as_it_is(runs: Runs, broker: LocalBroker, name: str) -> None:
     runs.checks[name].result()
-    check_declarative(Group(runs.airflow, broker.bootstrap_servers, name=f"{GROUP}.{name}"))
+    check_declarative(Group(runs.airflow, broker.bootstrap_servers, name=f"{EXAMPLES}.{name}"))
 
 
 @pytest.mark.thorough
 def test_a_dag_reacts_to_a_rebalance(runs: Runs, broker: LocalBroker) -> None:
     examples.test_a_dag_reacts_to_a_rebalance(runs.airflow)
-    check_declarative(Group(runs.airflow, broker.bootstrap_servers, name=f"{GROUP}.rebalance"))
+    check_declarative(Group(runs.airflow, broker.bootstrap_servers, name=f"{EXAMPLES}.rebalance"))
 
 
 def check_declarative(group: Group) -> None:
@@ -83,7 +67,7 @@ def check_declarative(group: Group) -> None:
 def test_each_task_of_a_batch_finishes_once_and_never_runs_twice_at_a_time(runs: Runs, broker: LocalBroker) -> None:
     """A task that has just started may still move: its owner's record may not have been read before the new target."""
     runs.checks["batch"].result()
-    steps = Group(runs.airflow, broker.bootstrap_servers, name=f"{GROUP}.batch").steps()
+    steps = Group(runs.airflow, broker.bootstrap_servers, name=f"{EXAMPLES}.batch").steps()
     finished = {(step.task, step.attempt) for step in steps if step.state is TaskState.FINISHED}
     assert Counter(task for task, _ in finished if not task.is_planner) == {
         TaskId("count_by_digit", index): 1 for index in range(8)

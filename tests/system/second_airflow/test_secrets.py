@@ -6,23 +6,18 @@ import asyncio
 import base64
 import json
 import logging
-import secrets
 import subprocess
 import sys
-import threading
-import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote
 
-import psutil
 import pytest
-from certificates import Certificates
 from confluent_kafka import Consumer, KafkaError, TopicPartition
-from secured import ADMIN, SecuredBroker, rights_on_the_page, secured_broker
+from names import SECRET_GROUP, TRIED, USER
+from searching import ProcessWatch, Secret
+from secured import ADMIN, SecuredBroker
 from waiting import DEADLINE_S
 
 from airflow_provider.common import one_shot
@@ -34,127 +29,7 @@ from airflow_provider.records import JobDefinition, TopicNames
 from airflow_provider.topics.errors import RefusedError
 from demo.airflow import LocalAirflow
 
-DAGS = Path(__file__).parent / "secret_dags"
-GROUP = "secret"  # group of the DAGs
-TRIED = "tried"  # group of the command line
-USER = "airflow"
 REFUSED_TASKS = ("worker", "submit", "deferred", "poking")
-
-
-@dataclass(frozen=True, slots=True)
-class Secret:
-    """A password in every form in which it could appear."""
-
-    password: str
-
-    @property
-    def forms(self) -> dict[str, bytes]:
-        plain = self.password.encode()
-        escaped = self.password.replace("/", "\\/").replace("&", "\\u0026")
-        forms = {
-            "plain": plain,
-            "URL-quoted": quote(self.password, safe="").encode(),
-            "URL-quoted except slashes": quote(self.password).encode(),
-            "as in a form": quote_plus(self.password).encode(),
-            "in JSON": escaped.encode(),
-            "in hexadecimal": plain.hex().encode(),
-        }
-        for before in range(3):  # inside a longer text, its base64 depends on where it starts
-            encoded = base64.b64encode(b"\0" * before + plain)[4 if before else 0 : -4]
-            forms[f"in base64 ({before})"] = encoded
-            forms[f"in base64 for URLs ({before})"] = encoded.translate(bytes.maketrans(b"+/", b"-_"))
-        return forms
-
-    def found_in(self, text: bytes) -> list[str]:
-        return [name for name, form in self.forms.items() if form in text]
-
-
-def new_password() -> str:
-    """A password that looks different in each form, and that every part of Kafka accepts."""
-    return f"{secrets.token_urlsafe(18)}/+%&~{secrets.token_urlsafe(6)}"
-
-
-class ProcessWatch(threading.Thread):
-    """Reads the arguments of every process on this machine.
-
-    It reads those of young processes again and again, because they may still exec another program.
-    """
-
-    YOUNG_S = 2.0
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.seen: set[bytes] = set()
-        self._end = threading.Event()
-
-    def run(self) -> None:
-        young_until: dict[int, float] = {}
-        all_at = 0.0
-        while not self._end.wait(0.02):
-            now = time.monotonic()
-            young_until = {pid: young_until.get(pid, now + self.YOUNG_S) for pid in psutil.pids()}
-            if every := now >= all_at:
-                all_at = now + self.YOUNG_S
-            for pid, until in young_until.items():
-                if every or now < until:
-                    self._read(Path(f"/proc/{pid}/cmdline"))
-
-    def _read(self, arguments: Path) -> None:
-        with suppress(OSError):  # it has ended
-            self.seen.add(arguments.read_bytes())
-
-    def end(self) -> None:
-        self._end.set()
-        self.join()
-
-    def check(self, *unseen: Secret) -> None:
-        arguments = b"\n".join(self.seen)
-        assert b"kafka.Kafka" in arguments
-        for secret in unseen:
-            assert not secret.found_in(arguments)
-
-
-@pytest.fixture(scope="module")
-def watch() -> Iterator[ProcessWatch]:
-    thread = ProcessWatch()
-    thread.start()
-    yield thread
-    thread.end()
-
-
-@pytest.fixture(scope="module")
-def secured(certificates: Certificates, watch: ProcessWatch) -> Iterator[SecuredBroker]:
-    with secured_broker(certificates, {USER: new_password()}) as broker:
-        rights = {right for role in rights_on_the_page().values() for right in role}
-        broker.allow([(USER, right, group) for right in rights for group in (GROUP, TRIED)])
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def right(secured: SecuredBroker) -> Secret:
-    return Secret(secured.passwords[USER])
-
-
-@pytest.fixture(scope="module")
-def wrong() -> Secret:
-    """A password that the broker does not know; it may still be somebody's."""
-    return Secret(new_password())
-
-
-@pytest.fixture(scope="module")
-def airflow(start_airflow: Callable[..., LocalAirflow], secured: SecuredBroker, wrong: Secret) -> LocalAirflow:
-    extras = {"secured": secured.extra(USER), "refused": secured.extra(USER, **{"sasl.password": wrong.password})}
-    return start_airflow(
-        [DAGS],
-        connections={name: json.dumps({"conn_type": "kafka", "extra": extra}) for name, extra in extras.items()},
-        env={
-            "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
-            # A password must not be hidden from the search, neither masked nor encrypted. (In the logs of tasks Airflow
-            # masks the connections that it has handed out anyway: another test checks what our code logs by itself.)
-            "AIRFLOW__CORE__HIDE_SENSITIVE_VAR_CONN_FIELDS": "False",
-            "AIRFLOW__CORE__FERNET_KEY": "",
-        },
-    )
 
 
 def files_with(secret: Secret, folder: Path) -> dict[str, list[str]]:
@@ -172,7 +47,7 @@ def records_of(secured: SecuredBroker) -> Iterator[bytes]:
     consumer = Consumer(
         {**secured.extra(ADMIN), "group.id": "none", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
     )
-    topics = TopicNames.of(GROUP).all
+    topics = TopicNames.of(SECRET_GROUP).all
     consumer.assign([TopicPartition(topic, 0, 0) for topic in topics])
     left = set(topics)
     while left:

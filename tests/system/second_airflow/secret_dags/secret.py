@@ -14,6 +14,7 @@ SECURED: dict[str, Any] = {"group": "secret", "kafka_conn_id": "secured"}
 REFUSED: dict[str, Any] = {"group": "secret", "kafka_conn_id": "refused"}
 WORKER: dict[str, Any] = {
     "task_id": "worker",
+    "group_protocol": "classic",
     "runner": "noop",
     "until": "drained",
     "allowed_entry_points": ["jobs"],
