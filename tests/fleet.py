@@ -8,7 +8,6 @@ import io
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 import psutil
+from forked import Forked
 from left_behind import states
 from waiting import DEADLINE_S, SLOWNESS, slow_ms
 
@@ -36,7 +36,6 @@ from airflow_provider.records import Event, JobDefinition, RebalanceEvent, TaskE
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import WORKER
 
-_COSPARK = (sys.executable, "-m", "airflow_provider.cli.main")
 TIMING = (
     *("--session-timeout-ms", slow_ms(30_000), "--heartbeat-interval-ms", "1000"),
     *("--lease-margin-ms", slow_ms(3_000), "--rebalance-timeout-ms", slow_ms(60_000)),
@@ -98,28 +97,27 @@ class Fleet:
         self.records: list[ClassicRecord] = []
         self._folder = folder
         self._options = (*TIMING, *SUPERVISED, "--bootstrap-servers", bootstrap_servers, *options)
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, Forked | subprocess.Popen[bytes]] = {}
         self._topics: GroupTopics | None = None
 
-    def start(self, name: str, *options: str, command: Sequence[str] = _COSPARK) -> None:
+    def start(self, name: str, *options: str, command: Sequence[str] = ()) -> None:
         """Start a worker, or start it again.
 
-        :param command: the program to run; it takes the arguments of ``cospark``
+        :param command: the program to run instead of ``cospark``, whose arguments it takes
         """
         self._run(name, command, "worker", self.group_id, "--worker", name, *self._options, *options)
 
     def start_coordinator(self, name: str, *options: str) -> None:
         """Start a coordinator process without a worker, or start it again."""
-        self._run(name, _COSPARK, "coordinator", "--bootstrap-servers", self.settings.bootstrap_servers, *options)
+        self._run(name, (), "coordinator", "--bootstrap-servers", self.settings.bootstrap_servers, *options)
 
     def _run(self, name: str, command: Sequence[str], *arguments: str) -> None:
-        with (self._folder / f"{name}.log").open("ab") as log:
-            self._processes[name] = subprocess.Popen(
-                [*command, *arguments],
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYTHONPATH": self._path},
-            )
+        log, env = self._folder / f"{name}.log", {**os.environ, "PYTHONPATH": self._path}
+        if not command:
+            self._processes[name] = Forked(arguments, log=log, env=env)
+            return
+        with log.open("ab") as output:
+            self._processes[name] = subprocess.Popen([*command, *arguments], stdout=output, stderr=output, env=env)
 
     def kill(self, name: str) -> None:
         self._processes[name].kill()

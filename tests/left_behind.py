@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import psutil
 
@@ -28,12 +27,21 @@ def folder_of(test: str) -> Path:
     return folder
 
 
-def states(processes: Mapping[str, subprocess.Popen[bytes]]) -> str:
+class Started(Protocol):
+    """A process that a test has started."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+
+def states(processes: Mapping[str, Started]) -> str:
     """A line for each process: whether and how it runs, or how it has ended."""
     return "\n".join(f"{name}: {_state(process)}" for name, process in processes.items())
 
 
-def _state(process: subprocess.Popen[bytes]) -> str:
+def _state(process: Started) -> str:
     ended = process.poll()
     if ended is not None:
         return f"has ended with {ended}"
