@@ -223,7 +223,7 @@ def airflow(
         parallelism=24,
         timeout_s=DEADLINE_S,
         env={
-            "PYTHONPATH": os.pathsep.join(map(str, (modules, _HERE.parents[1]))),
+            "PYTHONPATH": os.pathsep.join(map(str, (modules, _HERE.parent, _HERE.parents[1]))),
             TOLD_BY: str(SLOWNESS),
             "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "6",
             "AIRFLOW__METRICS__STATSD_ON": "True",

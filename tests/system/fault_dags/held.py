@@ -19,6 +19,8 @@ WORKER: dict[str, Any] = {
     "allowed_entry_points": ["jobs"],
     "linger": 1,
     "heartbeat_interval": 1,
+    "session_timeout": 60 * SLOWNESS,
+    "rebalance_timeout": 60 * SLOWNESS,
     "retries": 2,
     "retry_delay": timedelta(0),
 }
@@ -27,4 +29,4 @@ with DAG("held"):
     SparkWorkerOperator(task_id="w1", **WORKER)
 
 with DAG("held_shortly"):
-    SparkWorkerOperator(task_id="w1", session_timeout=7 * SLOWNESS, **WORKER)
+    SparkWorkerOperator(task_id="w1", **{**WORKER, "session_timeout": 7 * SLOWNESS})

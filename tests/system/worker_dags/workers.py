@@ -22,6 +22,8 @@ WORKER: dict[str, Any] = {
     "allowed_entry_points": ["jobs"],
     "linger": 1,
     "heartbeat_interval": 1,
+    "session_timeout": 60 * SLOWNESS,
+    "rebalance_timeout": 60 * SLOWNESS,
     "max_delay": timedelta(minutes=5),
     "retries": 2,
     "retry_delay": timedelta(0),
