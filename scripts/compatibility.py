@@ -179,7 +179,7 @@ class Workshop:
             self._part("wheels", *self._pip("wheel", "-w", self._wheels, *found, *environment, self._package)),
             self._part("install", *self._pip("install", *offline, *environment, "-e", self._package)),
             self._tests("unit tests", NICE, "tests/unit"),
-            self._tests("examples", (), *EXAMPLES),
+            self._tests("examples", 0, *EXAMPLES),
         )
 
     @property
@@ -214,10 +214,11 @@ class Workshop:
 
         return replace(self._part(name, *self._pip(*said)), keep=keep)
 
-    def _tests(self, name: str, gently: Sequence[str], *tests: str) -> Part:
+    def _tests(self, name: str, nice: int, *tests: str) -> Part:
         cache = f"cache_dir={self._file('pytest')}"
         pytest = (self._bin, "-m", "pytest", "-q", "-p", "no:anyio", "-m", "not thorough", "-o", cache, *tests)
-        return replace(self._part(name, *gently, *pytest), tests=True)
+        part = self._part(name, *pytest)
+        return replace(part, step=replace(part.step, nice=nice), tests=True)
 
     def _part(self, name: str, *command: str) -> Part:
         return Part(Step(f"{self.combination.python}, {name}", 1, command))

@@ -17,13 +17,15 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 LAST_WORDS_S = 30.0
 _CHUNK = 65_536
 REASON_LINES = 16
 """Of all that failed together."""
 REASON_WIDTH = 200
-NICE = ("nice", "-n", "10")
+NICE = 10
+"""Of what computes beside steps that mostly wait."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,14 @@ class Step:
 
     :param cores: how many it keeps busy
     :param shows: what it shows that no other one does
+    :param nice: how much it gives way to the others, as of ``nice``
     """
 
     name: str
     cores: float
     command: Sequence[str] = field(repr=False)
     shows: str = ""
+    nice: int = 0
 
 
 @dataclass(frozen=True)
@@ -141,12 +145,15 @@ class Running:
         self._interrupted_s: float | None = None
         self._words = Words()
         self._process = subprocess.Popen(  # noqa: S603
-            step.command,
+            ("nice", "-n", str(step.nice), *step.command),  # noqa: S607
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
             start_new_session=True,
         )
+        with suppress(OSError):
+            # Linux may share cores out by sessions, and then heeds the nice value of a session instead.
+            Path(f"/proc/{self._process.pid}/autogroup").write_text(str(step.nice))
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 

@@ -49,6 +49,17 @@ def test_a_step_that_fails_is_named_and_the_others_go_on(
     assert "FAILED (exit 3)" in told
 
 
+def test_a_step_that_is_nice_gives_way_also_where_sessions_share_the_cores(
+    steps_of: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = Path("/proc/self/autogroup")
+    program = f"import os; print(os.nice(0)); print(open('{session}').read() if {session.exists()} else 'nice 10')"
+    steps_of.run([steps_of.Step("nice", 1, python(program), nice=10)], cores=2, silent_s=DEADLINE_S)
+    told = capsys.readouterr().out
+    assert "[nice] 10\n" in told
+    assert "nice 10\n" in told
+
+
 @pytest.mark.slow
 def test_a_step_that_hangs_says_where_and_has_failed_even_if_it_ends_well(
     steps_of: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
