@@ -24,8 +24,8 @@ _CHUNK = 65_536
 REASON_LINES = 16
 """Of all that failed together."""
 REASON_WIDTH = 200
-NICE = 10
-"""Of what computes beside steps that mostly wait."""
+NICE = 4
+"""Of what computes beside steps that mostly wait: half their share, for in the end nobody should wait for it alone."""
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ class Forked:
     """
 
     def __init__(self, arguments: Sequence[str], *, log: Path, env: Mapping[str, str]) -> None:
+        log.touch()  # whoever reads it may be faster than the fork
         self._process = _context().Process(target=_run, args=(list(arguments), str(log), dict(env)))
         self._process.start()
         assert self._process.pid is not None
