@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from airflow_provider.declarative.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
 from airflow_provider.declarative.wire.apis import Reply, RequestBody, decode_reply, encode_request, request_of
 from airflow_provider.declarative.wire.errors import MalformedMessageError
+from airflow_provider.kafka.lasting_producer import LastingProducer
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.records.envelope import LARGEST_VALUE
@@ -40,7 +41,7 @@ _FLUSH_S: Final = 1.0
 _DELIVERY_TIMEOUT_MS: Final = 5_000
 """After this time the request was sent again, so there is no use in writing the old one."""
 _AWAY: Final = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN})  # noqa: SLF001
-_NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED})
+_NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 _NO_LEADER: Final = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -102,12 +103,12 @@ class WorkerRequests:
         self._look_at = 0.0
         self._missing: str | None = None
         self._closing: Final = threading.Event()
-        ours = {**COMMON, "error_cb": lambda error: tell(self._outage, error)}
         self._consumer: Final = make_client(
             Consumer,
             {
                 **config,
-                **ours,
+                **COMMON,
+                "error_cb": lambda error: tell(self._outage, error),
                 # librdkafka requires it; without a subscription and without commits it is not used.
                 "group.id": "cospark-reply-reader",
                 "enable.auto.commit": False,
@@ -119,18 +120,23 @@ class WorkerRequests:
                 "fetch.error.backoff.ms": 50,
             },
         )
-        self._producer: Final = make_client(
-            Producer,
-            {
-                **config,
-                **ours,
-                "acks": "all",
-                "enable.idempotence": True,
-                # Don't delay requests to batch them: those of one turn of the loop are sent together anyway.
-                "linger.ms": 1,
-                "message.max.bytes": LARGEST_VALUE,
-                "delivery.timeout.ms": _DELIVERY_TIMEOUT_MS,
-            },
+        self._producer: Final = LastingProducer(
+            lambda heard: make_client(
+                Producer,
+                {
+                    **config,
+                    **COMMON,
+                    "error_cb": heard,
+                    "acks": "all",
+                    "enable.idempotence": True,
+                    # Don't delay requests to batch them: those of one turn of the loop are sent together anyway.
+                    "linger.ms": 1,
+                    "message.max.bytes": LARGEST_VALUE,
+                    "delivery.timeout.ms": _DELIVERY_TIMEOUT_MS,
+                },
+            ),
+            on_error=lambda error: tell(self._outage, error),
+            delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
         )
         self._thread: Final = threading.Thread(target=self._run, name="cospark-worker-requests", daemon=True)
 
@@ -220,9 +226,12 @@ class WorkerRequests:
 
         def delivered(error: KafkaError | None, _message: Message | None) -> None:
             if error is not None:
-                self._failed(
-                    correlation_id, f"it could not be written: {self._explain(REQUESTS_TOPIC, 'WRITE', error)}"
-                )
+                unwritten(self._explain(REQUESTS_TOPIC, "WRITE", error))
+            else:
+                written.set_result(None)
+
+        def unwritten(why: Exception) -> None:
+            self._failed(correlation_id, f"it could not be written: {why}")
             written.set_result(None)
 
         try:
@@ -231,13 +240,12 @@ class WorkerRequests:
                 key=self._reader.encode(),
                 value=encode_request(request),
                 partition=partition_of(body.group_id, self._shards),
-                on_delivery=delivered,
+                delivered=delivered,
             )
         except KafkaException as refused:
             delivered(refused.args[0], None)
-        except BufferError as full:
-            self._failed(correlation_id, f"it could not be written: {full}")
-            written.set_result(None)
+        except (BufferError, TopicError) as refused:
+            unwritten(refused)
         return written
 
     def close(self) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import threading
-import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from airflow_provider.kafka.lasting_producer import LastingProducer
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.topics.client_errors import tell
@@ -26,12 +25,7 @@ _FLUSH_S: Final = 5.0
 _CONNECT_S: Final = 1.0
 _DELIVERY_TIMEOUT_MS: Final = 30_000
 _PROPAGATION_MS: Final = 5_000
-_OVERDUE_S: Final = 5.0
-"""How long after its delivery timeout to wait for a record's result. If the connection breaks at this moment,
-librdkafka may keep the record for ever without a result.
-"""
 _NO_RIGHT: Final = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
-_FATAL: Final = frozenset({KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
 _TIMED_OUT: Final = frozenset({KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT, KafkaError._TRANSPORT})  # noqa: SLF001
 
 
@@ -41,17 +35,6 @@ class NewRecord(NamedTuple):
     topic: str
     key: str
     value: bytes | None
-
-
-class _Given(NamedTuple):
-    """A record that was given to librdkafka, and its callback.
-
-    :ivar at: when (monotonic seconds)
-    """
-
-    record: NewRecord
-    stored: Callable[[int, TopicError | None], None]
-    at: float
 
 
 _Outcome = tuple["asyncio.Future[None]", "TopicError | None"]
@@ -83,17 +66,14 @@ class TopicWriter:
             "delivery.timeout.ms": delivery_timeout_ms,
             # The topics existed when this began, so a record waits only this long for one that does not exist.
             "topic.metadata.propagation.max.ms": _PROPAGATION_MS,
-            "error_cb": self._on_error,
         }
-        self._patience_s = delivery_timeout_ms / 1000 + _OVERDUE_S
-        self._lock = threading.Lock()
         self._outcomes_lock = threading.Lock()
-        self._numbers = itertools.count()
-        self._waiting: dict[int, _Given] = {}
-        """Records without a result, the oldest one first."""
         self._outcomes: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
-        self._producer = make_client(Producer, self._config)
-        self._fatal: KafkaError | None = None
+        self._producer = LastingProducer(
+            lambda heard: make_client(Producer, {**self._config, "error_cb": heard}),
+            on_error=self._on_error,
+            delivery_timeout_ms=delivery_timeout_ms,
+        )
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cospark-topic-writer", daemon=True)
         self._thread.start()
@@ -139,38 +119,18 @@ class TopicWriter:
         return all_stored
 
     def _produce(self, record: NewRecord, stored: Callable[[int, TopicError | None], None]) -> None:
-        number = next(self._numbers)
-
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if self._settled(number) is None:
-                return  # it has failed already
+        def delivered(error: KafkaError | None, message: Message | None) -> None:
             if error is None:
                 self._outage.is_back()
-                stored(message.offset() or 0, None)
+                stored((message and message.offset()) or 0, None)
             else:
                 stored(0, self._explain(record, error))
 
+        topic, key, value = record
         try:
-            self._give(number, _Given(record, stored, time.monotonic()), delivered)
+            self._producer.produce(topic, key=key.encode(), value=value, partition=0, delivered=delivered)
         except (KafkaException, BufferError, TopicError) as refused:
-            if self._settled(number) is not None:
-                stored(0, self._explain_refusal(record, refused))
-
-    def _give(self, number: int, given: _Given, delivered: Callable[[KafkaError | None, Message], None]) -> None:
-        """Give a record to the producer. The lock keeps the producer from being replaced in between: a producer that
-        was replaced reports no results.
-        """
-        topic, key, value = given.record
-        name = key.encode()
-        with self._lock:
-            with self._outcomes_lock:
-                self._waiting[number] = given
-            self._live_producer().produce(topic, key=name, value=value, partition=0, on_delivery=delivered)
-
-    def _settled(self, number: int) -> _Given | None:
-        """Take out a record that has its result. None: it has had a result before."""
-        with self._outcomes_lock:
-            return self._waiting.pop(number, None)
+            stored(0, self._explain_refusal(record, refused))
 
     def _tell(self) -> None:
         """Wake each loop once for all results so far, because a call into another thread's loop costs a system call."""
@@ -189,54 +149,11 @@ class TopicWriter:
         self._thread.join()
 
     def _run(self) -> None:
-        # Connect now. Otherwise the first record would wait for half a second, until the producer asks again for its
-        # producer id.
         with contextlib.suppress(KafkaException):
-            self._producer.list_topics(timeout=_CONNECT_S)
+            self._producer.connect(_CONNECT_S)
         while not self._closing.is_set():
-            try:
-                self._producer.poll(_POLL_S)
-            except KafkaException as failed:
-                self._fatal = failed.args[0]
-                self._closing.wait(_POLL_S)
-            if self._is_overdue():
-                self._give_up_overdue()
+            self._producer.poll(_POLL_S)
             self._tell()
-
-    def _is_overdue(self) -> bool:
-        with self._outcomes_lock:
-            oldest = next(iter(self._waiting.values()), None)
-        return oldest is not None and oldest.at + self._patience_s < time.monotonic()
-
-    def _give_up_overdue(self) -> None:
-        """Fail all waiting records, and continue with a new producer. The old one could still store a record after
-        later ones. Its results are ignored from now on.
-        """
-        timed_out = KafkaError(KafkaError._MSG_TIMED_OUT)  # noqa: SLF001
-        with self._lock:
-            with self._outcomes_lock:
-                waiting, self._waiting = self._waiting, {}
-            self._producer.purge()
-            try:
-                self._producer = make_client(Producer, self._config)
-            except TopicError:
-                self._fatal = timed_out  # the next write tries again, and fails with the reason
-        for given in waiting.values():
-            given.stored(0, self._explain(given.record, timed_out))
-
-    def _live_producer(self) -> Producer:
-        """The producer. After a fatal error it writes nothing any more, and is replaced by a new one. It is a fatal
-        error, for example, if the user may not write to any topic, because then it gets no producer id. To be called
-        with the lock held.
-
-        :raises TopicError: if no new one can be made at present
-        """
-        if self._fatal is not None:
-            _discard(self._producer)
-            self._tell()
-            self._producer = make_client(Producer, self._config)
-            self._fatal = None
-        return self._producer
 
     def _explain_refusal(self, record: NewRecord, refused: Exception) -> TopicError:
         if isinstance(refused, KafkaException):
@@ -246,8 +163,6 @@ class TopicWriter:
         return TopicError(f"writing {record.key!r} to the topic {record.topic!r} failed: {refused}")
 
     def _explain(self, record: NewRecord, error: KafkaError) -> TopicError:
-        if error.code() in _FATAL and self._fatal is not None:
-            error = self._fatal
         if error.code() in _NO_RIGHT:
             return TopicRightsError(record.topic, "WRITE", self._principal)
         doing = f"writing {record.key!r} to the topic {record.topic!r}"
@@ -262,8 +177,6 @@ class TopicWriter:
 
     def _on_error(self, error: KafkaError) -> None:
         """Note an error of a connection. That all brokers are away is left to the reader; here, records fail."""
-        if error.fatal():
-            self._fatal = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             tell(self._outage, error)
 
@@ -276,10 +189,3 @@ def _settle(outcomes: Iterable[_Outcome]) -> None:
             all_stored.set_result(None)
         else:
             all_stored.set_exception(failed)
-
-
-def _discard(producer: Producer) -> None:
-    """Fail the records that the producer has not written, so that their callers do not wait for ever."""
-    producer.purge()
-    with contextlib.suppress(KafkaException):
-        producer.flush(_FLUSH_S)

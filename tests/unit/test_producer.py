@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from airflow_provider.kafka import lasting_producer
 from airflow_provider.topics import producer
 from airflow_provider.topics.errors import TopicError, UnsureError
 from airflow_provider.topics.outage import Outage
@@ -124,7 +125,7 @@ async def test_what_librdkafka_neither_stores_nor_fails_is_failed_in_time_and_th
     held: HeldProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has lost its connection in the moment in which it was given a record. A real one does that now and then."""
-    monkeypatch.setattr(producer, "_OVERDUE_S", 0.2)
+    monkeypatch.setattr(lasting_producer, "_OVERDUE_S", 0.2)
     writer = TopicWriter({}, Outage("nowhere:9"), delivery_timeout_ms=0)
     try:
         with pytest.raises(UnsureError, match=r"task:a:0.*may be stored all the same"):
@@ -158,7 +159,7 @@ async def test_a_record_that_is_never_told_of_is_given_up_once_and_blocks_nobody
         return made[-1]
 
     monkeypatch.setattr(producer, "make_client", make)
-    monkeypatch.setattr(producer, "_OVERDUE_S", 0.2)
+    monkeypatch.setattr(lasting_producer, "_OVERDUE_S", 0.2)
     writer = TopicWriter({}, Outage("nowhere:9"), delivery_timeout_ms=0)
     loop = asyncio.get_running_loop()
     try:
@@ -177,7 +178,7 @@ async def test_a_record_that_is_never_told_of_is_given_up_once_and_blocks_nobody
 
 async def test_what_is_given_up_is_told_of_once(held: HeldProducer, monkeypatch: pytest.MonkeyPatch) -> None:
     """That it is stored after all counts no more: its caller has been told, and may have written it again."""
-    monkeypatch.setattr(producer, "_OVERDUE_S", 0.2)
+    monkeypatch.setattr(lasting_producer, "_OVERDUE_S", 0.2)
     monkeypatch.setattr(held, "purge", lambda: None)
     writer = TopicWriter({}, Outage("nowhere:9"), delivery_timeout_ms=0)
     try:
@@ -195,7 +196,7 @@ async def test_a_new_producer_that_can_t_be_made_fails_a_record_and_not_the_writ
     held: HeldProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file of an authority is away for a moment, say."""
-    monkeypatch.setattr(producer, "_OVERDUE_S", 0.2)
+    monkeypatch.setattr(lasting_producer, "_OVERDUE_S", 0.2)
     writer = TopicWriter({}, Outage("nowhere:9"), delivery_timeout_ms=0)
 
     def refuse(_kind: object, _config: object) -> HeldProducer:
