@@ -16,9 +16,9 @@ from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.kafka.takeover import warn_of_short_sessions
 from airflow_provider.shards.bridges import Bridges
 from airflow_provider.shards.server import ShardServer
-from airflow_provider.shards.takeover import warn_of_short_sessions
 
 
 def shard_server(

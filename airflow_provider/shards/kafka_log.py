@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.shards.errors import AbortedError, ShardError
-from airflow_provider.shards.loading import read_handled, read_records
+from airflow_provider.shards.handled import read_handled
+from airflow_provider.shards.loading import read_records
 from airflow_provider.shards.producer import ShardProducer
 from airflow_provider.shards.requests import Write
 
@@ -24,6 +25,7 @@ _GENERATION_S: Final = 0.1
 class KafkaShardLog:
     """A :class:`~airflow_provider.shards.machine.ShardLog` in Kafka, with a transactional producer.
 
+    :param shards: how many there are, to be noted
     :param admin: asks for ends. Its connection must not be used for fetches, because requests would wait for them
     :param group: returns the present metadata of the consumer group
     :param renewed: whether the topic of records was created again since this process knew it
@@ -34,6 +36,7 @@ class KafkaShardLog:
         self,
         config: Mapping[str, Any],
         shard: int,
+        shards: int,
         *,
         admin: AdminClient,
         group: Callable[[], object],
@@ -46,14 +49,14 @@ class KafkaShardLog:
         self._renewed = renewed
         self.forgotten = False
         self._given_up = threading.Event()
-        self._producer = ShardProducer(config, shard)
+        self._producer = ShardProducer(config, shard, shards)
 
     def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
         self._producer.begin()
         ended = yield from read_records(self._config, self._shard, given_up=self._given_up.is_set)
         # A coordinator that began to write after records were lost has aborted the transaction. Then the topic does not
         # end at 0, although it has no records.
-        recorded_to = ended.at if ended.found else read_handled(self._config, self._shard).recorded_to
+        recorded_to = ended.at if ended.found else read_handled(self._config, self._shard).note.recorded_to
         self.forgotten = not ended.found and (recorded_to > 0 or self._renewed)
         # If only this process knows of the loss, the next one sees it by the requests that are handled from now on.
         self._producer.go_on(ended.at, recorded_to or int(self.forgotten))

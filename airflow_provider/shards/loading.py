@@ -1,4 +1,4 @@
-"""Reads what earlier coordinators of a shard have written: its records, and how far its requests are handled."""
+"""Reads the records that earlier coordinators of a shard have written."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.declarative.sharding import RECORDS_TOPIC
 from airflow_provider.shards.errors import ShardError
-from airflow_provider.shards.settings import COORDINATORS
 from airflow_provider.topics.librdkafka import COMMON, make_client
 
 _BATCH: Final = 5_000
@@ -37,17 +36,6 @@ class Ended(NamedTuple):
 
 
 Records = Generator[Stored, None, Ended]
-
-
-class Handled(NamedTuple):
-    """How far requests are handled, as the last transaction that has handled some has committed it.
-
-    :param to: the offset of the first request that no committed transaction has handled
-    :param recorded_to: where the records ended then, at least
-    """
-
-    to: int
-    recorded_to: int
 
 
 def read_records(config: Mapping[str, Any], shard: int, *, given_up: Callable[[], bool]) -> Records:
@@ -77,7 +65,19 @@ def read_moment(config: Mapping[str, Any], shard: int, *, given_up: Callable[[],
 def _reading(config: Mapping[str, Any], shard: int) -> Iterator[tuple[Consumer, int]]:
     """A consumer of a shard's records, and the end of the committed ones."""
     # librdkafka requires a group id, and looks up its coordinator. There is no subscription and no commit.
-    consumer, partition = _consumer(config, "cospark-shard-reader"), TopicPartition(RECORDS_TOPIC, shard, 0)
+    consumer = make_client(
+        Consumer,
+        {
+            **config,
+            **COMMON,
+            "group.id": "cospark-shard-reader",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        },
+    )
+    partition = TopicPartition(RECORDS_TOPIC, shard, 0)
     try:
         # A broker that has just become the leader may not know the end of the partition yet. Then this request fails.
         _, end = consumer.get_watermark_offsets(partition, timeout=_ANSWER_S)
@@ -87,40 +87,6 @@ def _reading(config: Mapping[str, Any], shard: int) -> Iterator[tuple[Consumer, 
         raise ShardError(f"the records of shard {shard} can't be read: {failed.args[0].str()}") from failed
     finally:
         consumer.close()
-
-
-def read_handled(config: Mapping[str, Any], shard: int) -> Handled:
-    """Ask how far requests are handled, by a client of its own: an admin client that got no answer in time, because no
-    broker was there, gets none later either, or ends the process (librdkafka 2.16).
-
-    :raises ShardError: no broker can tell
-    """
-    consumer = _consumer(config, COORDINATORS)
-    try:
-        (committed,) = consumer.committed([TopicPartition(REQUESTS_TOPIC, shard)], timeout=_ANSWER_S)
-    except KafkaException as failed:
-        raise ShardError(f"how far shard {shard} is handled is not known: {failed.args[0].str()}") from failed
-    finally:
-        consumer.close()
-    if committed.error is not None:
-        raise ShardError(f"how far shard {shard} is handled is not known: {committed.error.str()}")
-    noted = committed.metadata or ""
-    return Handled(max(0, int(committed.offset)), int(noted) if noted.isdecimal() else 0)
-
-
-def _consumer(config: Mapping[str, Any], group_id: str) -> Consumer:
-    return make_client(
-        Consumer,
-        {
-            **config,
-            **COMMON,
-            "group.id": group_id,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        },
-    )
 
 
 def _up_to_the_end(consumer: Consumer, shard: int, end: int, given_up: Callable[[], bool]) -> Records:

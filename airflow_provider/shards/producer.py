@@ -17,6 +17,7 @@ from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.shards.errors import AbortedError, FencedError, OversizedError, ShardError
+from airflow_provider.shards.handled import Note
 from airflow_provider.shards.requests import Write
 from airflow_provider.shards.settings import transactional_id
 from airflow_provider.topics.errors import RightsError
@@ -77,11 +78,13 @@ class ShardProducer:
     """The transactional producer of one shard. Only one thread may use it, except for :meth:`give_up`.
 
     :param config: librdkafka's settings of the connection
+    :param shards: how many there are, to be noted with handled requests
     :raises TopicError: if librdkafka refuses the settings
     """
 
-    def __init__(self, config: Mapping[str, Any], shard: int) -> None:
+    def __init__(self, config: Mapping[str, Any], shard: int, shards: int) -> None:
         self._shard = shard
+        self._shards = shards
         self._user = principal_of(config)
         self._given_up = threading.Event()
         self._oversized: OversizedError | None = None
@@ -141,7 +144,8 @@ class ShardProducer:
         self._oversized = None
         try:
             if next_offset is not None:
-                offsets = [TopicPartition(REQUESTS_TOPIC, self._shard, next_offset, metadata=str(self._recorded_to))]
+                note = Note(self._recorded_to, self._shards).written()
+                offsets = [TopicPartition(REQUESTS_TOPIC, self._shard, next_offset, metadata=note)]
                 self._persist(lambda: self._producer.send_offsets_to_transaction(offsets, group, _CALL_S))
             for write in writes:
                 self._produce(write)

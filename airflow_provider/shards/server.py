@@ -22,6 +22,7 @@ from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.shards.bridges import Bridges
 from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.handled import check_shards
 from airflow_provider.shards.inbox import FULL
 from airflow_provider.shards.jobs import JobsFollower
 from airflow_provider.shards.kafka_log import KafkaShardLog
@@ -138,10 +139,11 @@ class ShardServer:
     def _prepare(self) -> None:
         """Create missing topics, and find the number of partitions.
 
-        :raises TopicError: the topics can't be created or used
+        :raises TopicError: the topics can't be created or used, or groups are served in another number of shards
         """
         topics = ShardTopics(self._config, self._outage)
         self._layout = asyncio.run(topics.prepare_shards(timeout_s=_PREPARE_S, make=self._make))
+        check_shards(self._config, self._layout.shards)
         self.problem = None
 
     def _serve(self) -> None:
@@ -153,7 +155,7 @@ class ShardServer:
         when_connected, self._when_connected = self._when_connected, None
         if when_connected is not None:
             when_connected(admin)
-        self._watch.begin(admin)
+        self._watch.begin(admin, self._layout)
         consumer, steady_at = make_client(Consumer, self._consumer_config()), time.monotonic() + _STEADY_S
         try:
             consumer.subscribe([REQUESTS_TOPIC], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
@@ -235,7 +237,7 @@ class ShardServer:
     def _begin(self, consumer: Consumer, number: int) -> None:
         """Start the thread of a shard. Requests wait in their topic until the shard is loaded."""
         self._pause(consumer, number, paused=True)
-        config, admin = self._config, self._admin
+        config, shards, admin = self._config, self._layout.shards, self._admin
         assert admin is not None
         shard = self._shards[number] = Shard(
             number,
@@ -244,6 +246,7 @@ class ShardServer:
             open_log=lambda: KafkaShardLog(
                 config,
                 number,
+                shards,
                 admin=admin,
                 group=lambda: self._group,
                 renewed=self._watch.was_renewed(RECORDS_TOPIC),

@@ -1,4 +1,6 @@
-"""Notices when a topic of the shards was deleted or created again. Nothing else would show this to a coordinator."""
+"""Notices when a topic of the shards was deleted, created again, or given more partitions. Nothing else would show this
+to a coordinator.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from typing import Final
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, TopicDescription
 
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.settings import Layout
 from airflow_provider.shards.topics import NEEDS
 from airflow_provider.topics.client_errors import UNKNOWN_TOPIC
 from airflow_provider.topics.outage import Outage
@@ -33,6 +37,7 @@ class TopicWatch:
     def __init__(self, outage: Outage) -> None:
         self._outage = outage
         self._ids: dict[str, str] = {}
+        self._partitions: Mapping[str, int] = {}
         self._missed: frozenset[str] = frozenset()
         self._renewed_at: dict[str, float] = {}
         self._asked: Mapping[str, Future[TopicDescription]] = {}
@@ -43,11 +48,14 @@ class TopicWatch:
         renewed_at = self._renewed_at.get(topic)
         return renewed_at is not None and time.monotonic() - renewed_at < _LATELY_S
 
-    def begin(self, admin: AdminClient) -> None:
+    def begin(self, admin: AdminClient, layout: Layout) -> None:
         """Find out which topics were created again while they were not watched, before any is read. Blocks.
 
+        :param layout: the numbers of partitions that are not to change
         :raises ShardError: no broker answers
         """
+        shards = dict.fromkeys((REQUESTS_TOPIC, RECORDS_TOPIC), layout.shards)
+        self._partitions = {**shards, REPLIES_TOPIC: layout.replies}
         self._asked, self._missed = {}, frozenset()
         for topic, answer in self._ask(admin).items():
             try:
@@ -59,7 +67,7 @@ class TopicWatch:
     def look(self, admin: AdminClient) -> None:
         """Check the topics, without waiting.
 
-        :raises ShardError: a topic is gone, or was created again
+        :raises ShardError: a topic is gone, was created again, or has another number of partitions
         """
         if self._asked:
             if all(each.done() for each in self._asked.values()):
@@ -83,6 +91,10 @@ class TopicWatch:
             self._outage.is_back()
             if self._was_replaced(topic, found):
                 raise ShardError(f"the topic {topic!r} was deleted and created again")
+            if len(found.partitions) != self._partitions[topic]:
+                raise ShardError(
+                    f"the topic {topic!r} had {self._partitions[topic]} partitions, and has {len(found.partitions)} now"
+                )
         self._ask_at = now + (_AGAIN_S if missing else _LOOK_S)
         gone = sorted(missing & self._missed)
         self._missed = frozenset(missing)

@@ -214,7 +214,7 @@ def test_offsets_can_be_read_again_after_an_outage_of_the_broker(
     monkeypatch.setattr(loading, "_ANSWER_S", 1.0)
     monkeypatch.setattr(kafka_log, "_ANSWER_S", 1.0)
     config = {"bootstrap.servers": shard_broker.bootstrap_servers, **COMMON}
-    shard_log = kafka_log.KafkaShardLog(config, 0, admin=AdminClient(config), group=lambda: None, renewed=False)
+    shard_log = kafka_log.KafkaShardLog(config, 0, 1, admin=AdminClient(config), group=lambda: None, renewed=False)
     try:
         before = shard_log.handled_to(), shard_log.end()
         shard_broker.kill()

@@ -14,8 +14,9 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.shards import kafka_log
 from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.handled import Handled, Note
 from airflow_provider.shards.kafka_log import KafkaShardLog
-from airflow_provider.shards.loading import Ended, Handled, Records
+from airflow_provider.shards.loading import Ended, Records
 
 
 class ForgetfulAdmin:
@@ -39,8 +40,8 @@ class ForgetfulAdmin:
 
 
 def log_with(admin: ForgetfulAdmin, monkeypatch: pytest.MonkeyPatch) -> KafkaShardLog:
-    monkeypatch.setattr(kafka_log, "ShardProducer", lambda config, shard: None)
-    return KafkaShardLog({}, 1, admin=cast("AdminClient", cast("Any", admin)), group=lambda: None, renewed=False)
+    monkeypatch.setattr(kafka_log, "ShardProducer", lambda config, shard, shards: None)
+    return KafkaShardLog({}, 1, 2, admin=cast("AdminClient", cast("Any", admin)), group=lambda: None, renewed=False)
 
 
 def test_the_end_is_known_again_after_a_broker_was_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +62,7 @@ def test_an_end_that_nobody_tells_is_not_known(monkeypatch: pytest.MonkeyPatch) 
 class Producer:
     """Notes from where on it shall write."""
 
-    def __init__(self, config: Mapping[str, Any], shard: int) -> None:
+    def __init__(self, config: Mapping[str, Any], shard: int, shards: int) -> None:
         self.went_on: tuple[int, int] | None = None
 
     def begin(self) -> None: ...
@@ -95,9 +96,9 @@ def test_records_that_there_were_are_missed(
 
     monkeypatch.setattr(kafka_log, "ShardProducer", Producer)
     monkeypatch.setattr(kafka_log, "read_records", read_records)
-    monkeypatch.setattr(kafka_log, "read_handled", lambda config, shard: Handled(9, noted))
+    monkeypatch.setattr(kafka_log, "read_handled", lambda config, shard: Handled(9, Note(noted, 2)))
     admin = cast("AdminClient", cast("Any", ForgetfulAdmin()))
-    shard_log = KafkaShardLog({}, 1, admin=admin, group=lambda: None, renewed=renewed)
+    shard_log = KafkaShardLog({}, 1, 2, admin=admin, group=lambda: None, renewed=renewed)
     assert len(list(shard_log.load())) == found
     assert shard_log.forgotten is forgotten
     assert isinstance(shard_log._producer, Producer)

@@ -85,7 +85,7 @@ def client(monkeypatch: pytest.MonkeyPatch) -> tuple[ShardProducer, Client]:
         return made[-1]
 
     monkeypatch.setattr(producer_module, "make_client", make)
-    return ShardProducer({}, 3), made[0]
+    return ShardProducer({}, 3, 4), made[0]
 
 
 def test_the_offset_goes_first_and_is_tried_again_soon(client: tuple[ShardProducer, Client]) -> None:
@@ -115,9 +115,9 @@ def test_with_each_request_it_is_noted_how_far_the_records_go(client: tuple[Shar
     made.end = 7
     producer.go_on(7, 7)
     producer.commit([KEPT], 5, object())
-    assert made.noted == "7"
+    assert made.noted == "7 4"
     producer.commit([RECORD], 6, object())
-    assert made.noted == "8"
+    assert made.noted == "8 4"
     producer.close()
 
 
@@ -125,10 +125,10 @@ def test_that_records_are_gone_is_noted_until_there_are_others(client: tuple[Sha
     producer, made = client
     producer.go_on(0, 40)
     producer.commit([RECORD], 5, object())
-    assert made.noted == "40"
+    assert made.noted == "40 4"
     producer.commit([KEPT], 6, object())
     producer.commit([RECORD], 7, object())
-    assert made.noted == "1"
+    assert made.noted == "1 4"
     producer.close()
 
 

@@ -118,7 +118,13 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     one = Process(MemoryLog())
 
     def open_log(
-        config: Mapping[str, Any], shard: int, *, admin: AdminClient, group: Callable[[], object], renewed: bool
+        config: Mapping[str, Any],
+        shard: int,
+        shards: int,
+        *,
+        admin: AdminClient,
+        group: Callable[[], object],
+        renewed: bool,
     ) -> MemoryLog:
         return one.log
 

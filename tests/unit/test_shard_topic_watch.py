@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.shards import topic_watch
 from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.settings import Layout
 from airflow_provider.shards.topic_watch import TopicWatch
 from airflow_provider.topics.outage import Outage
 
@@ -22,11 +23,13 @@ class Brokers:
     """As an admin client asks them.
 
     :ivar ids: of the topics that there are
+    :ivar partitions: how many each has
     :ivar away: whether nobody answers
     """
 
     def __init__(self) -> None:
         self.ids = {REQUESTS_TOPIC: 1, REPLIES_TOPIC: 2, RECORDS_TOPIC: 3}
+        self.partitions = {REQUESTS_TOPIC: 4, REPLIES_TOPIC: 16, RECORDS_TOPIC: 4}
         self.away = False
 
     def describe_topics(self, topics: TopicCollection, request_timeout: float) -> dict[str, Future[Any]]:
@@ -37,7 +40,7 @@ class Brokers:
         if self.away:
             answer.set_exception(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
         elif topic in self.ids:
-            answer.set_result(SimpleNamespace(topic_id=self.ids[topic]))
+            answer.set_result(SimpleNamespace(topic_id=self.ids[topic], partitions=[None] * self.partitions[topic]))
         else:
             answer.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
         return answer
@@ -54,7 +57,7 @@ class Watching:
         return cast("AdminClient", cast("Any", self.brokers))
 
     def begin(self) -> None:
-        self.watch.begin(self._admin)
+        self.watch.begin(self._admin, Layout(shards=4, replies=16))
 
     def look(self) -> None:
         """Ask, and go by the answer."""
@@ -103,6 +106,14 @@ def test_a_topic_that_was_made_anew_is_another_one(watching: Watching, seen: boo
             watching.look()
     watching.look()
     assert watching.watch.was_renewed(RECORDS_TOPIC)
+
+
+@pytest.mark.parametrize("topic", [REQUESTS_TOPIC, REPLIES_TOPIC, RECORDS_TOPIC])
+def test_more_partitions_are_noticed_while_they_are_served(watching: Watching, topic: str) -> None:
+    """Groups and readers of replies have other partitions then."""
+    watching.brokers.partitions[topic] *= 2
+    with pytest.raises(ShardError, match=rf"^the topic '{topic}' had \d+ partitions, and has \d+ now$"):
+        watching.look()
 
 
 def test_what_was_made_anew_while_nobody_looked_is_known_before_it_is_loaded(watching: Watching) -> None:

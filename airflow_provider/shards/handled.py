@@ -1,0 +1,94 @@
+"""How far requests are handled, and what coordinators have noted beside that: it lasts as long as the requests do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.settings import COORDINATORS
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.librdkafka import COMMON, make_client
+
+_ANSWER_S: Final = 5.0
+
+
+class Note(NamedTuple):
+    """The metadata of a committed offset.
+
+    :param recorded_to: where the records ended then, at least
+    :param shards: how many shards there were; 0: not noted
+    """
+
+    recorded_to: int
+    shards: int
+
+    def written(self) -> str:
+        return f"{self.recorded_to} {self.shards}"
+
+
+class Handled(NamedTuple):
+    """How far requests are handled, as the last transaction that has handled some has committed it.
+
+    :param to: the offset of the first request that no committed transaction has handled
+    """
+
+    to: int
+    note: Note
+
+
+def read_note(metadata: str | None) -> Note:
+    """Read metadata, whoever has written it. Earlier versions of this program have noted only where records ended."""
+    words = (metadata or "").split(" ")
+    if not all(word.isdecimal() for word in words):
+        return Note(0, 0)
+    recorded_to, shards, *_ = *map(int, words), 0
+    return Note(recorded_to, shards)
+
+
+def read_handled(config: Mapping[str, Any], shard: int) -> Handled:
+    """Ask how far requests are handled, by a client of its own: an admin client that got no answer in time, because no
+    broker was there, gets none later either, or ends the process (librdkafka 2.16).
+
+    :raises ShardError: no broker can tell
+    """
+    (committed,) = _committed(config, [shard], isolation="read_committed")
+    return Handled(max(0, int(committed.offset)), read_note(committed.metadata))
+
+
+def check_shards(config: Mapping[str, Any], shards: int) -> None:
+    """Check that groups are in the shards in which earlier coordinators have served them.
+
+    :param shards: the present number
+    :raises ShardError: no broker can tell
+    :raises TopicError: there were not as many before
+    """
+    noted = {
+        read_note(committed.metadata).shards
+        for committed in _committed(config, range(shards), isolation="read_uncommitted")  # others may be serving
+    }
+    if other := noted - {0, shards}:
+        raise TopicError(
+            f"the topics {REQUESTS_TOPIC!r} and {RECORDS_TOPIC!r} have {shards} partitions, but groups are served in"
+            f" {max(other)} shards: with another number, their members would ask other coordinators, which know nothing"
+            " of them. Delete both topics: they are created again, workers stop their tasks and join again after a"
+            " session, and settings of groups have to be set again"
+        )
+
+
+def _committed(config: Mapping[str, Any], shards: range | list[int], *, isolation: str) -> list[TopicPartition]:
+    consumer = make_client(Consumer, {**config, **COMMON, "group.id": COORDINATORS, "isolation.level": isolation})
+    doing = f"how far shard {', '.join(map(str, shards))} is handled"
+    try:
+        found = consumer.committed([TopicPartition(REQUESTS_TOPIC, shard) for shard in shards], timeout=_ANSWER_S)
+    except KafkaException as failed:
+        raise ShardError(f"{doing} is not known: {failed.args[0].str()}") from failed
+    finally:
+        consumer.close()
+    for committed in found:
+        if committed.error is not None:
+            raise ShardError(f"{doing} is not known: {committed.error.str()}")
+    return found

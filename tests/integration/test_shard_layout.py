@@ -1,0 +1,47 @@
+"""Somebody gives the shards' topics more partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+from shard_bench import LAYOUT, make_topics, quick_broker
+from test_shard_records_gone import RECORDS, Config, coordinator
+from waiting import DEADLINE_S, wait_until
+
+from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.shards.handled import check_shards
+from airflow_provider.shards.kafka_log import KafkaShardLog
+from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.librdkafka import COMMON
+
+
+@pytest.fixture
+def config() -> Iterator[Config]:
+    with quick_broker() as broker:
+        yield {"bootstrap.servers": broker.bootstrap_servers}
+
+
+def test_more_shards_than_groups_were_served_in_are_refused_until_both_topics_are_made_anew(config: Config) -> None:
+    admin, before, after = AdminClient({**config, **COMMON}), LAYOUT.shards, 2 * LAYOUT.shards
+    with closing(coordinator(config)) as consumer:
+        check_shards(config, after)  # nobody was served yet
+        group = consumer.consumer_group_metadata
+        with closing(KafkaShardLog(config, 0, before, admin=admin, group=group, renewed=False)) as shard_log:
+            assert list(shard_log.load()) == []
+            shard_log.commit(RECORDS, 1)
+    for done in admin.create_partitions(
+        [NewPartitions(topic, after) for topic in (REQUESTS_TOPIC, RECORDS_TOPIC)]
+    ).values():
+        done.result(DEADLINE_S)
+    check_shards(config, before)
+    with pytest.raises(TopicError, match=f"have {after} partitions, but groups are served in {before} shards"):
+        check_shards(config, after)
+
+    for deleted in admin.delete_topics([REQUESTS_TOPIC, RECORDS_TOPIC]).values():
+        deleted.result(DEADLINE_S)
+    wait_until(lambda: RECORDS_TOPIC not in admin.list_topics(timeout=DEADLINE_S).topics, "they are deleted")
+    make_topics(config["bootstrap.servers"])
+    check_shards(config, after)
