@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.declarative.wire.apis import Reply, ReplyBody, RequestBody
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.requests.worker_requests import APPEAR_S, WorkerRequests
 
 _NUMBERS: Final = 2**31
@@ -73,9 +74,7 @@ class KafkaChannel:
             return await wait_at_most(timeout_s, answered)
         except DeadlineError:
             self._requests.doubt()
-            raise NoReplyError(
-                f"no coordinator replied within {timeout_s:.3g} s; if none runs, start one: cospark coordinator"
-            ) from None
+            raise NoReplyError(f"no coordinator replied within {timeout_s:.3g} s; {self._what_to_do()}") from None
         finally:
             del self._waiting[number]
 
@@ -83,6 +82,10 @@ class KafkaChannel:
         unwritten = [asyncio.wrap_future(one) for one in tuple(self._unwritten)]
         if unwritten:
             await asyncio.wait(unwritten, timeout=_SETTLE_S)
+
+    def _what_to_do(self) -> str:
+        deaf = self._requests.problem
+        return "if none runs, start one: cospark coordinator" if deaf is None else f"its reply can't be read: {deaf}"
 
     # ---- called in the thread of the requests
 
@@ -99,10 +102,13 @@ class KafkaChannel:
     def _settle(self, replies: Sequence[Reply]) -> None:
         for reply in replies:
             answered = self._waiting.get(reply.header.correlation_id)
+            if reply.body.error_code == KafkaErrorCode.NOT_COORDINATOR:
+                self._requests.doubt()
             if answered is not None and not answered.done():
                 answered.set_result(reply.body)
 
     def _refuse(self, correlation_id: int, why: str) -> None:
+        self._requests.doubt()
         answered = self._waiting.get(correlation_id)
         if answered is not None and not answered.done():
             answered.set_exception(NoReplyError(why))

@@ -22,6 +22,7 @@ from airflow_provider.declarative.wire.errors import MalformedMessageError
 from airflow_provider.kafka.lasting_producer import LastingProducer
 from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings, principal_of
+from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.topics.client_errors import tell
 from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicRightsError
@@ -79,6 +80,7 @@ class WorkerRequests:
 
     :param heard: called with replies, in the thread
     :param failed: called in the thread with the correlation id of a request that could not be written, and why
+    :ivar problem: why replies can't be read at present; None: they can
     :raises TopicError: librdkafka refuses the settings
     """
 
@@ -102,6 +104,8 @@ class WorkerRequests:
         self._doubtful: Final = threading.Event()
         self._look_at = 0.0
         self._missing: str | None = None
+        self._trouble: Final = Trouble()
+        self.problem: TopicError | None = None
         self._closing: Final = threading.Event()
         self._consumer: Final = make_client(
             Consumer,
@@ -172,7 +176,9 @@ class WorkerRequests:
             raise self._explain(REPLIES_TOPIC, "READ", failed.args[0]) from failed
 
     def doubt(self) -> None:
-        """A request was not answered: check in the thread whether the topics were deleted and created again."""
+        """A request may have gone to the wrong partition: check in the thread which partitions the topics have now, and
+        whether they were deleted and created again.
+        """
         self._doubtful.set()
 
     def _look_again(self) -> None:
@@ -275,8 +281,12 @@ class WorkerRequests:
     def _take(self, messages: Sequence[Message]) -> None:
         reader, replies = self._reader.encode(), []
         for message in messages:
-            value = message.value()
-            if message.error() is not None or message.key() != reader or not isinstance(value, bytes):
+            value, error = message.value(), message.error()
+            if error is not None:
+                self._note(self._explain(REPLIES_TOPIC, "READ", error))
+                continue
+            self._note(None)
+            if message.key() != reader or not isinstance(value, bytes):
                 continue
             try:
                 replies.append(decode_reply(value))
@@ -285,6 +295,14 @@ class WorkerRequests:
         if replies:
             self._outage.is_back()
             self._heard(replies)
+
+    def _note(self, problem: TopicError | None) -> None:
+        """Note whether replies can be read."""
+        self.problem = problem
+        if problem is None:
+            self._trouble.over()
+        elif self._trouble.is_news(str(problem)):
+            log.warning("no replies of coordinators can be read: %s", problem)
 
     def _partitions_of(self, topic: str, timeout_s: float) -> int:
         try:

@@ -17,6 +17,7 @@ from airflow_provider.declarative.sharding import REPLIES_TOPIC, REQUESTS_TOPIC,
 from airflow_provider.declarative.wire.apis import Request, decode_request, encode_reply, reply_to
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest, ConnectGroupHeartbeatResponse
 from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId
 from airflow_provider.requests import worker_requests
 from airflow_provider.requests.request_channel import KafkaChannel, NoReplyError
@@ -28,8 +29,8 @@ BODY = ConnectGroupHeartbeatRequest(group_id="g", member_id=MemberId("m"), membe
 
 
 class Message:
-    def __init__(self, key: bytes, value: bytes) -> None:
-        self._key, self._value = key, value
+    def __init__(self, key: bytes, value: bytes, error: KafkaError | None = None) -> None:
+        self._key, self._value, self._error = key, value, error
 
     def key(self) -> bytes:
         return self._key
@@ -37,8 +38,8 @@ class Message:
     def value(self) -> bytes:
         return self._value
 
-    def error(self) -> None:
-        return None
+    def error(self) -> KafkaError | None:
+        return self._error
 
 
 class Partitions:
@@ -49,7 +50,7 @@ class Partitions:
 class Broker:
     """Both clients, and what lies between them.
 
-    :ivar answers: whether requests are answered
+    :ivar answers: whether requests are answered; ``answers_with`` says how
     :ivar missing: how often the topics are looked for in vain
     :ivar unled: how often their leader is
     :ivar end: of each partition of the replies, and ``read_to`` how far they were read
@@ -57,6 +58,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.answers = True
+        self.answers_with = KafkaErrorCode.NONE
         self.missing = 0
         self.unled = 0
         self.refuses: KafkaError | None = None
@@ -80,7 +82,9 @@ class Broker:
         self.delivered.append((on_delivery, self.refuses))
         if self.answers and self.refuses is None:
             assert isinstance(request.body, ConnectGroupHeartbeatRequest)
-            reply = ConnectGroupHeartbeatResponse(member_epoch=request.body.member_epoch, heartbeat_interval_ms=1)
+            reply = ConnectGroupHeartbeatResponse(
+                member_epoch=request.body.member_epoch, heartbeat_interval_ms=1, error_code=self.answers_with
+            )
             self.replies.put(Message(key, encode_reply(reply_to(request, reply))))
 
     def flush(self, _timeout: float) -> None: ...
@@ -217,6 +221,43 @@ async def test_topics_that_were_made_anew_with_other_partitions_are_found_again(
     partition, request = broker.requests[-1]
     assert partition == partition_of("g", 97)
     assert request.header.reply_partition == partition_of(reader, 97)
+
+
+async def is_found_after_one_try(broker: Broker, channel: KafkaChannel) -> None:
+    """The next request lies in the partition that its group has now."""
+    await eventually(lambda: channel._requests._shards == 97)
+    broker.answers, broker.refuses, broker.answers_with = True, None, KafkaErrorCode.NONE
+    await channel.ask(BODY, timeout_s=60)
+    assert broker.requests[-1][0] == partition_of("g", 97)
+
+
+async def test_who_asked_the_wrong_coordinator_looks_for_the_right_one(broker: Broker, channel: KafkaChannel) -> None:
+    broker.partitions, broker.answers_with = 97, KafkaErrorCode.NOT_COORDINATOR
+    await channel.ask(BODY, timeout_s=60)
+    await is_found_after_one_try(broker, channel)
+
+
+async def test_who_can_t_write_to_a_partition_looks_which_there_are(broker: Broker, channel: KafkaChannel) -> None:
+    broker.partitions, broker.refuses = 97, KafkaError(KafkaError._UNKNOWN_PARTITION)
+    with pytest.raises(NoReplyError, match="could not be written"):
+        await channel.ask(BODY, timeout_s=60)
+    await is_found_after_one_try(broker, channel)
+
+
+async def test_that_replies_can_t_be_read_is_said_until_they_can(
+    broker: Broker, channel: KafkaChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.replies.put(Message(b"", b"", KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    await eventually(lambda: channel._requests.problem)
+    broker.answers = False
+    with pytest.raises(NoReplyError, match=r"can't be read: .* no right to READ on the topic '__worker_replies'"):
+        await channel.ask(BODY, timeout_s=0.001)
+    assert [record.message[:37] for record in caplog.records] == ["no replies of coordinators can be rea"]
+    broker.answers = True
+    await channel.ask(BODY, timeout_s=60)
+    broker.answers = False
+    with pytest.raises(NoReplyError, match="cospark coordinator"):
+        await channel.ask(BODY, timeout_s=0.001)
 
 
 async def test_that_a_topic_is_missing_is_said_once_and_that_it_is_back(
