@@ -14,7 +14,7 @@ from airflow_provider.ledger.presence import all_left, what_was
 from airflow_provider.ledger.progress import JobProgress, job_progress
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.reports.standing import SAY_EVERY_S, SoFar, Standing
-from airflow_provider.topics.errors import BrokerAwayError, TopicTimeoutError
+from airflow_provider.topics.errors import PassingError
 from airflow_provider.topics.group_topics import GroupTopics
 
 
@@ -60,7 +60,7 @@ async def wait_until_complete(
         if so_far != said:
             tell(so_far.in_words(wall_ms()))
             said = so_far
-        with suppress(TopicTimeoutError, BrokerAwayError):
+        with suppress(PassingError):
             await topics.wait_for(partial(_is_over, job), timeout_s=min(SAY_EVERY_S, left_s))
 
 

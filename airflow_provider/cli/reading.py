@@ -12,7 +12,6 @@ from airflow_provider.cli.terminal import complain
 from airflow_provider.group.shared import reach
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.topics.group_topics import GroupTopics
-from airflow_provider.topics.patience import read_patiently
 
 _PATIENCE_S: Final = 2.0
 
@@ -57,9 +56,7 @@ async def read_on(
     :raises TopicError: see :meth:`GroupTopics.catch_up`
     """
     tell = tell or (lambda: complain(f"group {topics.group}: {reading_in_words(topics)}"))
-    reading = asyncio.ensure_future(
-        read_patiently(topics) if timeout_s is None else topics.catch_up(timeout_s=timeout_s)
-    )
+    reading = asyncio.ensure_future(topics.catch_up(timeout_s=timeout_s))
     try:
         while not (await asyncio.wait({reading}, timeout=_PATIENCE_S))[0]:
             tell()

@@ -30,7 +30,7 @@ from airflow_provider.ledger.scaling import (
     still_there,
 )
 from airflow_provider.reports.departures import departure_in_words
-from airflow_provider.topics.errors import BrokerAwayError, NoTopicError, TopicError, TopicTimeoutError
+from airflow_provider.topics.errors import NoTopicError, PassingError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 
 _LOOK_S: Final = 30.0
@@ -154,7 +154,7 @@ async def _wait(
         if not still_there(plan.asked, topics.jobs, topics.status) or left_s <= 0:
             return
 
-        with suppress(TopicTimeoutError, BrokerAwayError):
+        with suppress(PassingError):
             await topics.wait_for(
                 lambda jobs, status: departure_in_words(plan.asked, jobs, status) != said,  # noqa: B023  called in here
                 timeout_s=min(_LOOK_S, left_s),

@@ -25,7 +25,7 @@ from airflow_provider.kafka.settings import KafkaSettings, principal_of
 from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.topics.client_errors import tell
-from airflow_provider.topics.errors import BrokerAwayError, TopicError, TopicRightsError
+from airflow_provider.topics.errors import BrokerAwayError, NoLeaderError, TopicError, TopicRightsError
 from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.outage import Outage
 
@@ -66,10 +66,6 @@ class NoCoordinatorsError(TopicError):
 
     def __reduce__(self) -> tuple[type[NoCoordinatorsError], tuple[str]]:
         return type(self), (self.topic,)
-
-
-class NoLeaderError(TopicError):
-    """No broker leads a partition at present."""
 
 
 class WorkerRequests:

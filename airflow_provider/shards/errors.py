@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from airflow_provider.shards.requests import Write
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.errors import PassingError
 
 
-class ShardError(TopicError):
+class ShardError(PassingError):
     """A shard can't be served at present. Its state is dropped, and loaded again."""
 
 

@@ -14,7 +14,11 @@ class TopicError(Exception):
     """A topic could not be read or written. The message names the topic and the reason."""
 
 
-class BrokerAwayError(TopicError):
+class PassingError(TopicError):
+    """It may pass by itself: whoever has time tries again. Other errors last until somebody acts."""
+
+
+class BrokerAwayError(PassingError):
     """No broker answered in time."""
 
     def __init__(self, servers: str, doing: str, reason: str) -> None:
@@ -140,9 +144,13 @@ class ReaderFaultError(TopicError):
         return type(self), (self.topic, self.fault)
 
 
+class NoLeaderError(PassingError):
+    """No broker leads a partition at present."""
+
+
 class TooLargeError(TopicError):
     """The broker does not accept a record of that size. Trying again does not help."""
 
 
-class TopicTimeoutError(TopicError, TimeoutError):
+class TopicTimeoutError(PassingError, TimeoutError):
     """What was waited for has not happened in time, although the broker answers."""

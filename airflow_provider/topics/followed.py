@@ -214,27 +214,39 @@ class FollowedTopics:
         """How often each topic was found to have been deleted and created again since this process began to read it."""
         return self._followed().renewals
 
-    async def catch_up(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """Wait until everything has been read that was in the jobs and status topics when this was called.
+    async def catch_up(self, *, timeout_s: float | None = None) -> None:
+        """Wait until everything has been read that was in the jobs and status topics when this was called. On a busy
+        machine, this may take minutes for a large group.
 
+        :param timeout_s: the longest time; None: as long as there is progress
+        :raises TopicTimeoutError: if the topics have not been read in time, although the broker can be reached
         :raises NoTopicError, RightsError: if a topic can't be read
         :raises RefusedError: if the broker refuses the connection
         :raises TopicRenewedError: if a topic was deleted and created again since this process began to read it
         :raises BrokerAwayError: if no broker answers in time
         """
-        deadline = time.monotonic() + timeout_s
+        patience_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
+        deadline = time.monotonic() + patience_s
         feed, jobs, status = self._followed(), self.names.jobs, self.names.status
         read = {jobs: feed.jobs.offset, status: feed.status.offset}
-        ends = await self._open().admin.end_offsets((jobs, status), timeout_s=timeout_s)
+        ends = await self._open().admin.end_offsets((jobs, status), timeout_s=patience_s)
         for topic in read:
             if ends[topic] < read[topic]:
                 raise TopicRenewedError(topic)
         self._ends = ends
-        await self._wait(
-            lambda: feed.jobs.offset >= ends[jobs] and feed.status.offset >= ends[status],
-            timeout_s=max(0.0, deadline - time.monotonic()),
-            waiting_for="the end of the topics",
-        )
+        while True:
+            before = feed.jobs.offset, feed.status.offset
+            try:
+                await self._wait(
+                    lambda: feed.jobs.offset >= ends[jobs] and feed.status.offset >= ends[status],
+                    timeout_s=max(0.0, deadline - time.monotonic()),
+                    waiting_for="the end of the topics",
+                )
+                return
+            except TopicTimeoutError:
+                if timeout_s is not None or before == (feed.jobs.offset, feed.status.offset):
+                    raise
+                deadline = time.monotonic() + patience_s
 
     async def wait_for(
         self, predicate: Callable[[JobsSnapshot, StatusSnapshot], bool], *, timeout_s: float | None = None

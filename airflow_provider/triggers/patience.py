@@ -1,4 +1,4 @@
-"""Lets a trigger wait for a broker that is away, and logs this once."""
+"""Lets a trigger wait until an error has passed, and logs this once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from airflow_provider.topics.errors import BrokerAwayError
+from airflow_provider.topics.errors import PassingError
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ _AGAIN_S: Final = 5.0
 
 
 async def patiently(work: Callable[[], Awaitable[T]], who: str) -> T:
-    """The result of ``work``, which is started again while no broker answers.
+    """The result of ``work``, which is started again after errors that may pass.
 
     :param who: what waits, for the log
     """
@@ -25,8 +25,8 @@ async def patiently(work: Callable[[], Awaitable[T]], who: str) -> T:
     while True:
         try:
             return await work()
-        except BrokerAwayError as away:
+        except PassingError as wrong:
             if not said:
-                log.warning("%s is interrupted until a broker answers: %s", who, away)
+                log.warning("%s is interrupted until this has passed: %s", who, wrong)
             said = True
             await asyncio.sleep(_AGAIN_S)

@@ -135,9 +135,10 @@ class ConnectTopics(GroupTopics):
     def jobs(self) -> JobsSnapshot:
         return self._config.snapshot
 
-    async def catch_up(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    async def catch_up(self, *, timeout_s: float | None = None) -> None:
         await super().catch_up(timeout_s=timeout_s)
-        ends = await self._config_admin.end_offsets((self._config_topic,), timeout_s=timeout_s)
+        patience_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
+        ends = await self._config_admin.end_offsets((self._config_topic,), timeout_s=patience_s)
         read = asyncio.Event()
 
         def look() -> None:
@@ -147,7 +148,7 @@ class ConnectTopics(GroupTopics):
         stop = self._config_changes.listen(look)
         look()
         try:
-            await asyncio.wait_for(read.wait(), timeout_s)
+            await asyncio.wait_for(read.wait(), patience_s)
         except asyncio.TimeoutError:
             raise TopicError(f"{self._config_topic} was not read to its end: {self._config.problem}") from None
         finally:

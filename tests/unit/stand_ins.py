@@ -75,7 +75,7 @@ class MemoryTopics(GroupTopics):
 
     async def aclose(self) -> None: ...
 
-    async def catch_up(self, *, timeout_s: float = 30.0) -> None:
+    async def catch_up(self, *, timeout_s: float | None = None) -> None:
         if self.failing is not None:
             raise self.failing
 

@@ -11,7 +11,7 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.cli import reading
 from airflow_provider.cli.reading import read_on, reading_in_words, without_collector
-from airflow_provider.topics.errors import NoTopicError, TopicTimeoutError
+from airflow_provider.topics.errors import NoTopicError
 
 
 class SlowTopics(MemoryTopics):
@@ -25,7 +25,7 @@ class SlowTopics(MemoryTopics):
     def unread(self) -> dict[str, tuple[int, int]]:
         return {} if self.whole.is_set() else {"g.status": (3_000, 22_503)}
 
-    async def catch_up(self, *, timeout_s: float = 30.0) -> None:
+    async def catch_up(self, *, timeout_s: float | None = None) -> None:
         await self.whole.wait()
         await super().catch_up(timeout_s=timeout_s)
 
@@ -62,31 +62,6 @@ async def test_what_is_read_soon_is_not_spoken_of_and_what_is_wrong_is_raised() 
     topics.failing = NoTopicError("g.jobs")
     with pytest.raises(NoTopicError):
         await read_on(topics, lambda: pytest.fail("there is nothing to read"))
-
-
-@pytest.mark.parametrize(("read", "asked"), [((0,), 1), ((7, 7), 2), ((5, 9, 9), 3)], ids=["nothing", "once", "twice"])
-async def test_it_goes_on_as_long_as_anything_is_read(read: tuple[int, ...], asked: int) -> None:
-    """Of a large group on a busy machine all may take minutes."""
-
-    class BusyTopics(MemoryTopics):
-        rounds = 0
-
-        @property
-        def unread(self) -> dict[str, tuple[int, int]]:
-            return {"g.status": (read[self.rounds - 1], 22_503)}
-
-        async def catch_up(self, *, timeout_s: float = 30.0) -> None:
-            self.rounds += 1
-            raise TopicTimeoutError(f"not within {timeout_s} s")
-
-    topics = BusyTopics("g")
-    with pytest.raises(TopicTimeoutError):
-        await read_on(topics, timeout_s=5)
-    assert topics.rounds == 1, "who has said how long waits no longer"
-    topics.rounds = 0
-    with pytest.raises(TopicTimeoutError):
-        await read_on(topics)
-    assert topics.rounds == asked
 
 
 def test_the_collector_rests_only_as_long() -> None:

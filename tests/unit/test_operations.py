@@ -274,7 +274,7 @@ def test_that_nothing_was_lost_need_not_be_known_of_what_is_stored() -> None:
     topics = group_with()
     catch_up, looks = topics.catch_up, iter((True, False))
 
-    async def once(*, timeout_s: float = 30.0) -> None:
+    async def once(*, timeout_s: float | None = None) -> None:
         await catch_up(timeout_s=timeout_s)
         if not next(looks):
             raise TopicError("away")

@@ -1,0 +1,56 @@
+"""Which errors a trigger waits out, and which end it."""
+
+from __future__ import annotations
+
+import pytest
+
+from airflow_provider.shards.errors import ShardError
+from airflow_provider.topics.errors import (
+    BrokerAwayError,
+    NoLeaderError,
+    NoTopicError,
+    RefusedError,
+    TopicError,
+    TopicTimeoutError,
+)
+from airflow_provider.triggers import patience
+from airflow_provider.triggers.patience import patiently
+
+
+async def tries_with(wrong: TopicError, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often it is tried if this goes wrong twice."""
+    monkeypatch.setattr(patience, "_AGAIN_S", 0.001)
+    tries = []
+
+    async def work() -> int:
+        tries.append(1)
+        if len(tries) < 3:
+            raise wrong
+        return len(tries)
+
+    return await patiently(work, "Worker w1")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        BrokerAwayError("broker:9092", "reading", "refused"),
+        NoLeaderError("the topic 'g.status' can't be used at present: no leader"),
+        TopicTimeoutError("waiting for the end of the topics of group 'g': not within 30 s"),
+        ShardError("the records of shard 1 can't be read: no broker answers"),
+    ],
+    ids=["broker", "leader", "time", "shard"],
+)
+async def test_what_may_pass_is_waited_out_and_told_once(
+    wrong: TopicError, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await tries_with(wrong, monkeypatch) == 3
+    assert [record.message for record in caplog.records] == [f"Worker w1 is interrupted until this has passed: {wrong}"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [NoTopicError("g.status"), RefusedError("broker:9092", "no", "check")], ids=["topic", "credentials"]
+)
+async def test_what_lasts_ends_it(wrong: TopicError, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(type(wrong)):
+        await tries_with(wrong, monkeypatch)
