@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError  # the builtin one only since Python 3.11
 from typing import Any, Final
@@ -12,12 +13,14 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.shards.errors import AbortedError, ShardError
-from airflow_provider.shards.handled import read_handled
+from airflow_provider.shards.handled import Handled, read_handled
 from airflow_provider.shards.loading import read_records
 from airflow_provider.shards.producer import ShardProducer
 from airflow_provider.shards.requests import Write
 
 _ANSWER_S: Final = 5.0
+_AGAIN_S: Final = 0.2
+_PATIENCE_S: Final = 30.0
 _GENERATION_S: Final = 0.1
 """How long to wait after an aborted transaction, until the consumer knows the new generation of its group."""
 
@@ -56,7 +59,7 @@ class KafkaShardLog:
         ended = yield from read_records(self._config, self._shard, given_up=self._given_up.is_set)
         # A coordinator that began to write after records were lost has aborted the transaction. Then the topic does not
         # end at 0, although it has no records.
-        recorded_to = ended.at if ended.found else read_handled(self._config, self._shard).note.recorded_to
+        recorded_to = ended.at if ended.found else self._handled().note.recorded_to
         self.forgotten = not ended.found and (recorded_to > 0 or self._renewed)
         # If only this process knows of the loss, the next one sees it by the requests that are handled from now on.
         self._producer.go_on(ended.at, recorded_to or int(self.forgotten))
@@ -69,7 +72,21 @@ class KafkaShardLog:
             raise
 
     def handled_to(self) -> int:
-        return read_handled(self._config, self._shard).to
+        return self._handled().to
+
+    def _handled(self) -> Handled:
+        """How far requests are handled. While no broker can tell, this is asked again: loading the shard again would
+        take longer, and what was loaded holds as long as nobody else begins.
+
+        :raises ShardError: no broker could tell for half a minute, or this is given up
+        """
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return read_handled(self._config, self._shard)
+            except ShardError:
+                if time.monotonic() >= until or self._given_up.wait(_AGAIN_S):
+                    raise
 
     def end(self) -> int:
         why = "no broker answers"

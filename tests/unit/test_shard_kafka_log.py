@@ -103,3 +103,39 @@ def test_records_that_there_were_are_missed(
     assert shard_log.forgotten is forgotten
     assert isinstance(shard_log._producer, Producer)
     assert shard_log._producer.went_on == (end, end if found else noted or int(forgotten))
+
+
+def test_how_far_it_is_handled_is_asked_again_without_loading_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outage that ends within members' sessions is to cost them nothing."""
+    answers: list[ShardError | Handled] = [*(ShardError("Timed out") for _ in range(2)), Handled(9, Note(40, 2))]
+
+    def read_handled(config: Mapping[str, Any], shard: int) -> Handled:
+        answer = answers.pop(0)
+        if isinstance(answer, ShardError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(kafka_log, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(kafka_log, "read_handled", read_handled)
+    shard_log = log_with(ForgetfulAdmin(), monkeypatch)
+    assert shard_log.handled_to() == 9
+
+
+@pytest.mark.parametrize("given_up", [True, False])
+def test_it_is_not_asked_for_ever(given_up: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def read_handled(config: Mapping[str, Any], shard: int) -> Handled:
+        asked.append(1)
+        raise ShardError("Timed out")
+
+    if not given_up:
+        monkeypatch.setattr(kafka_log, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(kafka_log, "read_handled", read_handled)
+    shard_log = log_with(ForgetfulAdmin(), monkeypatch)
+    if given_up:
+        monkeypatch.setattr(shard_log, "_producer", SimpleNamespace(give_up=lambda: None))
+        shard_log.give_up()
+    with pytest.raises(ShardError, match="Timed out"):
+        shard_log.handled_to()
+    assert len(asked) == 1
