@@ -51,6 +51,10 @@ class EchoMachine:
     def shortest_session_ms(self) -> int:
         return SESSION_MS
 
+    @property
+    def longest_session_ms(self) -> int:
+        return SESSION_MS
+
     def replay(self, record: Record) -> None:
         if not isinstance(record.value, ConnectWorkerGroupMetadataValue):
             return  # written by a real machine that served the shard before

@@ -85,6 +85,13 @@ class Coordinator:
         return min((session_ms or self.session_ms for session_ms in own), default=self.session_ms)
 
     @property
+    def longest_session_ms(self) -> int:
+        """The longest session that a member of any group may have, at least the default one."""
+        states = [desk.state for desk in self._desks.values()]
+        own = (max(state.configuration.session_timeout_ms or 0, state.earlier_session_ms) for state in states)
+        return max(self.session_ms, *own, 0)
+
+    @property
     def groups(self) -> Mapping[str, GroupState]:
         """The groups that have records, to be read only."""
         return {group_id: desk.state for group_id, desk in self._desks.items() if desk.state.is_recorded}

@@ -21,13 +21,15 @@ class Note(NamedTuple):
 
     :param recorded_to: where the records ended then, at least
     :param shards: how many shards there were; 0: not noted
+    :param granted_ms: the longest session that members of the shard may have had then; 0: not noted
     """
 
     recorded_to: int
-    shards: int
+    shards: int = 0
+    granted_ms: int = 0
 
     def written(self) -> str:
-        return f"{self.recorded_to} {self.shards}"
+        return " ".join(map(str, self))
 
 
 class Handled(NamedTuple):
@@ -44,9 +46,8 @@ def read_note(metadata: str | None) -> Note:
     """Read metadata, whoever has written it. Earlier versions of this program have noted only where records ended."""
     words = (metadata or "").split(" ")
     if not all(word.isdecimal() for word in words):
-        return Note(0, 0)
-    recorded_to, shards, *_ = *map(int, words), 0
-    return Note(recorded_to, shards)
+        return Note(0)
+    return Note(*map(int, words[: len(Note._fields)]))
 
 
 def read_handled(config: Mapping[str, Any], shard: int) -> Handled:

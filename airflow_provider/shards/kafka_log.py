@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.shards.errors import AbortedError, ShardError
-from airflow_provider.shards.handled import Handled, read_handled
+from airflow_provider.shards.handled import Handled, Note, read_handled
 from airflow_provider.shards.loading import read_records
 from airflow_provider.shards.producer import ShardProducer
 from airflow_provider.shards.requests import Write
@@ -32,7 +32,8 @@ class KafkaShardLog:
     :param admin: asks for ends. Its connection must not be used for fetches, because requests would wait for them
     :param group: returns the present metadata of the consumer group
     :param renewed: whether the topic of records was created again since this process knew it
-    :ivar forgotten: whether records have been lost; known when it is loaded
+    :ivar forgotten: whether records have been lost; known when it is loaded. If so, ``granted_ms`` is the longest
+        session that their members may have; 0: not known
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class KafkaShardLog:
         self._group = group
         self._renewed = renewed
         self.forgotten = False
+        self.granted_ms = 0
         self._given_up = threading.Event()
         self._producer = ShardProducer(config, shard, shards)
 
@@ -59,10 +61,14 @@ class KafkaShardLog:
         ended = yield from read_records(self._config, self._shard, given_up=self._given_up.is_set)
         # A coordinator that began to write after records were lost has aborted the transaction. Then the topic does not
         # end at 0, although it has no records.
-        recorded_to = ended.at if ended.found else self._handled().note.recorded_to
-        self.forgotten = not ended.found and (recorded_to > 0 or self._renewed)
+        note = Note(ended.at) if ended.found else self._handled().note
+        self.forgotten = not ended.found and (note.recorded_to > 0 or self._renewed)
         # If only this process knows of the loss, the next one sees it by the requests that are handled from now on.
-        self._producer.go_on(ended.at, recorded_to or int(self.forgotten))
+        self.granted_ms = note.granted_ms
+        self._producer.go_on(ended.at, note.recorded_to or int(self.forgotten))
+
+    def grants(self, session_ms: int) -> None:
+        self._producer.grants(max(session_ms, self.granted_ms))
 
     def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
         try:

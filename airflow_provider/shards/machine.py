@@ -23,6 +23,10 @@ class Machine(Protocol):
     def shortest_session_ms(self) -> int:
         """The shortest session of any of its groups."""
 
+    @property
+    def longest_session_ms(self) -> int:
+        """The longest session that a member of any of its groups may have."""
+
     def has_members(self, group_id: str) -> bool: ...
 
     def made_of(self, group_id: str) -> MadeOf:
@@ -51,6 +55,13 @@ class ShardLog(Protocol):
     @property
     def forgotten(self) -> bool:
         """Whether records have been lost. Known when it is loaded."""
+
+    @property
+    def granted_ms(self) -> int:
+        """The longest session that members whose records have been lost may have; 0: not known."""
+
+    def grants(self, session_ms: int) -> None:
+        """Note the longest session of any member, with the next requests that are handled."""
 
     def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
         """Fence earlier writers, then read the key, the value and the offset of each record.

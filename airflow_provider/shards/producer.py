@@ -90,6 +90,7 @@ class ShardProducer:
         self._oversized: OversizedError | None = None
         self._next_record = 0
         self._recorded_to = 0
+        self._granted_ms = 0
         self._overwrites = False
         self._caller = _Caller(f"cospark-shard-{shard}-producer")
         self._producer = make_client(
@@ -120,6 +121,10 @@ class ShardProducer:
         """
         self._persist(lambda: self._producer.init_transactions(_CALL_S))
 
+    def grants(self, session_ms: int) -> None:
+        """Note the longest session that is granted, with the requests that are handled from now on."""
+        self._granted_ms = session_ms
+
     def go_on(self, end: int, recorded_to: int) -> None:
         """Continue after the existing records.
 
@@ -144,7 +149,7 @@ class ShardProducer:
         self._oversized = None
         try:
             if next_offset is not None:
-                note = Note(self._recorded_to, self._shards).written()
+                note = Note(self._recorded_to, self._shards, self._granted_ms).written()
                 offsets = [TopicPartition(REQUESTS_TOPIC, self._shard, next_offset, metadata=note)]
                 self._persist(lambda: self._producer.send_offsets_to_transaction(offsets, group, _CALL_S))
             for write in writes:

@@ -121,6 +121,7 @@ class Serving:
         complaints.tell()
         if self._log.forgotten:
             self._close()
+        self._log.grants(self._machine.longest_session_ms)
         self._writes += self._held.refuse_all(
             KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             "the coordinator has loaded the group again: send the request again",
@@ -136,10 +137,10 @@ class Serving:
         return count
 
     def _close(self) -> None:
-        """Let no member join for a session, because the records were lost. Until then, former members may believe that
-        their tasks are their own: each is told that it is not a member, or stops by itself.
+        """Let no member join for the longest session of any, because the records were lost. Until then, former members
+        may believe that their tasks are their own: each is told that it is not a member, or stops by itself.
         """
-        session_ms = self._machine.session_ms
+        session_ms = max(self._machine.session_ms, self._log.granted_ms)
         self._closed_until_ms = self._now_ms() + session_ms
         log.warning(
             "shard %d: the records of its groups are gone: the topic %r was deleted, or lost by the brokers. Their"
@@ -289,6 +290,7 @@ class Serving:
                 self._writes.append(_reply_or_refusal(sender, sender.reply(reply.body)))
         self.timer_at_ms = effects.timer_at_ms
         if effects.records:
+            self._log.grants(self._machine.longest_session_ms)
             self._note({record.key.group_id for record in effects.records})
 
     def _note(self, groups: Iterable[str]) -> None:

@@ -21,6 +21,7 @@ class MemoryLog:
 
     :ivar unknown: those errors after which everything has been written all the same
     :ivar forgotten: whether there were records that are gone
+    :ivar granted_ms: the longest session that is noted
     :ivar fails_to_load: what goes wrong there, too
     """
 
@@ -32,6 +33,7 @@ class MemoryLog:
         self.ends_at = 0
         self.asked_for_end = 0
         self.forgotten = False
+        self.granted_ms = 0
         self.fails_to_load: list[Exception] = []
 
     def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
@@ -40,6 +42,9 @@ class MemoryLog:
             raise self.fails_to_load.pop(0)
         for offset, write in enumerate(self.records):
             yield write.key, write.value, offset
+
+    def grants(self, session_ms: int) -> None:
+        self.granted_ms = session_ms
 
     def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
         error = self.errors.pop(0) if self.errors else None

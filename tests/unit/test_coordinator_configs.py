@@ -135,3 +135,13 @@ def test_a_request_that_makes_no_sense(group: str, configs: tuple[AlterableConfi
 def test_where_declarative_groups_are_switched_off() -> None:
     shard = Shard(CoordinatorSettings(enabled=False))
     assert shard.alter({MAX_DELAY: 1}).error_code == Code.UNSUPPORTED_VERSION
+
+
+def test_the_longest_session_counts_that_a_member_may_still_have() -> None:
+    shard = Shard()
+    assert shard.coordinator.longest_session_ms == 10_000
+    shard.join(W1)
+    shard.alter({SESSION_TIMEOUT: 30_000})
+    assert shard.coordinator.longest_session_ms == 30_000
+    shard.alter({SESSION_TIMEOUT: 20_000})
+    assert shard.coordinator.longest_session_ms == 30_000, "it may not have heard of the shorter one"

@@ -30,11 +30,12 @@ class Forgotten:
     :ivar looked: for which groups somebody looks
     """
 
-    def __init__(self, migration: MigrationPolicy = MigrationPolicy.DISABLED) -> None:
+    def __init__(self, migration: MigrationPolicy = MigrationPolicy.DISABLED, granted_ms: int = 0) -> None:
         self.now = 1_000
         self.looked: list[str] = []
         self.log = MemoryLog()
         self.log.forgotten = True
+        self.log.granted_ms = granted_ms
         self.bridges = Bridges()
         machine = Coordinator(CoordinatorSettings(session_timeout_ms=SESSION_MS, migration=migration))
         bridged = migration is MigrationPolicy.BIDIRECTIONAL
@@ -67,6 +68,14 @@ def shard() -> Forgotten:
 
 def test_who_was_a_member_hears_immediately_that_it_is_none(shard: Forgotten) -> None:
     assert shard.beat(1, 4) is KafkaErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_nobody_joins_before_the_longest_session_is_over_that_a_group_had() -> None:
+    shard = Forgotten(granted_ms=3 * SESSION_MS)
+    shard.now += 3 * SESSION_MS - 1
+    assert shard.beat(1, 0) is KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    shard.now += 1
+    assert shard.beat(2, 0) is None
 
 
 def test_nobody_joins_before_the_session_is_over_that_others_may_live_on(shard: Forgotten) -> None:

@@ -59,13 +59,14 @@ def test_nothing_is_served_before_the_number_of_shards_is_known(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("metadata", "note"),
     [
+        ("40 4 60000", Note(40, 4, 60_000)),
         ("40 4", Note(40, 4)),
-        ("40", Note(40, 0)),
-        (None, Note(0, 0)),
-        ("", Note(0, 0)),
-        ("of somebody else", Note(0, 0)),
-        ("40 4 of a later version", Note(0, 0)),
-        ("40 4 9", Note(40, 4)),
+        ("40", Note(40)),
+        (None, Note(0)),
+        ("", Note(0)),
+        ("of somebody else", Note(0)),
+        ("40 4 of a later version", Note(0)),
+        ("40 4 60000 9", Note(40, 4, 60_000)),
     ],
 )
 def test_notes_of_other_versions_are_read(metadata: str | None, note: Note) -> None:

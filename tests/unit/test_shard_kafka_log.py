@@ -139,3 +139,23 @@ def test_it_is_not_asked_for_ever(given_up: bool, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ShardError, match="Timed out"):
         shard_log.handled_to()
     assert len(asked) == 1
+
+
+def test_the_session_of_those_whose_records_are_gone_is_noted_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator may end before it has waited for as long; then the next one waits."""
+
+    def no_records(config: Mapping[str, Any], shard: int, *, given_up: Callable[[], bool]) -> Records:
+        yield from ()
+        return Ended(0, 0)
+
+    granted: list[int] = []
+    producer = SimpleNamespace(begin=lambda: None, go_on=lambda *_: None, grants=granted.append)
+    shard_log = log_with(ForgetfulAdmin(), monkeypatch)
+    monkeypatch.setattr(shard_log, "_producer", producer)
+    monkeypatch.setattr(kafka_log, "read_records", no_records)
+    monkeypatch.setattr(kafka_log, "read_handled", lambda config, shard: Handled(9, Note(40, 2, 90_000)))
+    assert list(shard_log.load()) == []
+    assert (shard_log.forgotten, shard_log.granted_ms) == (True, 90_000)
+    for session_ms in (60_000, 120_000):
+        shard_log.grants(session_ms)
+    assert granted == [90_000, 120_000]

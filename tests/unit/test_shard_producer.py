@@ -115,9 +115,12 @@ def test_with_each_request_it_is_noted_how_far_the_records_go(client: tuple[Shar
     made.end = 7
     producer.go_on(7, 7)
     producer.commit([KEPT], 5, object())
-    assert made.noted == "7 4"
+    assert made.noted == "7 4 0"
     producer.commit([RECORD], 6, object())
-    assert made.noted == "8 4"
+    assert made.noted == "8 4 0"
+    producer.grants(90_000)
+    producer.commit([RECORD], 7, object())
+    assert made.noted == "8 4 90000"
     producer.close()
 
 
@@ -125,10 +128,10 @@ def test_that_records_are_gone_is_noted_until_there_are_others(client: tuple[Sha
     producer, made = client
     producer.go_on(0, 40)
     producer.commit([RECORD], 5, object())
-    assert made.noted == "40 4"
+    assert made.noted == "40 4 0"
     producer.commit([KEPT], 6, object())
     producer.commit([RECORD], 7, object())
-    assert made.noted == "1 4"
+    assert made.noted == "1 4 0"
     producer.close()
 
 

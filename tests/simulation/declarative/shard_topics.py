@@ -104,6 +104,7 @@ class SimulatedLog:
     """The shard as one coordinator sees it (a :class:`~airflow_provider.shards.machine.ShardLog`)."""
 
     forgotten = False
+    granted_ms = 0
 
     def __init__(self, topics: ShardTopics, is_owner: Callable[[], bool]) -> None:
         self._topics = topics
@@ -119,6 +120,8 @@ class SimulatedLog:
         self._writer = self._topics.writer
         for offset, (key, value) in enumerate(self._topics.records()):
             yield key, value, offset
+
+    def grants(self, session_ms: int) -> None: ...
 
     def commit(self, writes: Sequence[Write], next_offset: int | None) -> None:
         self._topics.commit(self._writer, writes, next_offset, is_owner=self._is_owner())
