@@ -132,6 +132,13 @@ class ConnectSession:
         if self._handle is not None:
             self._handle = replace(self._handle, session_id=self._id)
         session.conf.set(_OWNER, self._name)
+        try:
+            # A server can't set this only if it is unset. A process that was frozen before it has set it may have taken
+            # the session of its successor, which began when the lease was over: it leaves it alone.
+            self._require_mine()
+        except FencedError:
+            hang_up(session)
+            raise
         return session
 
     def _end_former(self, session_id: str) -> None:

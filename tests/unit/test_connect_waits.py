@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,3 +78,23 @@ def test_an_attempt_waits_only_while_its_server_is_there(monkeypatch: pytest.Mon
     with pytest.raises(SparkGoneError):
         attempt.go_on()
     assert attempt.tries == 2
+
+
+def test_who_wakes_when_its_successor_has_its_session_leaves_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had seen that nobody used the session, and did not see any more that its successor took it."""
+    attempt = Waiting(monkeypatch, ends_at=1)
+    hung_up: list[Any] = []
+
+    class FreezesWhenItClaims(dict[str, str]):
+        def set(self, name: str, value: str) -> None:
+            attempt.fences_at = 0  # the lease is over, and the successor has begun
+            self[name] = value
+
+    session = SimpleNamespace(conf=FreezesWhenItClaims())
+    monkeypatch.setattr(connect_session, "open_session", lambda settings, user_agent, session_id: session)
+    monkeypatch.setattr(connect_session, "hang_up", hung_up.append)
+    with pytest.raises(FencedError):
+        attempt.session._begin()
+    attempt.session.cancel()
+    attempt.session.close()
+    assert (hung_up, attempt.tries) == ([session], 0)
