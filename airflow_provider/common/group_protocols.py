@@ -67,8 +67,8 @@ def group_protocol(
 def _classic(
     member: MemberSettings, policy: Policy, _coordinators: Coordinators, _returns_ms: int | None
 ) -> GroupProtocol:
+    from airflow_provider.common.declarative_workers import refuse_beside_declarative_workers
     from airflow_provider.group.classic import ClassicProtocol
-    from airflow_provider.shards.declarative_workers import refuse_beside_declarative_workers
 
     return ClassicProtocol(member, policy, look_before=refuse_beside_declarative_workers)
 

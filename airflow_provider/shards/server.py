@@ -254,6 +254,7 @@ class ShardServer:
             now_ms=now_ms,
             when_loaded=lambda: self._orders.put(lambda _: self._ready(shard)),
             when_fenced=lambda: self._orders.put(lambda consumer: self._fenced(consumer, shard)),
+            when_starved=lambda wrong: self._orders.put(lambda _: self._starved(shard, wrong)),
             when_groups_change=lambda groups: self._follow(shard, groups),
             look=lambda group: self._jobs.look(group, shard.inbox.put_seen),
             bridges=self._bridges,
@@ -268,6 +269,14 @@ class ShardServer:
     def _ready(self, shard: Shard) -> None:
         if self._shards.get(shard.shard) is shard:
             self._loaded.add(shard.shard)
+
+    def _starved(self, shard: Shard, wrong: ShardError) -> None:
+        """Have this process serve with a new consumer, because this one reads no more.
+
+        :raises ShardError: ``wrong``
+        """
+        if self._shards.get(shard.shard) is shard:
+            raise wrong
 
     def _fenced(self, consumer: Consumer, shard: Shard) -> None:
         """Serve a fenced shard again if this process still has it after a pause: a former coordinator has fenced it."""

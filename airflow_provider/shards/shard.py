@@ -11,7 +11,7 @@ from airflow_provider.kafka.resting import Resting
 from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.shards.bridges import Bridges
 from airflow_provider.shards.crossing import Crossing
-from airflow_provider.shards.errors import FencedError, StalledError
+from airflow_provider.shards.errors import FencedError, ShardError, StalledError
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.inbox import Inbox
 from airflow_provider.shards.joining import Look
@@ -28,6 +28,8 @@ _STALLED_MS: Final = 4_000
 """A coordinator that has stood still for this time, because brokers were away or its host was suspended, may have
 missed heartbeats. It loads the shard again, and gives every member a fresh session, like a new coordinator.
 """
+_STARVED_MS: Final = 10_000
+"""How long requests may lie in the topic while none is read: then it is the consumer that does not work."""
 _CERTAIN_MS: Final = 1_000
 """How old the known end of the requests may be when a timer fires."""
 _UNCERTAIN_S: Final = 0.02
@@ -42,6 +44,7 @@ class Shard:
     :param open_log: opens the data of the shard; this fences earlier coordinators
     :param when_loaded: called each time the shard is loaded, so that requests may come
     :param when_fenced: called when another coordinator has begun to serve it; then this thread ends
+    :param when_starved: called with what is wrong when requests are not read, although there are more
     :param when_groups_change: called with the groups that have members, when they have changed
     :param look: starts to check a group for classic workers; the result comes by :meth:`Inbox.put_seen`. None: not
         checked
@@ -59,6 +62,7 @@ class Shard:
         now_ms: Clock,
         when_loaded: Callable[[], None],
         when_fenced: Callable[[], None],
+        when_starved: Callable[[ShardError], None],
         when_groups_change: Callable[[frozenset[str]], None],
         look: Look | None = None,
         bridges: Bridges | None = None,
@@ -71,6 +75,7 @@ class Shard:
         self._now_ms = now_ms
         self._when_loaded = when_loaded
         self._when_fenced = when_fenced
+        self._when_starved = when_starved
         self._when_groups_change = when_groups_change
         self._look = look
         self._bridges = bridges
@@ -83,6 +88,7 @@ class Shard:
         self._read_to = -1
         self._certain = True
         self._end = (-1, 0)
+        self._behind_since_ms: int | None = None
         self._trouble = Trouble()
         self._session_ms = machine().shortest_session_ms
         self.spoken_of = False
@@ -164,7 +170,7 @@ class Shard:
             self._trouble.over()
             self._session_ms = machine.shortest_session_ms
             self.spoken_of = True
-            self._turn_at_ms = self._now_ms()
+            self._turn_at_ms, self._behind_since_ms = self._now_ms(), None
             self._known = frozenset()  # this machine was told nothing of them yet
             self._tell(serving)
             self._when_loaded()
@@ -186,7 +192,8 @@ class Shard:
         except BaseException:
             self.inbox.put_back(taken)
             raise
-        self._read_to = max(self._read_to, taken.read_to)
+        if taken.read_to > self._read_to:
+            self._read_to, self._behind_since_ms = taken.read_to, None
         if self._timer_is_due(serving):
             self._certain = self._has_read_all(shard_log)
             if self._certain:
@@ -221,6 +228,15 @@ class Shard:
             asked_ms = self._now_ms()
             end = shard_log.end()
             self._end = end, asked_ms
+        if self._read_to >= end:
+            self._behind_since_ms = None
+        elif self._behind_since_ms is None:
+            self._behind_since_ms = self._now_ms()
+        elif self._now_ms() - self._behind_since_ms > _STARVED_MS:
+            self._behind_since_ms = None
+            self._when_starved(
+                ShardError(f"the requests of shard {self.shard} are not read any more, although there are more")
+            )
         return self._read_to >= end
 
     def _tell(self, serving: Serving) -> None:

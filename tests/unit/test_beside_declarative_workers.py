@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider.common import declarative_workers
+from airflow_provider.common.declarative_workers import DeclarativeWorkersError, refuse_beside_declarative_workers
 from airflow_provider.declarative_membership.record import DeclarativeRecord
-from airflow_provider.shards import declarative_workers
-from airflow_provider.shards.declarative_workers import DeclarativeWorkersError, refuse_beside_declarative_workers
 from airflow_provider.topics.errors import RightsError
 from airflow_provider.topics.rights import Operation, Right
 

@@ -159,6 +159,7 @@ def test_what_the_bridges_of_before_have_said_does_not_count_after_a_fault() -> 
         now_ms=lambda: 1_000,
         when_loaded=lambda: None,
         when_fenced=lambda: None,
+        when_starved=lambda _: None,
         when_groups_change=lambda _: None,
         bridges=bridges,
     )

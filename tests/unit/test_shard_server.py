@@ -182,6 +182,15 @@ def test_that_a_shard_is_served_no_more_is_said_if_it_was_said_that_it_is(
     assert caplog.records == []
 
 
+def test_a_consumer_that_reads_no_more_is_replaced(process: Process) -> None:
+    """Whoever serves with it ends, and begins anew."""
+    process.assigned()
+    process.turns(lambda: process.server.served)
+    process.server._shards[0]._when_starved(ShardError("the requests of shard 0 are not read"))
+    with pytest.raises(ShardError, match="are not read"):
+        process.turns(lambda: False)
+
+
 class Failing(ShardServer):
     """Its topics can't be used so many times.
 

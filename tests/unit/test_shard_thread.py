@@ -32,6 +32,7 @@ class Lived:
         self.clock_ms = 1_000
         self.loaded, self.fenced = threading.Event(), threading.Event()
         self.groups: list[frozenset[str]] = []
+        self.starved: list[ShardError] = []
         self.shard = Shard(
             0,
             ONE,
@@ -40,6 +41,7 @@ class Lived:
             now_ms=lambda: self.clock_ms,
             when_loaded=self.loaded.set,
             when_fenced=self.fenced.set,
+            when_starved=self.starved.append,
             when_groups_change=self.groups.append,
         )
 
@@ -146,6 +148,28 @@ def test_who_stood_still_begins_anew(lived: Live) -> None:
     shard.clock_ms += 60_000
     wait_until(lambda: log.opened == 2)
     wait_until(lambda: log.answers == {0: (KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)})
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_requests_that_nobody_reads_are_noticed(lived: Live, reads: bool) -> None:
+    """Their consumer does not work, which it may never say."""
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(DEADLINE_S)
+    shard.put(raw(0, HELD))
+    wait_until(lambda: log.committed)
+    log.ends_at = 50
+    for asked in range(1, 6):
+        shard.clock_ms += 3_000
+        wait_until(lambda: log.asked_for_end >= asked)  # noqa: B023  called in here
+        if reads:
+            shard.shard.inbox.reached(1 + asked)
+            wait_until(lambda: shard.shard._read_to == 1 + asked)  # noqa: B023
+    if not reads:
+        wait_until(lambda: shard.starved)
+    assert [str(each) for each in shard.starved] == [
+        "the requests of shard 0 are not read any more, although there are more"
+    ] * (not reads)
 
 
 def test_a_shard_that_is_taken_away_tells_those_who_wait(lived: Live) -> None:
