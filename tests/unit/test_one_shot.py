@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider.common.one_shot import run
+from airflow_provider.common.one_shot import _Collector, run
 
 _WHOSE = contextvars.ContextVar("_WHOSE", default="nobody's")
 
@@ -62,3 +62,8 @@ def test_who_is_interrupted_has_its_work_cancelled() -> None:
     with pytest.raises(KeyboardInterrupt):
         run(endless)
     assert ended == ["cancelled"]
+
+
+def test_a_topic_without_records_has_been_read_to_its_end() -> None:
+    assert _Collector("cospark.g.events", end=0).done.done()
+    assert not _Collector("cospark.g.events", end=1).done.done()
