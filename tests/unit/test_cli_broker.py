@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.broker.local_broker import LocalBroker, _cluster_id
 from airflow_provider.broker.spark_connect import LocalConnectServer
 from airflow_provider.cli.main import main
 
@@ -73,3 +73,9 @@ def test_a_second_interruption_ends_the_broker_at_once_and_leaves_nothing_behind
         broker.close()
     assert process.killed
     assert not broker.log_path.parent.exists()
+
+
+def test_no_id_of_a_cluster_looks_like_an_option() -> None:
+    ids = [_cluster_id() for _ in range(5_000)]
+    assert not [one for one in ids if one.startswith("-")]
+    assert len(set(ids)) == len(ids)
