@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
+import grpc
 import pytest
 from fake_connect import FakeConnect, FakeQuery
 from group_records import record_of
@@ -178,6 +179,14 @@ async def test_a_server_that_is_away_is_not_asked_about_each_of_many_queries(
     status, out, _ = await orphans("--end")
     assert (status, out.count("may still run")) == (1, 200)
     assert out.count("not tried, because others on this server could not be ended") == 200 - ending._AT_ONCE
+
+
+async def test_one_query_that_cannot_be_ended_keeps_no_other_from_its_end(orphans: Orphans) -> None:
+    queries = [await orphans.runs(index) for index in range(2 * ending._AT_ONCE)]
+    orphans.server.refuses_once["interrupt"] = grpc.StatusCode.PERMISSION_DENIED, "not this one"
+    status, out, _ = await orphans("--end")
+    assert (status, out.count("may still run"), out.count(": ended")) == (1, 1, len(queries) - 1)
+    assert [query.active for query in queries].count(True) == 1
 
 
 async def test_many_queries_are_ended_over_few_connections(orphans: Orphans) -> None:
