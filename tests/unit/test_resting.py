@@ -31,3 +31,8 @@ def test_what_is_said_to_be_well_is_so_immediately() -> None:
 def test_no_pause_is_longer_than_can_be_borne() -> None:
     resting = Resting(1.0, lambda: 0)
     assert [resting.fault(1.5) for _ in range(4)] == [1, 1.5, 1.5, 1.5]
+
+
+def test_a_pause_that_was_cut_short_does_not_shorten_the_next_one() -> None:
+    resting = Resting(1.0, lambda: 0)
+    assert [resting.fault(), resting.fault(), resting.fault(1.5), resting.fault()] == [1, 2, 1.5, 8]
