@@ -71,6 +71,12 @@ def test_all_that_spark_says_of_a_batch_is_told() -> None:
     )
 
 
+def test_a_query_that_has_read_more_than_the_source_knew_of_is_not_behind() -> None:
+    """Kafka's latest offsets were asked for before the batch was read."""
+    told = QueryProgress.of({"batchId": 1, "sources": [{"metrics": {"maxOffsetsBehindLatest": "-3"}}]})
+    assert told.behind == 0
+
+
 def test_a_query_that_fails_fails_the_waiting() -> None:
     class Failing(Query):
         def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
