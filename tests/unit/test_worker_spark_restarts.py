@@ -171,6 +171,11 @@ def test_with_one_chance_left_tasks_run_one_after_the_other_and_others_beside() 
     assert restarts.due_ms(on_trial, now_ms=5, wall_ms=1_000 + TRIAL_MS) is None
 
 
+def test_a_clock_that_was_set_back_does_not_prolong_a_trial() -> None:
+    runs = table(running(0, 2, started_at_ms=HOUR_MS))
+    assert knowing(runs.values()).trial_ms(runs, now_ms=0, wall_ms=0) is None
+
+
 def test_a_death_during_a_trial_counts_for_the_one_on_trial_alone() -> None:
     runs = table(running(0, 2, started_at_ms=0), running(1, 2, started_at_ms=TRIAL_MS), running(2, 0, started_at_ms=0))
     restarts, wall = knowing(runs.values()), TRIAL_MS + 1_000
