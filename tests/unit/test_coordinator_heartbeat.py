@@ -116,6 +116,15 @@ class TestItsEpoch:
         assert (reply.error_code, reply.member_epoch, assigned(reply)) == (Code.NONE, 2, OF_B)
         assert not shard.written
 
+    def test_two_answers_were_lost_and_it_has_to_stop_something(self) -> None:
+        """It owns what it was last known to have, also what the second answer had it stop."""
+        shard = two_members()
+        shard.join(W3)
+        shard.heartbeat(W1, 2)  # it is chosen
+        shard.compute(W1, {W1: OF_A, W2: tasks("BC0"), W3: tasks("BT1")})
+        replies = [shard.heartbeat(W2, 1, OF_B, **whole()) for _ in range(2)]
+        assert [(reply.error_code, assigned(reply)) for reply in replies] == [(Code.NONE, tasks("BC0"))] * 2
+
     @pytest.mark.parametrize("owned", [tasks("AT1"), tasks("BT1", "CT1"), None])
     def test_it_owns_what_it_has_not(self, owned: Any) -> None:
         assert two_members().heartbeat(W2, 1, owned, **whole()).error_code == Code.FENCED_MEMBER_EPOCH
