@@ -23,6 +23,7 @@ from airflow_provider.membership.events import (
     StopLearning,
     Synced,
 )
+from airflow_provider.membership.lessons import Lessons
 from airflow_provider.membership.saved import resume, save
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.membership.state import Phase
@@ -40,7 +41,15 @@ from airflow_provider.protocol.member_events import (
     TasksStopped,
     Warn,
 )
-from airflow_provider.protocol.model import ConfigOffset, ConnectProtocol, Epoch, SubProtocol, TaskId, WorkerId
+from airflow_provider.protocol.model import (
+    NO_TASKS,
+    ConfigOffset,
+    ConnectProtocol,
+    Epoch,
+    SubProtocol,
+    TaskId,
+    WorkerId,
+)
 from airflow_provider.protocol.packed_tasks import PackedTasks
 
 LEARNS = MemberSettings(group_id="g", worker=WorkerId("w"), protocol=ConnectProtocol.EXTENSIBLE)
@@ -375,3 +384,11 @@ def test_what_it_has_learned_and_will_not_start_after_all_it_lets_go_of() -> Non
     member.heartbeat(BEGUN)
     commands = member.round("a0", revoked=PackedTasks.of(tasks("a1")))
     assert of(commands, StartTasks, StopTasks, StopLearning) == [StopLearning(tasks=tasks("a1"))]
+
+
+def test_what_is_learned_anew_is_not_ready_because_it_was_before() -> None:
+    lessons = Lessons(learned=frozenset({A1})).knowing(frozenset({A1}))
+    assert lessons.to_stop(LearnedRule.WHEN_READY) == {A1}
+    for learned in (NO_TASKS, frozenset({A1})):
+        lessons = lessons.next(NO_TASKS, learned)
+        assert lessons.to_stop(LearnedRule.WHEN_READY) == NO_TASKS
