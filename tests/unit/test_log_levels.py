@@ -17,6 +17,7 @@ from airflow_provider.hands.log_levels import LogLevels
 from airflow_provider.operations.operations import OperationError, Outcome, SetLogLevel
 from airflow_provider.protocol.model import NO_TASKS, Epoch, WorkerId
 from airflow_provider.records import ActionEvent, LogLevel, WorkerPhase, WorkerStatus
+from airflow_provider.records.log_levels import MOST_LOGGERS
 
 W1, W2 = WorkerId("w1"), WorkerId("w2")
 DEBUG, ERROR, INFO = LogLevel.DEBUG, LogLevel.ERROR, LogLevel.INFO
@@ -68,6 +69,16 @@ def test_a_level_for_one_worker_comes_before_that_for_all() -> None:
         ("pkg.jobs", "me", "INFO, in w1"),
         ("pkg.jobs", "me", "reset, in w1"),
     ]
+
+
+def test_as_many_loggers_have_a_level_as_fit_in_a_record() -> None:
+    topics = group_of(W1)
+    for number in range(MOST_LOGGERS):
+        assert ask(topics, f"pkg.a{number}", DEBUG).changed
+    assert len(topics.jobs.levels_of(W1)) == MOST_LOGGERS
+    with pytest.raises(OperationError, match=f"{MOST_LOGGERS} others have a level already"):
+        ask(topics, "pkg.more", DEBUG)
+    assert ask(topics, "pkg.a0", ERROR).changed, "it has one already"
 
 
 @pytest.mark.parametrize("name", ["", "root", "a b", "x" * 201, "7"])
