@@ -217,6 +217,14 @@ def test_a_finished_job_passes_its_results_on(topics: list[Any]) -> None:
     assert report["results"] == {"0": {"rows": 0}, "1": {"rows": 1}}
 
 
+def test_a_job_that_was_removed_before_the_run_began_may_still_come(topics: list[Any]) -> None:
+    began = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    removal = Removal(by="ann@here", at_ms=int(began.timestamp() * 1000) - 1, run_key="r1", bounded=True)
+    topics[:] = JobsSnapshot(removals={"job": removal}), StatusSnapshot()
+    values: Any = {**context(), "dag_run": SimpleNamespace(start_date=began)}
+    assert not jobs(run_key=None).poke(values).is_done
+
+
 def test_by_default_a_job_sensor_waits_for_the_run_of_its_own_dag_run(topics: list[Any]) -> None:
     with DAG("d"):
         sensor = JobSensor(task_id="t", group="g", job="job")
