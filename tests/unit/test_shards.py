@@ -68,6 +68,12 @@ def test_what_was_overtaken_by_a_later_request_of_its_process_is_ignored() -> No
     assert next_offset == 5
 
 
+def test_several_may_have_been_overtaken_by_the_same_one() -> None:
+    log = MemoryLog()
+    serving_of(log).handle([numbered(1, 5), numbered(2, 9), numbered(3, 6), numbered(4, 7), numbered(5, 10)], {})
+    assert log.answers.keys() == {5, 9, 10}
+
+
 def test_each_process_numbers_its_own_and_begins_again_when_there_are_no_more() -> None:
     log = MemoryLog()
     last = 2**31 - 1
