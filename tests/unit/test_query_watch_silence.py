@@ -146,3 +146,9 @@ def test_a_server_is_silent_after_a_while_and_asked_ever_less_often() -> None:
 
 def test_a_call_that_has_waited_long_makes_a_server_silent_immediately() -> None:
     assert Silence().failed("no answer", asked_at=0.0, now=SILENT_S)
+
+
+def test_a_server_is_silent_since_the_earliest_call_without_an_answer() -> None:
+    silence = Silence()
+    assert not silence.failed("a short call", asked_at=104.0, now=104.1)
+    assert silence.failed("a long call", asked_at=100.0, now=100.0 + SILENT_S)
