@@ -181,3 +181,13 @@ async def test_no_end_is_asked_for_before_there_is_a_connection(monkeypatch: pyt
     assert client.asked == ["topic", "ends"]
     assert await admin.end_offsets(["etl.jobs"], timeout_s=DEADLINE_S) == {"etl.jobs": 7}
     assert client.asked == ["topic", "ends", "ends"], "once there is one"
+
+
+def test_a_refusal_is_over_when_a_broker_has_answered() -> None:
+    outage = Outage("broker:9093")
+    outage.refused("no such user", "the password")
+    assert outage.refusal is not None
+    outage.is_back()
+    assert outage.refusal is None
+    with outage.watch() as refused:
+        assert not refused.done()
