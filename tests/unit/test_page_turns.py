@@ -16,7 +16,7 @@ from waiting import DEADLINE_S
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.ui import questions, turns
-from airflow_provider.ui.turns import MOST_IN_TURN
+from airflow_provider.ui.turns import MOST_IN_TURN, Turns
 from airflow_provider.ui.views.jobs import JobLine, job_lines
 from airflow_provider.ui.watching import WatchedGroup
 
@@ -74,3 +74,10 @@ def test_if_too_many_wait_the_last_answer_is_given_or_one_is_to_ask_again(monkey
             assert browser.get("/api/groups").status_code == 200
         assert browser.get("/api/jobs", params=GROUP).json()["head"]["away"] == "gone"
         assert browser.get("/api/tasks", params=GROUP).status_code == 200
+
+
+def test_who_fails_gives_its_place_in_the_queue_back() -> None:
+    places = Turns()
+    for _ in range(MOST_IN_TURN + 1):
+        with pytest.raises(KeyError), places.mine():
+            raise KeyError
