@@ -71,7 +71,9 @@ def test_the_retry_is_written_over_the_end_only_because_it_is_of_another_attempt
 def test_a_task_that_ended_spark_too_often_has_all_its_chances_again() -> None:
     topics = topics_with(STREAM, FAILED)
     task = TaskId("copy", 0)
-    say(topics, dataclasses.replace(topics.status.tasks[task], spark_deaths=3))
+    failed = topics.status.tasks[task]
+    say(topics, dataclasses.replace(failed, attempt=failed.attempt + 1, spark_deaths=3))
+    assert topics.status.tasks[task].spark_deaths == 3
     submit(topics, STREAM)
     assert topics.status.tasks[task].spark_deaths == 0
 
