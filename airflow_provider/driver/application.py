@@ -26,16 +26,15 @@ from airflow_provider.driver.jvm import jvm_started, mark_next_jvm
 from airflow_provider.driver.pyspark_internals import (
     forget_application,
     home_of_spark,
-    install_thread_sessions,
     is_alive,
     jvm_process,
     start_jvm,
-    uninstall_thread_sessions,
 )
 from airflow_provider.driver.scratch import ScratchFolder
 from airflow_provider.driver.shared_tables import SharedTables
 from airflow_provider.driver.shipping import Shipment
 from airflow_provider.driver.standalone import unreachable
+from airflow_provider.driver.task_threads import install_task_threads, session_for_nobody, uninstall_task_threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -194,7 +193,7 @@ class SparkApplication:
             forget_application()
             self._clean_up()
             raise SparkStartError(f"Spark ended while it started with master {settings.master!r}; see the log above")
-        install_thread_sessions()
+        install_task_threads((lambda: root) if self._found_running else session_for_nobody)
         log.info("Spark %s runs with master %s", root.version, settings.master)
         warn_of_unlimited_cores(settings.master, root.sparkContext.getConf())
         self._number += 1
@@ -215,7 +214,7 @@ class SparkApplication:
         self._clean_up()
 
     def _clean_up(self) -> None:
-        uninstall_thread_sessions()
+        uninstall_task_threads()
         if self._folder is not None:
             self._folder.remove()
             self._folder = None

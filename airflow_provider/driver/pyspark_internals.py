@@ -1,9 +1,5 @@
-"""All uses of the private parts of PySpark with a Spark of its own, in one place.
-
-PySpark has one active session for the process (``SparkSession._activeSession``), but Spark has one for each thread. As
-each task has a session here, ``SparkSession.active()`` could return the session of another task, with its temporary
-views. :func:`install_thread_sessions` corrects this for threads that have called :func:`bind_session`, and for
-``foreachBatch``, which runs in Spark's own threads.
+"""The uses of the private parts of PySpark with a Spark of its own, in one place. What makes a thread a task's is in
+:mod:`airflow_provider.driver.task_threads`.
 """
 # ruff: noqa: SLF001 - this is what the module is for
 
@@ -12,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -38,81 +33,12 @@ _END_S: Final = 2.0
 _STOP_S: Final = 30.0
 """How long to wait at most for a context that stops."""
 
-_bound = threading.local()
-_originals: dict[str, Any] = {}
-
 
 def home_of_spark() -> str:
     """Where PySpark finds Spark: ``SPARK_HOME``, or what was installed with it."""
     from pyspark.find_spark_home import _find_spark_home
 
     return str(_find_spark_home())
-
-
-def bind_session(session: SparkSession) -> None:
-    """Make ``session`` the active one of this thread, for PySpark and in the JVM."""
-    _bound.session = session
-    type(session)._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
-
-
-def unbind_session() -> None:
-    """The inverse of :func:`bind_session`, as far as PySpark is concerned; the JVM's thread ends with this one."""
-    _bound.session = None
-
-
-def install_thread_sessions() -> None:
-    """Make ``SparkSession.active()`` and ``builder.getOrCreate()`` answer with the session of the calling thread."""
-    from pyspark.sql import SparkSession
-
-    if _originals:
-        return
-    _originals["getActiveSession"] = SparkSession.__dict__["getActiveSession"]
-    _originals["getOrCreate"] = SparkSession.Builder.getOrCreate
-    _patch(SparkSession, "getActiveSession", classmethod(_get_active_session))
-    _patch(SparkSession.Builder, "getOrCreate", _get_or_create)
-
-
-def uninstall_thread_sessions() -> None:
-    """The inverse of :func:`install_thread_sessions`."""
-    from pyspark.sql import SparkSession
-
-    if _originals:
-        _patch(SparkSession, "getActiveSession", _originals.pop("getActiveSession"))
-        _patch(SparkSession.Builder, "getOrCreate", _originals.pop("getOrCreate"))
-
-
-def _patch(owner: type, name: str, value: object) -> None:
-    setattr(owner, name, value)
-
-
-def _get_active_session(cls: type[SparkSession]) -> SparkSession | None:
-    session: SparkSession | None = getattr(_bound, "session", None)
-    return session or _session_of_jvm_thread(cls)
-
-
-def _session_of_jvm_thread(cls: type[SparkSession]) -> SparkSession | None:
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context
-    if context is None or context._jvm is None:
-        return None
-    active = cls._get_j_spark_session_class(context._jvm).getActiveSession()
-    if not active.isDefined():
-        return None
-    root = cls._instantiatedSession
-    if root is not None and root._jsparkSession.equals(active.get()):
-        return root
-    return cls(context, active.get())
-
-
-def _get_or_create(self: SparkSession.Builder) -> SparkSession:
-    session: SparkSession | None = getattr(_bound, "session", None)
-    if session is None:
-        created: SparkSession = _originals["getOrCreate"](self)
-        return created
-    module = type(session)._get_j_spark_session_module(session._jvm)
-    module.applyModifiableSettings(session._jsparkSession, self._options)
-    return session
 
 
 def ends_by_itself(query: StreamingQuery) -> bool:

@@ -15,14 +15,12 @@ from airflow_provider.driver.application import APPLICATION, LocalSparkSettings,
 from airflow_provider.driver.cluster import is_local
 from airflow_provider.driver.job_counts import CountedJobs, JobCounts
 from airflow_provider.driver.pyspark_internals import (
-    bind_session,
     ends_by_itself,
     ends_soon,
     is_busy,
     last_batch,
     refuse_stop,
     take_off_listener_bus,
-    unbind_session,
 )
 from airflow_provider.driver.query_progress import (
     QueryProgress,
@@ -33,6 +31,7 @@ from airflow_provider.driver.query_progress import (
 )
 from airflow_provider.driver.rehearsal import rehearse
 from airflow_provider.driver.shipping import explain_missing
+from airflow_provider.driver.task_threads import bind_session, unbind_session
 from airflow_provider.records.session_conf import POOL
 from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.session_conf import set_conf
@@ -66,8 +65,9 @@ class Pools:
 class LocalSession:
     """A session of this process's Spark application (an :class:`~airflow_provider.spark.attempt.TaskSession`).
 
-    The tag and the pool are properties of the thread that called :meth:`open`, of Spark's threads that work for it, and
-    of the streaming queries that it starts. So cancelling by the tag cancels this task and no other.
+    The tag and the pool are properties of the thread that called :meth:`open`, of the threads that it starts, of
+    Spark's threads that work for it, and of the streaming queries that it starts. So cancelling by the tag cancels this
+    task and no other.
     """
 
     def __init__(

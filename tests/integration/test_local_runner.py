@@ -6,7 +6,7 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events, counting, holding, let_go, order_of
@@ -95,8 +95,13 @@ def work_in_threads(spark: SparkSession, task: TaskContext) -> object:
     """Runs endless Spark jobs in threads of its own, and waits for them if ``waits``."""
     from concurrent.futures import ThreadPoolExecutor
 
+    from pyspark.sql import SparkSession
+
+    def count() -> Any:
+        return SparkSession.builder.getOrCreate().range(10**12).selectExpr("sum(id % 7)").collect()
+
     pool = ThreadPoolExecutor(2)
-    counts = [pool.submit(lambda: spark.range(10**12).selectExpr("sum(id % 7)").collect()) for _ in range(2)]
+    counts = [pool.submit(count) for _ in range(2)]
     pool.shutdown(wait=False)
     while len(spark.sparkContext.statusTracker().getActiveJobsIds()) < 2:
         time.sleep(0.01)

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from runner_bench import SETTINGS, SIGNALS, Events, counting, holding, order_of
+from runner_bench import SEEN, SETTINGS, SIGNALS, Events, counting, holding, order_of
 from waiting import DEADLINE_S, eventually
 
+from airflow_provider.driver.task_threads import ForeignThreadError
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import TaskContext, spark_job
@@ -105,6 +106,69 @@ async def test_views_settings_and_the_active_session_are_the_tasks_own(runner: L
             "by_name": rows,
             "partitions": str(rows),
         }
+
+
+@spark_job
+def use_a_view_in_threads(spark: SparkSession, task: TaskContext) -> object:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from pyspark.sql import SparkSession
+
+    rows = task.config["rows"]
+
+    def make() -> None:
+        session = SparkSession.builder.config("spark.sql.shuffle.partitions", str(rows)).getOrCreate()
+        session.range(rows).createOrReplaceTempView("numbers")
+
+    def look() -> object:
+        session = SparkSession.active()
+        return [
+            session is spark,
+            session.table("numbers").count(),
+            session.conf.get("spark.sql.shuffle.partitions"),
+            session.sparkContext.getLocalProperty("spark.scheduler.pool"),
+        ]
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(make).result()
+        SIGNALS[f"made-{rows}"].set()
+        assert SIGNALS[f"go-{rows}"].wait(DEADLINE_S)
+        return pool.submit(look).result()
+
+
+async def test_threads_of_a_task_have_its_session_and_its_pool(runner: LocalRunner, events: Events) -> None:
+    SIGNALS.update({name: threading.Event() for name in ("made-3", "made-5", "go-3", "go-5")})
+    tasks = {rows: order("use_a_view_in_threads", rows, rows=rows) for rows in (3, 5)}
+    for rows, task in tasks.items():
+        await runner.start(task)
+        await eventually(SIGNALS[f"made-{rows}"].is_set)
+    for rows, task in tasks.items():
+        SIGNALS[f"go-{rows}"].set()
+        pool = {3: "task-0", 5: "task-1"}[rows]
+        assert await events.result(task.task) == [True, rows, str(rows), pool]
+
+
+@spark_job
+def leave_a_thread(spark: SparkSession, task: TaskContext) -> object:
+    from concurrent.futures import ThreadPoolExecutor
+
+    SEEN["pool"] = ThreadPoolExecutor(1)
+    SEEN["pool"].submit(spark.range(1).count).result()
+    return None
+
+
+async def test_threads_without_a_task_get_no_session_but_an_error(runner: LocalRunner, events: Events) -> None:
+    from pyspark.sql import SparkSession
+
+    task = order("leave_a_thread")
+    await runner.start(task)
+    assert await events.result(task.task) is None
+    with SEEN["pool"] as pool:
+        for ask in (SparkSession.builder.getOrCreate, SparkSession.active):
+            with pytest.raises(ForeignThreadError, match="belongs to no task"):
+                ask()
+            with pytest.raises(ForeignThreadError, match=r"the task of thread '.*' has ended"):
+                pool.submit(ask).result()
 
 
 async def test_udfs_may_use_modules_that_only_this_process_has_on_its_path(

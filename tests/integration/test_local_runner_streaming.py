@@ -207,12 +207,18 @@ async def test_a_query_that_ends_by_itself_finishes_a_bounded_task(
 
 @spark_job
 def use_a_view_in_batches(spark: SparkSession, task: TaskContext) -> object:
+    from concurrent.futures import ThreadPoolExecutor
+
     from pyspark.sql import SparkSession
 
     spark.range(4).createOrReplaceTempView("numbers")
 
     def look(batch: DataFrame, batch_id: int) -> None:
         SEEN["rows"] = SparkSession.active().table("numbers").count()
+        with ThreadPoolExecutor(1) as pool:
+            SEEN["in a thread"] = pool.submit(
+                lambda: SparkSession.builder.getOrCreate().table("numbers").count()
+            ).result()
 
     rows = spark.readStream.format("rate").load()
     return rows.writeStream.foreachBatch(look).trigger(once=True).start()
@@ -222,7 +228,7 @@ async def test_batches_see_the_views_of_their_task(runner: LocalRunner, events: 
     task = order("use_a_view_in_batches")
     await runner.start(task)
     assert isinstance(await events.last(task.task), TaskFinished)
-    assert SEEN == {"rows": 4}
+    assert SEEN == {"rows": 4, "in a thread": 4}
 
 
 @spark_job
