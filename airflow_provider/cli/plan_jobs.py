@@ -20,7 +20,7 @@ from airflow_provider.operations.deciding import altered
 from airflow_provider.operations.operations import AlterJob, NoJobError, OperationError
 from airflow_provider.operations.preview import preview
 from airflow_provider.records import JobDefinition
-from airflow_provider.spark.entry_point import EntryPointError, load_job
+from airflow_provider.spark.entry_point import JOB_RAISES, EntryPointError, load_job
 from airflow_provider.spark.job import JobContext
 from airflow_provider.spark.planning import PlanError, make_plan
 from airflow_provider.topics.errors import NoTopicError
@@ -111,7 +111,7 @@ def _configs(definition: JobDefinition, allowed: list[str]) -> list[dict[str, An
         ) from elsewhere
     except PlanError as wrong:
         raise ValueError(str(wrong)) from wrong
-    except Exception as failed:
+    except JOB_RAISES as failed:
         raise ValueError(
             f"the planner of job {definition.name!r} failed: {type(failed).__name__}: {failed}"
         ) from failed

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.records.json_value import NotJsonError, to_small_json_value
-from airflow_provider.spark.entry_point import load_job
+from airflow_provider.spark.entry_point import JOB_RAISES, load_job
 from airflow_provider.spark.failures import (
     ForgottenQueryError,
     Mask,
@@ -251,7 +251,7 @@ def _named_by(job: SparkJob, task: TaskContext, order: TaskOrder, mask: Mask) ->
     """What the task reads and writes, as its job declares it. If this fails, the task runs nevertheless."""
     try:
         named = job.lineage(task)
-    except Exception as wrong:  # noqa: BLE001  whatever the job's code raises
+    except JOB_RAISES as wrong:
         problem = describe(wrong, mask)
     else:
         if isinstance(named, Lineage):

@@ -8,12 +8,13 @@ not repeat values, which may be secret.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Final, NamedTuple, get_type_hints
 
 import msgspec
 
-from airflow_provider.spark.entry_point import EntryPointError, load_job
+from airflow_provider.spark.entry_point import JOB_RAISES, EntryPointError, load_job
 from airflow_provider.spark.job import SparkJob
 
 _WHOLE: Final = "config"
@@ -54,9 +55,10 @@ def check_config(name: str, job: SparkJob, config: Mapping[str, Any]) -> None:
 
     :param name: the job's name
     :raises ConfigError: if it is not, naming the fields
-    :raises SchemaError: if the declaration is invalid
+    :raises SchemaError: if the declaration is invalid, or its code fails
     """
-    problems = tuple(problems_of(job, config))
+    with _failing_by_name(job):
+        problems = tuple(problems_of(job, config))
     if problems:
         raise ConfigError(name, problems)
 
@@ -100,6 +102,25 @@ def json_schema_of(job: SparkJob) -> dict[str, Any] | None:
 
     :raises SchemaError: as :func:`check_config`
     """
+    with _failing_by_name(job):
+        return _json_schema_of(job)
+
+
+@contextmanager
+def _failing_by_name(job: SparkJob) -> Iterator[None]:
+    """Name the declaration whose code fails: a property, a validator of a model, ``__post_init__`` of a dataclass."""
+    try:
+        yield
+    except SchemaError:
+        raise
+    except JOB_RAISES as failed:
+        raise SchemaError(
+            f"{type(job).__qualname__}.config_schema can't be used: its code failed with"
+            f" {type(failed).__name__}: {failed}"
+        ) from failed
+
+
+def _json_schema_of(job: SparkJob) -> dict[str, Any] | None:
     declared: Any = job.config_schema
     if declared is None:
         return None

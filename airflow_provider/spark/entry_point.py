@@ -17,6 +17,11 @@ _MOST_SHOWN: Final = 100
 _NAME: Final = r"[^\W\d]\w*"
 _ENTRY_POINT: Final = re.compile(rf"(?P<module>{_NAME}(?:\.{_NAME})*):(?P<attribute>{_NAME}(?:\.{_NAME})*)")
 
+JOB_RAISES: Final = (Exception, SystemExit)
+"""What a job's code may raise while it is imported, planned or checked. ``sys.exit()`` there ends the job's code, and
+not the process that has called it.
+"""
+
 
 class EntryPointError(Exception):
     """This worker can't or may not run this entry point; the message says what to do."""
@@ -47,7 +52,7 @@ def load_job(entry_point: str, allowed: Iterable[str]) -> SparkJob:
     if isinstance(target, type) and issubclass(target, SparkJob):
         try:
             return target()
-        except Exception as error:
+        except JOB_RAISES as error:
             raise EntryPointError(
                 entry_point,
                 f"{target.__qualname__}() failed with {type(error).__name__}: {error};"
@@ -94,7 +99,7 @@ def _import(entry_point: str, module_name: str) -> object:
         else:
             problem = f"module {module_name} needs the module {missing}, which this worker does not have"
         raise EntryPointError(entry_point, problem) from error
-    except Exception as error:
+    except JOB_RAISES as error:
         raise EntryPointError(
             entry_point, f"importing module {module_name} failed with {type(error).__name__}: {error}"
         ) from error

@@ -95,6 +95,15 @@ def test_a_job_is_submitted_once_and_with_a_new_run_key_again(cli: Cli) -> None:
     assert job.submitted_by == user_at_host()
 
 
+def test_a_job_whose_module_ends_the_process_is_submitted_nevertheless(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cospark_exits.py").write_text("import sys\nsys.exit(0)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert cli("submit", "g", "etl", "cospark_exits:Etl") == (0, "job etl: submitted\n", "")
+    assert "etl" in cli.topics.jobs.jobs
+
+
 def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text('{"from": "a file"}')

@@ -151,6 +151,11 @@ class Broken(SparkJob):
         raise KeyError("tabel")
 
 
+class Exits(SparkJob):
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        raise SystemExit(0)
+
+
 SALES = f"{__name__}:Sales"
 
 
@@ -173,6 +178,7 @@ def test_a_plan_is_shown_and_nothing_is_written(cli: Cli) -> None:
     [
         (SALES, "{}", "'table' is a required property"),
         (f"{__name__}:Broken", "{}", "the planner of job 'sales' failed: KeyError: 'tabel'"),
+        (f"{__name__}:Exits", "{}", "the planner of job 'sales' failed: SystemExit: 0"),
         ("nowhere_to_be_found:Job", "{}", "the plan is made on this machine: the job must be importable here"),
     ],
 )

@@ -108,6 +108,24 @@ def test_what_nobody_could_check_by_is_a_fault_of_the_job(declared: Any) -> None
         check_config("etl", job(declared), {})
 
 
+@dataclass
+class Exits:
+    def __post_init__(self) -> None:
+        raise SystemExit(0)
+
+
+class Fails(SparkJob):
+    @property
+    def config_schema(self) -> object:  # type: ignore[override]
+        raise RuntimeError("no catalog")
+
+
+@pytest.mark.parametrize(("of", "error"), [(job(Exits), "SystemExit: 0"), (Fails(), "RuntimeError: no catalog")])
+def test_a_declaration_whose_code_fails_is_named(of: SparkJob, error: str) -> None:
+    with pytest.raises(SchemaError, match=rf"config_schema can't be used: its code failed with {error}"):
+        check_config("etl", of, {})
+
+
 def test_who_plans_it_refuses_it_too() -> None:
     with pytest.raises(PlanError, match=r"the plan of job 'etl' can't be made: .* 'table' is a required property"):
         make_plan(job(SCHEMA), JobContext(name="etl", config={}, max_tasks=1))

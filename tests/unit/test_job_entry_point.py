@@ -31,6 +31,10 @@ SOURCES = {
         def plain(spark, task):
             pass
 
+        class Exits(SparkJob):
+            def __init__(self):
+                raise SystemExit(0)
+
         class Other:
             pass
 
@@ -57,6 +61,7 @@ SOURCES = {
             pass
     """,
     "cosparkjobs/broken.py": "1 / 0",
+    "cosparkjobs/exits.py": "import sys; sys.exit(0)",
     "cosparkjobs/syntax.py": "def",
     "cosparkjobs/needy.py": "import no_such_library",
     "cosparkjobsevil.py": "raise AssertionError('imported although not allowed')",
@@ -138,6 +143,8 @@ def test_the_refusal_names_what_is_allowed() -> None:
             "cosparkjobs.broken:Job",
             "importing module cosparkjobs.broken failed with ZeroDivisionError: division by zero",
         ),
+        ("cosparkjobs.exits:Job", "importing module cosparkjobs.exits failed with SystemExit: 0"),
+        ("cosparkjobs.ingest:Exits", r"Exits\(\) failed with SystemExit: 0"),
         ("cosparkjobs.syntax:Job", "importing module cosparkjobs.syntax failed with SyntaxError"),
         ("cosparkjobs.ingest:Missing", "cosparkjobs.ingest has no attribute Missing; check its spelling"),
         ("cosparkjobs.ingest:Ingest.Missing", "Ingest has no attribute Missing"),
