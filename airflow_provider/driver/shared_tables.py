@@ -58,6 +58,7 @@ class SharedTables:
             while not table.settled.wait(_LOOK_S):
                 waits()
             if table.data is not None:
+                _cache_again(table.data, name)
                 return spark.table(f"{spark.conf.get(_DATABASE)}.{table.view}")
 
     def release(self, user: object) -> None:
@@ -102,6 +103,14 @@ class SharedTables:
         table.data = data
         table.settled.set()
         log.info("The table %s has %d rows, and was cached in %.1f s", name, rows, time.monotonic() - began)
+
+
+def _cache_again(data: DataFrame, name: str) -> None:
+    """Cache the table if a task has thrown it out: ``clearCache()`` of one session clears those of all others."""
+    level = data.storageLevel
+    if not (level.useMemory or level.useDisk):
+        data.persist().count()
+        log.info("The table %s is cached again: a task had cleared the cache, which all tasks share", name)
 
 
 def _drop(table: _Table) -> None:

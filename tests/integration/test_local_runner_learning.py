@@ -102,6 +102,24 @@ async def test_tasks_share_reference_data_and_each_sees_it_in_its_session(runner
     assert results[0]["cached"]  # type: ignore[index]
 
 
+@spark_job
+def clear_the_cache(spark: SparkSession, task: TaskContext) -> Any:
+    def airports() -> DataFrame:
+        return task.cached("airports", lambda: spark.range(1_000).selectExpr("id", "uuid() AS name"))
+
+    before = reads_the_cache(airports())
+    spark.catalog.clearCache()
+    return [before, reads_the_cache(airports())]
+
+
+async def test_shared_data_is_cached_again_when_a_task_has_cleared_the_cache(
+    runner: LocalRunner, events: Events
+) -> None:
+    task = order("clear_the_cache")
+    await runner.start(task)
+    assert await events.result(task.task) == [True, True]
+
+
 class Endless(SparkJob):
     """Its warm-up is a Spark job that takes hours."""
 

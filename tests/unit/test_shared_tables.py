@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from pyspark import StorageLevel
 from waiting import DEADLINE_S
 
 from airflow_provider.driver import shared_tables
@@ -18,8 +19,10 @@ class Data:
     def __init__(self) -> None:
         self.done: list[str] = []
         self.sparkSession = self.catalog = self
+        self.storageLevel = StorageLevel.NONE
 
     def persist(self) -> Data:
+        self.storageLevel = StorageLevel.MEMORY_AND_DISK
         self.done.append("persist")
         return self
 
