@@ -278,6 +278,8 @@ def _defaults(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
+        # Spark's default is the zone of the machine: one instant would have other dates on another worker.
+        "spark.sql.session.timeZone": "UTC",
         "spark.scheduler.allocation.file": str(_write_pools(folder)),
         # Spark keeps these threads for a minute each, together with the session of the task that they were made for.
         "spark.sql.shuffleExchange.maxThreadThreshold": "32",

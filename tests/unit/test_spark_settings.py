@@ -50,3 +50,13 @@ def test_what_has_run_is_kept_for_a_ui_only_if_there_is_one(tmp_path: Path, enab
         ("50", "100") if enabled == "false" else (None, None)
     )
     assert _conf(LocalSparkSettings(conf={retained: "7"}), tmp_path)[retained] == "7", "the operator's word counts"
+
+
+def test_the_time_zone_of_sessions_is_not_that_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one instant would have other dates on another worker."""
+    zone = "spark.sql.session.timeZone"
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert _conf(LocalSparkSettings(), tmp_path)[zone] == "UTC"
+    assert _conf(LocalSparkSettings(conf={zone: "Asia/Tokyo"}), tmp_path)[zone] == "Asia/Tokyo"
+    (tmp_path / "spark-defaults.conf").write_text(f"{zone} Asia/Tokyo\n")
+    assert zone not in _conf(LocalSparkSettings(), tmp_path)
