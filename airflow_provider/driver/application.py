@@ -165,12 +165,23 @@ class SparkApplication:
             self._clean_up()
 
     def _start(self, settings: LocalSparkSettings) -> RunningSpark:
+        """No code of a task runs in here: whatever goes wrong, this worker can't run any task."""
+        try:
+            return self._try_to_start(settings)
+        except SparkStartError:
+            self._clean_up()
+            raise
+        except Exception as error:
+            self._clean_up()
+            raise SparkStartError(
+                f"Spark did not start with master {settings.master!r} (Java's output is in the worker's log)"
+            ) from error
+
+    def _try_to_start(self, settings: LocalSparkSettings) -> RunningSpark:
         _require_pyspark()
         _require_java()
         _require_master(settings)
-        from py4j.protocol import Py4JError
         from pyspark import SparkContext
-        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
         self._found_running = SparkContext._active_spark_context is not None  # noqa: SLF001
@@ -180,18 +191,11 @@ class SparkApplication:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         log.info("Spark starts with master %s", settings.master)
-        try:
-            start_jvm(conf)
-            root = SparkSession.builder.config(map={**conf}).getOrCreate()
-        except (PySparkException, Py4JError, OSError) as error:
-            self._clean_up()
-            raise SparkStartError(
-                f"Spark did not start with master {settings.master!r} (Java's output is in the worker's log)"
-            ) from error
+        start_jvm(conf)
+        root = SparkSession.builder.config(map={**conf}).getOrCreate()
         jvm = jvm_process()
         if not is_alive(root, jvm):
             forget_application()
-            self._clean_up()
             raise SparkStartError(f"Spark ended while it started with master {settings.master!r}; see the log above")
         install_task_threads((lambda: root) if self._found_running else session_for_nobody)
         log.info("Spark %s runs with master %s", root.version, settings.master)

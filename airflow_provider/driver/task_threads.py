@@ -119,10 +119,10 @@ def install_task_threads(for_nobody: Callable[[], SparkSession]) -> None:
 
 
 def uninstall_task_threads() -> None:
-    """The inverse of :func:`install_task_threads`."""
-    from pyspark.sql import SparkSession
-
+    """The inverse of :func:`install_task_threads`. It needs no PySpark if that was never called."""
     if _originals:
+        from pyspark.sql import SparkSession
+
         _patch(threading.Thread, "start", _start_as_python_does)
         _patch(SparkSession, "getActiveSession", _originals.pop("getActiveSession"))
         _patch(SparkSession, "active", _originals.pop("active"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -48,6 +49,28 @@ def test_its_settings_are_named_and_nothing_is_left_behind(
     with pytest.raises(SparkStartError, match=r"Spark did not start with master 'local\[1\]'"):
         SparkApplication().running_for("me", LocalSparkSettings(master="local[1]"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("without_java")
+def test_a_worker_without_its_scratch_folder_is_to_blame_and_no_task(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "removed"))
+    with pytest.raises(SparkStartError) as refused:
+        SparkApplication().running_for("me", LocalSparkSettings(master="local[1]"))
+    assert "caused by FileNotFoundError: [Errno 2] No such file or directory" in why_no_spark(refused.value)
+
+
+@pytest.mark.usefixtures("without_java")
+def test_a_worker_that_cannot_import_what_starts_spark_is_to_blame_and_no_task(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for module in ("pyspark", "pyspark.sql"):
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(application, "_require_pyspark", lambda: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(SparkStartError, match=r"Spark did not start with master 'local\[1\]'"):
+        SparkApplication().running_for("me", LocalSparkSettings(master="local[1]"))
 
 
 @pytest.mark.usefixtures("without_java")
