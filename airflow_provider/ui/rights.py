@@ -1,7 +1,8 @@
 """Checks who may see the page and act on it, by Airflow's auth manager, on every route.
 
 Groups are not resources of Airflow. The page shows what tasks of DAGs do, log and return, and acts on these. So users
-who may see the task instances of all DAGs may see it, and users who may edit them may act.
+who may see the task instances of all DAGs may see it, and users who may edit them may act. The groups of a
+connection may be those of any team's DAGs, so "all DAGs" means the DAGs of every team.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.base_auth_manager import ResourceMethod
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import HTTPException, Request, status
 
-_ALL_DAGS: Final = DagDetails(id="~")
+from airflow_provider.ui.teams import all_teams, team_of
+
+_ALL_DAGS: Final = "~"
 """Airflow's own symbol for all DAGs, which is no DAG's id. If an auth manager is asked about no DAG in particular, as
 for a list, it may grant access to a user with a right to any of them (FAB's does). Asked about this one, it grants
 access to users with a right to all.
@@ -26,26 +30,19 @@ ACTING_HEADER = "X-Cospark-Act"
 
 def may_see(user: GetUserDep) -> None:
     """:raises HTTPException: 401 without a login; 403 for a user without the right"""
-    manager = get_auth_manager()
-    allowed = manager.is_authorized_view(access_view=AccessView.WEBSITE, user=user) and manager.is_authorized_dag(
-        method="GET", access_entity=DagAccessEntity.TASK_INSTANCE, details=_ALL_DAGS, user=user
-    )
+    website = get_auth_manager().is_authorized_view(access_view=AccessView.WEBSITE, user=user)
+    allowed = website and _may_with_all_dags("GET", user)
     _refuse_unless(allowed, "the page of groups shows the tasks of all DAGs, which you may not see")
 
 
 def may_see_dag(dag_id: str, user: GetUserDep) -> None:
     """The same check for one DAG, in addition."""
-    allowed = get_auth_manager().is_authorized_dag(
-        method="GET", access_entity=DagAccessEntity.TASK_INSTANCE, details=DagDetails(id=dag_id), user=user
-    )
-    _refuse_unless(allowed, f"you may not see the tasks of DAG {dag_id!r}")
+    _refuse_unless(_may("GET", dag_id, team_of(dag_id), user), f"you may not see the tasks of DAG {dag_id!r}")
 
 
 def can_act(user: GetUserDep) -> bool:
     """Whether to show the user actions."""
-    return get_auth_manager().is_authorized_dag(
-        method="PUT", access_entity=DagAccessEntity.TASK_INSTANCE, details=_ALL_DAGS, user=user
-    )
+    return _may_with_all_dags("PUT", user)
 
 
 def may_prepare(user: GetUserDep) -> None:
@@ -65,6 +62,18 @@ def may_act(request: Request, user: GetUserDep) -> str:
     _refuse_unless(request.headers.get(ACTING_HEADER) == "1", f"the header {ACTING_HEADER} is missing")
     _refuse_unless(_is_same_origin(request), "the request comes from another site")
     return user.get_name()
+
+
+def _may_with_all_dags(method: ResourceMethod, user: GetUserDep) -> bool:
+    """Whether the user may do it with the task instances of all DAGs: those without a team, and those of each team."""
+    return all(_may(method, _ALL_DAGS, team, user) for team in (None, *sorted(all_teams())))
+
+
+def _may(method: ResourceMethod, dag_id: str, team: str | None, user: GetUserDep) -> bool:
+    details = DagDetails(id=dag_id) if team is None else DagDetails(id=dag_id, team_name=team)
+    return get_auth_manager().is_authorized_dag(
+        method=method, access_entity=DagAccessEntity.TASK_INSTANCE, details=details, user=user
+    )
 
 
 def _is_same_origin(request: Request) -> bool:

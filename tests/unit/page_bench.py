@@ -88,11 +88,11 @@ class Page:
         self.cluster.now += 60.0
 
     @contextmanager
-    def browser(self, role: str | None) -> Iterator[TestClient]:
+    def browser(self, role: str | None, teams: Sequence[str] = ()) -> Iterator[TestClient]:
         """:param role: of Airflow's simple auth manager, empty for a user without one; None: nobody has logged in"""
         create_auth_manager()
         if role is not None:
-            user = SimpleAuthManagerUser(username="ann", role=role or None)
+            user = SimpleAuthManagerUser(username="ann", role=role or None, teams=list(teams))
             self.app.dependency_overrides[get_user] = lambda: user
         try:
             yield TestClient(self.app, raise_server_exceptions=False)
