@@ -33,7 +33,8 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
                 bundle.teams = [Team(name=name)]
                 session.add(bundle)
                 session.flush()
-                session.add(DagModel(dag_id=f"dag_{name}", bundle_name=bundle.name))
+                dag = DagModel(dag_id=f"dag_{name}", bundle_name=bundle.name)  # type: ignore[no-untyped-call]
+                session.add(dag)
         yield make_page(StillTopics())
     finally:
         Team.metadata.drop_all(settings.engine, tables=tables)
