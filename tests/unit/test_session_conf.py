@@ -14,7 +14,7 @@ from airflow_provider.execution import commands
 from airflow_provider.hands.orders import order_of
 from airflow_provider.records import JobDefinition, JobError
 from airflow_provider.spark.failures import describe, is_retryable
-from airflow_provider.spark.session_conf import SessionConfError, set_conf
+from airflow_provider.spark.session_conf import SessionConfError, check_allowed, set_conf
 
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100)
 CONF = {"spark.sql.shuffle.partitions": "16"}
@@ -33,7 +33,7 @@ CONF = {"spark.sql.shuffle.partitions": "16"}
         "spark.drivers.of.mine",
     ],
 )
-def test_a_job_may_have_what_a_session_can_set(name: str) -> None:
+def test_a_definition_may_have_what_a_session_can_set(name: str) -> None:
     assert JobDefinition.from_json(replace(JOB, session_conf={name: "1"}).to_json()).session_conf == {name: "1"}
 
 
@@ -77,6 +77,57 @@ def test_a_task_has_its_jobs_settings_from_its_next_start_on() -> None:
     assert order_of(started.run, root=None, group_id="g").session_conf == CONF
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.sql.shuffle.partitions",
+        "spark.sql.adaptive.coalescePartitions.enabled",
+        "spark.sql.ansi.enabled",
+        "spark.sql.session.timeZone",
+        "spark.scheduler.pool",
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+        "spark.databricks.delta.retryWriteConflict.limit",
+    ],
+)
+def test_a_worker_allows_what_decides_how_a_query_runs(name: str) -> None:
+    check_allowed({name: "1"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fs.s3a.endpoint",
+        "fs.s3a.aws.credentials.provider",
+        "fs.defaultFS",
+        "hadoop.security.credential.provider.path",
+        "spark.hadoop.fs.s3a.endpoint",
+        "spark.sql.catalog.lake",
+        "spark.sql.catalog.lake.uri",
+        "spark.sql.defaultCatalog",
+        "spark.sql.hive.metastore.jars",
+        "spark.sql.adaptive.customCostEvaluatorClass",
+        "spark.sql.streaming.stateStore.providerClass",
+        "spark.sql.sources.commitProtocolClass",
+        "spark.sql.parquet.output.committer.class",
+        "spark.sql.shuffle.partitions\n",
+        "FS.S3A.ENDPOINT",
+        "anything.else",
+    ],
+)
+def test_a_worker_sets_nothing_that_may_divert_its_data_or_secrets(name: str) -> None:
+    """Nor anything else of that job; and another try would not help."""
+    told: dict[str, str] = {}
+    session: Any = SimpleNamespace(conf=SimpleNamespace(set=told.__setitem__))
+    with pytest.raises(
+        SessionConfError, match=r"a worker does not let a job set .*: give it to the workers"
+    ) as refused:
+        set_conf(session, {**CONF, name: "1"})
+    assert repr(name) in str(refused.value)
+    assert not told
+    assert not is_retryable(refused.value)
+
+
 def refusing_session() -> Any:
     def refuse(_name: str, _value: str) -> None:
         raise AnalysisException("[CANNOT_MODIFY_CONFIG] Cannot modify it.\nSee also elsewhere")
@@ -84,11 +135,11 @@ def refusing_session() -> Any:
     return SimpleNamespace(conf=SimpleNamespace(set=refuse))
 
 
-SAID = r"Spark refuses 'spark\.a' for a session: \[CANNOT_MODIFY_CONFIG\] Cannot modify it\.$"
+SAID = r"Spark refuses 'spark\.sql\.ansi\.enabled' for a session: \[CANNOT_MODIFY_CONFIG\] Cannot modify it\.$"
 
 
 def test_what_spark_refuses_is_named_and_not_tried_again() -> None:
     with pytest.raises(SessionConfError, match=rf"^the job's session_conf: {SAID}") as refused:
-        set_conf(refusing_session(), {"spark.a": "1"})
+        set_conf(refusing_session(), {"spark.sql.ansi.enabled": "1"})
     assert not is_retryable(refused.value)
     assert describe(refused.value) == f"SessionConfError: {refused.value}", "said once"
