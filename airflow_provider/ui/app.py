@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from fastapi import Depends, FastAPI, Request, Response
 
 from airflow_provider.ui import acting, defining, files, finding, questions
-from airflow_provider.ui.bodies import is_json
+from airflow_provider.ui.bodies import LimitedBodies, is_json
 from airflow_provider.ui.rights import may_see
 from airflow_provider.ui.world import World
 
@@ -23,6 +23,8 @@ def make_app(world: World) -> FastAPI:
     app.state.world = world
     for router in (files.router, questions.router, finding.router, acting.router, defining.router):
         app.include_router(router)
+
+    app.add_middleware(LimitedBodies)
 
     @app.middleware("http")
     async def with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:

@@ -9,6 +9,7 @@ import pytest
 from airflow_values import job, jobs_snapshot
 from page_bench import StillTopics, make_page
 
+from airflow_provider.ui.bodies import LARGEST_BODY
 from airflow_provider.ui.rights import ACTING_HEADER
 
 NAMED = '"conn": "kafka_default", "group": "etl"'
@@ -65,3 +66,18 @@ def test_the_database_is_not_asked_for_what_it_can_not_have(more: dict[str, Any]
     with page.browser("USER") as browser:
         answer = browser.get("/api/find", params={"dag_id": "d", "run_id": "r", **more})
     assert answer.status_code == 422, answer.text
+
+
+@pytest.mark.parametrize("role", [None, "ADMIN"])
+def test_no_more_of_a_body_is_read_than_any_form_has(role: str | None) -> None:
+    """Also of who has not logged in, and who does not say how much is to come."""
+    page = make_page(StillTopics())
+    with page.browser(role) as browser:
+        answers = [
+            browser.request(method, path, content=b" " * (LARGEST_BODY + 1), headers=HEADERS)
+            for method, path in page.routes
+            if method != "GET"
+        ]
+        streamed = browser.post("/api/act/rebalance", content=iter([b" " * LARGEST_BODY, b" "]), headers=HEADERS)
+    assert answers
+    assert {answer.status_code for answer in (*answers, streamed)} == {413}
