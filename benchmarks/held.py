@@ -6,7 +6,7 @@ same arguments, so the trigger itself finds out which worker it holds.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from airflow_provider.worker.settings import Until
 class HeldTrigger(WorkerTrigger):
     """The trigger of a worker that deferred before it joined; its group is named after its DAG."""
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
+    async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         ti: Any = self.task_instance
         member = replace(self.spec.member, group_id=ti.dag_id, worker=WorkerId(default_worker_name(ti)), url=ti.log_url)
         self.spec = replace(self.spec, member=member)

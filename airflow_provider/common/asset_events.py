@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider.common.storable import storable
 from airflow_provider.ledger.progress import JobState
 from airflow_provider.reports.assets import AssetReport
 
@@ -22,6 +23,7 @@ def tell_assets(operator: BaseOperator, context: Context, group: str, report: Ma
     """
     if not operator.outlets or report.get("state") != JobState.FINISHED.value:
         return
+    report = storable(dict(report))
     of_job = {"group": group, "job": report["job"], "run_key": report["run_key"]}
     declared: dict[int, AssetReport] = {}
     for written in map(AssetReport.from_json, report.get("assets", ())):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider.common.storable import storable
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.topics.errors import TopicError
 
@@ -21,7 +22,7 @@ RESUMED_TO_FAIL: Final = "__fail__"
 def leave_report(operator: BaseOperator, context: Context, report: Mapping[str, Any]) -> None:
     """Push the task's return value: Airflow itself does this only if the task succeeds."""
     if operator.do_xcom_push and report:
-        context["ti"].xcom_push(key="return_value", value=dict(report))
+        context["ti"].xcom_push(key="return_value", value=storable(dict(report)))
 
 
 def leave_present_report(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperatorLink
 
+from airflow_provider.common.storable import storable
 from airflow_provider.worker.process_identity import is_gone
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def group_link(status: StatusSnapshot) -> str:
     leader = None if status.group is None else status.workers.get(status.group.leader)
     if leader is None or is_gone(leader):
         return ""
-    return leader.url if leader.url.startswith(("http://", "https://")) else ""
+    return str(storable(leader.url)) if leader.url.startswith(("http://", "https://")) else ""
 
 
 def show_link(operator: Any, context: Context, link: str) -> None:

@@ -9,6 +9,8 @@ from urllib.parse import unquote
 
 from asgiref.sync import sync_to_async
 
+from airflow_provider.common.storable import storable
+
 OVER: Final = frozenset({None, "success", "failed", "skipped", "removed", "upstream_failed"})
 """The states of a task instance that has ended; None: there is none."""
 
@@ -89,7 +91,7 @@ async def push_xcom(task_instance: Any, key: str, value: Any) -> None:
 
     await sync_to_async(XCom.set, thread_sensitive=False)(
         key=key,
-        value=value,
+        value=storable(value),
         dag_id=task_instance.dag_id,
         task_id=task_instance.task_id,
         run_id=task_instance.run_id,

@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_provider.assignors.policy import Deferred, Policy, policy_from_json, policy_to_json
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, group_protocol
+from airflow_provider.common.storable import storable
 from airflow_provider.group.membership import GroupProtocol
 from airflow_provider.learners.model import LearnedRule, Limits
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -246,7 +247,7 @@ class WorkerStory:
             ),
             key=lambda last: last.task,
         )
-        return {
+        told = {
             "group": spec.member.group_id,
             "worker": spec.member.worker,
             "ended": ended.value,
@@ -261,6 +262,8 @@ class WorkerStory:
             "last_epoch": self.last_epoch,
             "deferrals": self.deferrals,
         }
+        summary: dict[str, Any] = storable(told)
+        return summary
 
 
 def default_worker_name(ti: Any) -> str:

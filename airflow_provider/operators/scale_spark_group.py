@@ -12,6 +12,7 @@ from airflow_provider.common.airflow_names import AirflowException, AirflowFailE
 from airflow_provider.common.failure_reports import RESUMED_TO_FAIL, leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import TimeSpan, group_name, is_template, milliseconds, scale_goal
+from airflow_provider.common.storable import storable, storable_state
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
@@ -118,7 +119,7 @@ class ScaleSparkGroupOperator(BaseOperator):
             self.log.info("  %s", leaver.in_words)
         self.log.info("In group %s %s", group, plan.what_follows)
         if not self.wait_for_completion:
-            return plan.to_json()
+            return dict(storable(plan.to_json()))
         leave_report(self, context, plan.to_json())
         carried = {"plan": plan.to_json(), "asked_at_ms": wall_ms()}
         try:
@@ -150,7 +151,7 @@ class ScaleSparkGroupOperator(BaseOperator):
                 group=group,
                 condition=condition.to_json(),
                 deferred_at_ms=wall_ms(),
-                carried=carried,
+                carried=storable_state(carried),
                 link=self.group_link,
             ),
             method_name="execute_complete",
@@ -191,4 +192,5 @@ class ScaleSparkGroupOperator(BaseOperator):
 
 def _report(left: Mapping[str, Any], carried: Mapping[str, Any]) -> dict[str, Any]:
     seconds = max(0, wall_ms() - carried["asked_at_ms"]) / 1000
-    return {**carried["plan"], **left, "seconds": seconds}
+    report: dict[str, Any] = storable({**carried["plan"], **left, "seconds": seconds})
+    return report

@@ -22,6 +22,7 @@ from airflow_provider.common.parameters import (
     text_mapping,
     whole_number,
 )
+from airflow_provider.common.storable import storable
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.retrying import retried_in_words
@@ -291,7 +292,7 @@ class SparkJobOperator(BaseOperator):
         return self._complete(context, event, changed=event["carried"]["changed"])
 
     def _complete(self, context: Context, answer: Mapping[str, Any], *, changed: bool) -> dict[str, Any]:
-        report = {**answer["report"], "changed": changed}
+        report: dict[str, Any] = storable({"changed": changed, **answer["report"]})
         if answer["problem"]:
             leave_report(self, context, report)
             raise AirflowException(problem_in_words(group_name(self.group), answer))
@@ -313,7 +314,8 @@ class SparkJobOperator(BaseOperator):
         if report is None or report[0] is None:
             raise AirflowException(f"job {job!r} was removed from group {group!r} right after it was submitted")
         self.group_link = report[1]
-        return {**report[0].to_json(), "changed": changed}
+        summary: dict[str, Any] = storable({"changed": changed, **report[0].to_json()})
+        return summary
 
 
 class RemoveSparkJobOperator(OneJobOperator):

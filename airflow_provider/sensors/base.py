@@ -14,6 +14,7 @@ from airflow_provider.common.airflow_names import AirflowFailException, AirflowS
 from airflow_provider.common.failure_reports import leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import group_name, is_template, text
+from airflow_provider.common.storable import storable
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.reports.standing import Pace, SoFar
@@ -135,7 +136,8 @@ class SparkGroupSensor(BaseSensorOperator):
         if answer["problem"]:
             leave_report(self, context, answer["report"])
             raise AirflowFailException(problem_in_words(group_name(self.group), answer))
-        return dict(answer["report"])
+        report: dict[str, Any] = storable(dict(answer["report"]))
+        return report
 
     @contextmanager
     def _leaving_a_report(self, context: Context) -> Iterator[None]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_provider.common.storable import storable, storing_failures
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
@@ -47,13 +48,14 @@ class CoordinatorTrigger(BaseTrigger):
             },
         )
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
+    @storing_failures
+    async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         async with connection_of(self.kafka_conn_id) as connection:
             # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their
             # time.
             await asyncio.to_thread(importlib.import_module, "airflow_provider.shards.candidates")
             error = await with_its_settings(connection, self._coordinate)
-        yield TriggerEvent({"v": SAVED_VERSION, "error": error})  # type: ignore[no-untyped-call]  # without hints
+        yield TriggerEvent({"v": SAVED_VERSION, "error": storable(error)})  # type: ignore[no-untyped-call]  # without hints
 
     async def _coordinate(self, settings: KafkaSettings) -> str:
         """:returns: why no groups can be coordinated until people act"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -13,6 +13,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from airflow_provider.common.linking import following_leader, link_of_trigger
 from airflow_provider.common.links import group_link
 from airflow_provider.common.resuming import pause_left_s
+from airflow_provider.common.storable import storable, storing_failures
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 from airflow_provider.triggers.conditions import condition_from_json
@@ -74,7 +75,8 @@ class GroupTrigger(BaseTrigger):
             },
         )
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
+    @storing_failures
+    async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         async with connection_of(self.kafka_conn_id) as connection:
             # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their
             # time.
@@ -100,4 +102,5 @@ class GroupTrigger(BaseTrigger):
             async with telling, following:
                 answer = await answer_to(topics, self.condition)
             link = group_link(topics.status) or self._link.led_to  # to the last leader, where all have left
-            return {**answer.to_json(), "link": link, "carried": self.carried}
+            entered: dict[str, Any] = storable({"link": link, "carried": self.carried, **answer.to_json()})
+            return entered

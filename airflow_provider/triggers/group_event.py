@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from airflow_provider.common.parameters import group_name, text
+from airflow_provider.common.storable import storable, storing_failures
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.ledger.group_events import EventKind
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
@@ -95,11 +96,13 @@ class GroupEventTrigger(BaseEventTrigger):
 
         return EventProducer(EventStream(cls(**kwargs).watched))
 
-    async def filter_shared_stream(self, shared_stream: AsyncIterator[Telling]) -> AsyncIterator[TriggerEvent]:
+    @storing_failures
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Telling]) -> AsyncGenerator[TriggerEvent, None]:
         async for told in shared_stream:
-            events = [event.to_json(self.group) for event in told.events]
+            events = storable([event.to_json(self.group) for event in told.events])
             yield TriggerEvent({"events": events, "perhaps_again": told.perhaps_again})  # type: ignore[no-untyped-call]
 
+    @storing_failures
     async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         """For Airflow versions without shared streams: events count as stored after some seconds."""
         stream = EventStream(self.watched)

@@ -7,7 +7,7 @@ import functools
 import gc
 import importlib
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,7 @@ from airflow_provider.common.linking import following_leader, link_of_trigger
 from airflow_provider.common.masking import masked
 from airflow_provider.common.metering import observer_of
 from airflow_provider.common.resuming import pause_left_s
+from airflow_provider.common.storable import storable, storable_state, storing_failures
 from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, push_xcom, state_of
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.off_loop import off_loop
@@ -146,8 +147,8 @@ class WorkerTrigger(BaseTrigger):
                 "v": SAVED_VERSION,
                 "kafka_conn_id": self.kafka_conn_id,
                 "plan": self.spec.to_json(),
-                "saved": self.saved,
-                "story": self.story.to_json(),
+                "saved": storable_state(self.saved),
+                "story": storable_state(self.story.to_json()),
                 "deferred_at_ms": self.deferred_at_ms,
                 "push_summary": self.push_summary,
                 "ends_task": self.ends_task,
@@ -155,7 +156,8 @@ class WorkerTrigger(BaseTrigger):
             },
         )
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
+    @storing_failures
+    async def run(self) -> AsyncGenerator[TriggerEvent, None]:
         # In a task of its own: when Airflow cancels this one, it is not known yet whether the membership continues.
         self._holding = asyncio.ensure_future(self._hold())
         yield await asyncio.shield(self._holding)
@@ -307,9 +309,9 @@ class WorkerTrigger(BaseTrigger):
                 "worker": self.spec.member.worker,
                 "epoch": outcome.epoch,
                 "ending": outcome.ending.value,
-                "error": outcome.error,
-                "saved": outcome.saved,
-                "story": self._story.to_json(),
+                "error": storable(outcome.error),
+                "saved": None if outcome.saved is None else storable_state(outcome.saved),
+                "story": storable_state(self._story.to_json()),
                 "summary": dict(summary),
                 "link": self._link.shown,
             }
