@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow.sdk import BaseOperator
-
 from airflow_provider.common.parameters import group_name, is_template, job_name, task_indexes
+from airflow_provider.common.rendering import AsWritten
 from airflow_provider.hooks.spark_group import SparkGroupHook
 
 
-class OneJobOperator(BaseOperator):
+class OneJobOperator(AsWritten):
     """The base class with the parameters that name a job.
 
     :param group: the group

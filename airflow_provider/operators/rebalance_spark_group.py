@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from airflow_provider.common.airflow_names import AirflowFailException
 from airflow_provider.common.parameters import group_name, is_template
+from airflow_provider.common.rendering import AsWritten
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operations.operations import OperationError
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class RebalanceSparkGroupOperator(BaseOperator):
+class RebalanceSparkGroupOperator(AsWritten):
     """Rebalances a group in the classic protocol now: lost tasks no longer wait for their worker, and delayed moves
     happen now. The operator does not wait for the round.
 

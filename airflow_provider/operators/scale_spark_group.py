@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk import BaseOperator
-
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
 from airflow_provider.common.failure_reports import RESUMED_TO_FAIL, leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import TimeSpan, group_name, is_template, milliseconds, scale_goal
+from airflow_provider.common.rendering import AsWritten
 from airflow_provider.common.storable import storable, storable_state
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider.ledger.status_view import StatusSnapshot
 
 
-class ScaleSparkGroupOperator(BaseOperator):
+class ScaleSparkGroupOperator(AsWritten):
     """Asks workers of a group to leave, and waits until they have.
 
     Other workers learn the tasks that have something to warm up, and take them over when they are ready. A worker

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk import BaseOperator
-
 from airflow_provider.common.airflow_names import AirflowException
 from airflow_provider.common.parameters import TimeSpan, milliseconds
+from airflow_provider.common.rendering import AsWritten
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.protocol.saved import check_saved
 from airflow_provider.triggers.coordinator import CoordinatorTrigger
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class SparkCoordinatorOperator(BaseOperator):
+class SparkCoordinatorOperator(AsWritten):
     """Coordinates declarative groups, as ``cospark coordinator`` does, for workers with ``coordinators="dedicated"``.
 
     It runs in the triggerer and takes no pool slot. It continues until a user ends its task (marks or clears it), or

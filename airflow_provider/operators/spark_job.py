@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.sdk import BaseOperator
-
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
 from airflow_provider.common.asset_events import tell_assets
 from airflow_provider.common.failure_reports import RESUMED_TO_FAIL, leave_present_report, leave_report
@@ -22,6 +20,7 @@ from airflow_provider.common.parameters import (
     text_mapping,
     whole_number,
 )
+from airflow_provider.common.rendering import AsWritten
 from airflow_provider.common.storable import storable
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
@@ -49,7 +48,7 @@ _PARAMETERS = {
 }
 
 
-class SparkJobOperator(BaseOperator):
+class SparkJobOperator(AsWritten):
     """Submits a job to a group, or changes its definition.
 
     Submitting the same job under the same run key again only tries those Spark tasks again that have failed for good.

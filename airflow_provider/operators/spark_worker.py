@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from airflow.sdk import BaseOperator
-
 from airflow_provider.assignors.policy import Policy, PolicyName
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
 from airflow_provider.common.claims import is_of
@@ -33,6 +31,7 @@ from airflow_provider.common.parameters import (
     whole_number,
     worker_name,
 )
+from airflow_provider.common.rendering import AsWritten
 from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, TaskPage
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory, default_worker_name, watching
 from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
@@ -71,7 +70,7 @@ _SAME_NAME: Final = (
 )
 
 
-class SparkWorkerOperator(BaseOperator):
+class SparkWorkerOperator(AsWritten):
     """One worker of a group: it runs the Spark tasks that the group's leader assigns to it.
 
     The task's process stays as long as Spark tasks run in it. When it has had nothing to run for ``linger``, the

@@ -14,6 +14,7 @@ from airflow_provider.common.airflow_names import AirflowFailException, AirflowS
 from airflow_provider.common.failure_reports import leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import group_name, is_template, text
+from airflow_provider.common.rendering import AsWritten
 from airflow_provider.common.storable import storable
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _NOBODY: Final = "no job was submitted, and no worker has started"
 
 
-class SparkGroupSensor(BaseSensorOperator):
+class SparkGroupSensor(AsWritten, BaseSensorOperator):
     """Waits until a condition holds for a group, by its topics; subclasses define the condition.
 
     :param group: the group
