@@ -5,6 +5,7 @@ Every refusal is a :class:`ValueError` that begins with the parameter's name.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -24,6 +25,7 @@ TimeSpan = timedelta | float
 """A timedelta, or seconds."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_GROUP: Final = 249 - len(".status")
 _LONGEST_WORKER: Final = 249
 
@@ -189,6 +191,17 @@ def worker_name(value: object) -> str:
     :raises ValueError: if Kafka can't carry it
     """
     return _kafka_name("worker", value, _LONGEST_WORKER)
+
+
+def spelled_as_name(text: str) -> str:
+    """A worker's name made of any text: that text if it is one, else as near as can be, with a digest of the text.
+
+    The same text always makes the same name, and two texts make two.
+    """
+    if _NAME.fullmatch(text) and len(text) <= _LONGEST_WORKER and text not in (".", ".."):
+        return text
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:12]
+    return f"{_NOT_IN_A_NAME.sub('_', text)[: _LONGEST_WORKER - len(digest) - 1]}-{digest}"
 
 
 def job_name(value: object) -> str:

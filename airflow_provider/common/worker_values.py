@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_provider.assignors.policy import Deferred, Policy, policy_from_json, policy_to_json
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, group_protocol
+from airflow_provider.common.parameters import spelled_as_name
 from airflow_provider.common.storable import storable
 from airflow_provider.group.membership import GroupProtocol
 from airflow_provider.learners.model import LearnedRule, Limits
@@ -269,4 +270,4 @@ class WorkerStory:
 def default_worker_name(ti: Any) -> str:
     """A name that stays the same over retries, deferrals and runs of the DAG."""
     mapped = "" if ti.map_index is None or ti.map_index < 0 else f".{ti.map_index}"
-    return f"{ti.dag_id}.{ti.task_id}{mapped}"
+    return spelled_as_name(f"{ti.dag_id}.{ti.task_id}{mapped}")
