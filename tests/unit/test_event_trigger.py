@@ -15,7 +15,8 @@ from airflow.sdk import Asset, AssetWatcher
 from airflow.triggers.base import TriggerEvent
 from watched_group import WatchedGroup, failed
 
-from airflow_provider.kafka.settings import KafkaSettings
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers.group_event import GroupEventTrigger
 
@@ -103,6 +104,28 @@ async def test_what_happens_from_now_on_fires_and_is_marked_when_it_is_stored(gr
         assert group.mark() == 1, "Airflow has not stored it yet"
         airflow.stores()
         await until(lambda: group.mark() == 3)
+
+
+async def test_a_connection_that_is_missing_is_waited_for_and_said_once(
+    group: WatchedGroup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    usable, asked = SparkGroupHook.aget_settings, list[int]()
+
+    async def missing_at_first(hook: SparkGroupHook) -> KafkaSettings:
+        asked.append(1)
+        if len(asked) < 4:
+            raise SettingsError("c", "", "it is missing")
+        return await usable(hook)
+
+    monkeypatch.setattr(SparkGroupHook, "aget_settings", missing_at_first)
+    async with triggerer(trigger()) as airflow:
+        await until(lambda: group.mark() is not None)
+        group.write(failed(3))
+        await airflow.fires(3)
+    said = [record.getMessage() for record in caplog.records if "can be used" in record.getMessage()]
+    assert len(said) == 1, said
+    assert "missing" in said[0]
+    assert len(asked) >= 4
 
 
 async def test_a_group_that_begins_later_is_watched_from_its_beginning(group: WatchedGroup) -> None:
