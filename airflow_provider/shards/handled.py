@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
+from airflow_provider.kafka.settings import principal_of
 from airflow_provider.shards.errors import ShardError
 from airflow_provider.shards.settings import COORDINATORS
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.errors import RightsError, TopicError
 from airflow_provider.topics.librdkafka import COMMON, make_client
+from airflow_provider.topics.rights import Operation, Right
 
 _ANSWER_S: Final = 5.0
 
@@ -65,6 +67,7 @@ def check_shards(config: Mapping[str, Any], shards: int) -> None:
 
     :param shards: the present number
     :raises ShardError: no broker can tell
+    :raises RightsError: this user may not read it
     :raises TopicError: there were not as many before
     """
     noted = {
@@ -86,10 +89,22 @@ def _committed(config: Mapping[str, Any], shards: range | list[int], *, isolatio
     try:
         found = consumer.committed([TopicPartition(REQUESTS_TOPIC, shard) for shard in shards], timeout=_ANSWER_S)
     except KafkaException as failed:
-        raise ShardError(f"{doing} is not known: {failed.args[0].str()}") from failed
+        raise _unknown(config, doing, _said_beside(consumer) or failed.args[0]) from failed
     finally:
         consumer.close()
     for committed in found:
         if committed.error is not None:
-            raise ShardError(f"{doing} is not known: {committed.error.str()}")
+            raise _unknown(config, doing, committed.error)
     return found
+
+
+def _said_beside(consumer: Consumer) -> KafkaError | None:
+    """librdkafka asks again and again for the coordinator of a group that it may not ask for. Here it says so."""
+    message = consumer.poll(0.5)
+    return None if message is None else message.error()
+
+
+def _unknown(config: Mapping[str, Any], doing: str, error: KafkaError) -> TopicError:
+    if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+        return RightsError((Right(COORDINATORS, Operation.READ, "group"),), principal_of(config))
+    return ShardError(f"{doing} is not known: {error.str()}")
