@@ -32,6 +32,8 @@ async def wait_at_most(timeout_s: float | None, work: Awaitable[T]) -> T:
         if not in_time:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        elif not task.cancelled():
+            task.exception()  # a caller that is cancelled at this moment asks for it no more, and asyncio would log it
     if task.cancelled() and not in_time:
         raise DeadlineError
     return task.result()

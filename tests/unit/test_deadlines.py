@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -79,3 +80,24 @@ async def test_the_work_of_a_cancelled_caller_has_ended(ended: bool) -> None:
     await asyncio.wait([caller], timeout=60)
     assert caller.cancelled()
     assert work.cancelled()
+
+
+async def test_an_error_at_the_moment_of_a_cancellation_is_not_logged() -> None:
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: told.append(context))
+
+    async def fails(callers: list[asyncio.Future[None]]) -> None:
+        await asyncio.sleep(0)
+        callers.pop().cancel()
+        raise ValueError
+
+    async def is_cancelled() -> bool:
+        callers: list[asyncio.Future[None]] = []
+        callers.append(asyncio.ensure_future(wait_at_most(60, fails(callers))))
+        (outcome,) = await asyncio.gather(*callers, return_exceptions=True)
+        return isinstance(outcome, asyncio.CancelledError)
+
+    assert await is_cancelled()
+    await asyncio.sleep(0)
+    gc.collect()
+    assert told == []
