@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider.shards.requests import Write
+from airflow_provider.declarative.exchange import Write
 from airflow_provider.topics.errors import PassingError
 
 

@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from airflow_provider.declarative.layout import COORDINATORS
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.shards.errors import ShardError
-from airflow_provider.shards.settings import COORDINATORS
 from airflow_provider.topics.errors import RightsError, TopicError
 from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.rights import Operation, Right

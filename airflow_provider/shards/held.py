@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Container
 from typing import Final
 
+from airflow_provider.declarative.exchange import Sender, Write
 from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.shards.requests import Sender, Write
 
 FAILED: Final = "the coordinator failed when it handled this request: see its log"
 

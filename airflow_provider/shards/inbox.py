@@ -7,10 +7,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from airflow_provider.declarative.exchange import RawRequest
 from airflow_provider.protocol.model import Tasks
 from airflow_provider.shards.bridges import BridgeWord
 from airflow_provider.shards.classic import Seen
-from airflow_provider.shards.requests import RawRequest
 
 FULL: Final = 10_000
 """The number of waiting requests from which on others are left in their topic."""

@@ -11,12 +11,12 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from airflow_provider.declarative.exchange import Write
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.shards.errors import AbortedError, ShardError
 from airflow_provider.shards.handled import Handled, Note, read_handled
 from airflow_provider.shards.loading import read_records
 from airflow_provider.shards.producer import ShardProducer
-from airflow_provider.shards.requests import Write
 
 _ANSWER_S: Final = 5.0
 _AGAIN_S: Final = 0.2

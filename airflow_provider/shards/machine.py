@@ -7,9 +7,9 @@ from typing import Protocol
 
 from airflow_provider.coordinator.desk import MadeOf, Untaken
 from airflow_provider.coordinator.events import Effects, Event, ToBridge
+from airflow_provider.declarative.exchange import Write
 from airflow_provider.declarative.wire.records import Record
 from airflow_provider.protocol.model import Tasks
-from airflow_provider.shards.requests import Write
 
 
 class Machine(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider.shards.requests import Sender
+from airflow_provider.declarative.exchange import Sender
 
 _NUMBERS: Final = 2**31
 _READERS: Final = 20_000

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from airflow_provider.declarative.exchange import Write
+from airflow_provider.declarative.layout import transactional_id
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.shards.errors import AbortedError, FencedError, OversizedError, ShardError
 from airflow_provider.shards.handled import Note
-from airflow_provider.shards.requests import Write
-from airflow_provider.shards.settings import transactional_id
 from airflow_provider.topics.errors import RightsError
 from airflow_provider.topics.librdkafka import COMMON, make_client
 from airflow_provider.topics.rights import Operation, Right

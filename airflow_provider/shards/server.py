@@ -15,6 +15,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from airflow_provider.declarative.exchange import RawRequest
+from airflow_provider.declarative.layout import COORDINATORS, DEFAULT_LAYOUT, Layout
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
 from airflow_provider.kafka.clock import now_ms
 from airflow_provider.kafka.resting import Resting
@@ -27,8 +29,6 @@ from airflow_provider.shards.inbox import FULL
 from airflow_provider.shards.jobs import JobsFollower
 from airflow_provider.shards.kafka_log import KafkaShardLog
 from airflow_provider.shards.machine import Machine
-from airflow_provider.shards.requests import RawRequest
-from airflow_provider.shards.settings import COORDINATORS, DEFAULT_LAYOUT, Layout
 from airflow_provider.shards.shard import Shard
 from airflow_provider.shards.topic_watch import TopicWatch
 from airflow_provider.shards.topics import ShardTopics

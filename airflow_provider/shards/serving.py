@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from airflow_provider.coordinator.events import Effects, Event, JobsRead, RequestArrived, RequestId, TimerFired
+from airflow_provider.declarative.exchange import Asked, RawRequest, Refused, Sender, Unanswerable, Write, read_request
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.sharding import RECORDS_TOPIC
 from airflow_provider.declarative.wire.alter_configs import ConnectGroupAlterConfigsRequest
 from airflow_provider.declarative.wire.apis import RequestBody
@@ -25,8 +27,6 @@ from airflow_provider.shards.joining import Joining, Look, joins
 from airflow_provider.shards.machine import Machine, ShardLog
 from airflow_provider.shards.order import Order
 from airflow_provider.shards.oversized import Oversized
-from airflow_provider.shards.requests import Asked, RawRequest, Refused, Sender, Unanswerable, Write, read_request
-from airflow_provider.shards.settings import Layout
 from airflow_provider.topics.complaints import Complaints
 
 log: Final = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.kafka.resting import Resting
 from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.shards.bridges import Bridges
@@ -18,7 +19,6 @@ from airflow_provider.shards.joining import Look
 from airflow_provider.shards.machine import Machine, ShardLog
 from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Clock, Serving
-from airflow_provider.shards.settings import Layout
 from airflow_provider.topics.errors import TopicError
 
 log: Final = logging.getLogger(__name__)

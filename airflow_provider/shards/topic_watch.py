@@ -12,9 +12,9 @@ from typing import Final
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, TopicDescription
 
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.shards.errors import ShardError
-from airflow_provider.shards.settings import Layout
 from airflow_provider.shards.topics import NEEDS
 from airflow_provider.topics.client_errors import UNKNOWN_TOPIC
 from airflow_provider.topics.outage import Outage

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from airflow_provider.declarative.layout import DEFAULT_LAYOUT, Layout
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.kafka.settings import principal_of
 from airflow_provider.records.envelope import LARGEST_VALUE
-from airflow_provider.shards.settings import DEFAULT_LAYOUT, Layout
 from airflow_provider.topics.admin import FoundTopic, TopicAdmin
 from airflow_provider.topics.errors import RightsError, TopicError
 from airflow_provider.topics.outage import Outage

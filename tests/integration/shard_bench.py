@@ -19,13 +19,13 @@ from echo_machine import EchoMachine, heartbeat_of
 from waiting import DEADLINE_S, wait_until
 
 from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.sharding import REPLIES_TOPIC, REQUESTS_TOPIC, partition_of
 from airflow_provider.declarative.wire.apis import Reply as WireReply
 from airflow_provider.declarative.wire.apis import RequestBody, decode_reply, encode_request, request_of
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatResponse
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.shards.server import ShardServer
-from airflow_provider.shards.settings import Layout
 from airflow_provider.shards.topics import ShardTopics
 from airflow_provider.topics.outage import Outage
 

@@ -12,11 +12,11 @@ from confluent_kafka.admin import AdminClient
 from shard_bench import LAYOUT, quick_broker
 from waiting import DEADLINE_S, wait_until
 
+from airflow_provider.declarative.exchange import Write
+from airflow_provider.declarative.layout import COORDINATORS
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REQUESTS_TOPIC
 from airflow_provider.shards.errors import ShardError
 from airflow_provider.shards.kafka_log import KafkaShardLog
-from airflow_provider.shards.requests import Write
-from airflow_provider.shards.settings import COORDINATORS
 from airflow_provider.shards.topics import ShardTopics
 from airflow_provider.topics.librdkafka import COMMON
 from airflow_provider.topics.outage import Outage

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from echo_machine import heartbeat_of
 
 from airflow_provider.coordinator.events import BridgeAsks, ToBridge
+from airflow_provider.declarative.exchange import RawRequest, Write
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC
 from airflow_provider.declarative.wire.apis import Reply, RequestBody, decode_reply, encode_request, request_of
 from airflow_provider.protocol.model import Tasks
 from airflow_provider.shards.bridges import PutWord
-from airflow_provider.shards.requests import RawRequest, Write
 
 READER = b"reader"
 

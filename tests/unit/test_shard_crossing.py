@@ -11,6 +11,7 @@ from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.events import BridgeAsks, BridgeLost, BridgeSaid, ToBridge
 from airflow_provider.coordinator.server_assignor import server_assignors
 from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, Tasks
 from airflow_provider.shards.bridges import BridgeWord
@@ -19,7 +20,6 @@ from airflow_provider.shards.errors import ShardError
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Serving
-from airflow_provider.shards.settings import Layout
 from airflow_provider.shards.shard import Shard
 
 SETTINGS = CoordinatorSettings(migration=MigrationPolicy.BIDIRECTIONAL, server_assignors=server_assignors())

@@ -8,6 +8,7 @@ from shard_log import Bridges, MemoryLog, raw
 
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.wire.alter_configs import ConnectGroupAlterConfigsRequest
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId
@@ -17,7 +18,6 @@ from airflow_provider.shards.held import Held
 from airflow_provider.shards.joining import Look
 from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Serving
-from airflow_provider.shards.settings import Layout
 
 SESSION_MS = 10_000
 W1 = MemberId("w1")

@@ -11,6 +11,7 @@ from shard_log import MemoryLog, raw
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.events import Effects, Event, RequestArrived
 from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.wire.heartbeat import ConnectGroupHeartbeatRequest
 from airflow_provider.declarative.wire.metadata_values import ConnectWorkerGroupMetadataValue
 from airflow_provider.declarative.wire.records import decode_record
@@ -21,7 +22,6 @@ from airflow_provider.shards.errors import OversizedError, ShardError
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Serving
-from airflow_provider.shards.settings import Layout
 
 ONE = Layout(shards=1, replies=2)
 

@@ -11,6 +11,8 @@ from shard_log import MemoryLog, raw
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.prepared import Prepared
 from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.declarative.exchange import Write
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.model import AssignmentEpoch, AssignorMetadata, MemberTarget, TargetAssignment
 from airflow_provider.declarative.sharding import RECORDS_TOPIC
 from airflow_provider.protocol.error_codes import KafkaErrorCode
@@ -18,9 +20,7 @@ from airflow_provider.protocol.model import MemberId, Tasks
 from airflow_provider.shards.errors import OversizedError
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.oversized import Oversized
-from airflow_provider.shards.requests import Write
 from airflow_provider.shards.serving import Serving
-from airflow_provider.shards.settings import Layout
 
 LIMIT = 1_000
 DUE_MS = 5_000

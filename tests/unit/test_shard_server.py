@@ -14,14 +14,14 @@ from echo_machine import EchoMachine
 from shard_log import MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
 
+from airflow_provider.declarative.exchange import RawRequest
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.sharding import REQUESTS_TOPIC
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.shards import server as server_module
 from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.errors import FencedError, ShardError
-from airflow_provider.shards.requests import RawRequest
 from airflow_provider.shards.server import ShardServer
-from airflow_provider.shards.settings import Layout
 from airflow_provider.topics.errors import RightsError, TopicError
 
 SETTINGS = {"bootstrap.servers": "broker:9092", "sasl.username": "etl", "session.timeout.ms": 7}

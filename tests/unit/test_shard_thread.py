@@ -11,14 +11,14 @@ from echo_machine import HEARTBEAT_MS, HELD, RAISES, SESSION_MS, EchoMachine
 from shard_log import MemoryLog, raw
 from waiting import DEADLINE_S, wait_until
 
+from airflow_provider.declarative.exchange import RawRequest
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.kafka import resting
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.shards import shard as shard_module
 from airflow_provider.shards.errors import FencedError, ShardError
 from airflow_provider.shards.inbox import Inbox
-from airflow_provider.shards.requests import RawRequest
-from airflow_provider.shards.settings import Layout
 from airflow_provider.shards.shard import Shard
 
 ONE = Layout(shards=1, replies=2)

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
 from airflow_provider.shards import topic_watch
 from airflow_provider.shards.errors import ShardError
-from airflow_provider.shards.settings import Layout
 from airflow_provider.shards.topic_watch import TopicWatch
 from airflow_provider.topics.outage import Outage
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, REQUESTS_TOPIC
-from airflow_provider.shards.settings import Layout
 from airflow_provider.shards.topics import ShardTopics
 from airflow_provider.topics.admin import FoundTopic
 from airflow_provider.topics.errors import RightsError, TopicError

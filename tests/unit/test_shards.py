@@ -9,6 +9,8 @@ from echo_machine import HEARTBEAT_MS, HELD, RAISES, SILENT, EchoMachine, heartb
 from shard_log import READER, MemoryLog, raw
 
 from airflow_provider.coordinator.events import Effects, Event
+from airflow_provider.declarative.exchange import Asked, RawRequest, Refused, Unanswerable, Write, read_request
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC, partition_of
 from airflow_provider.declarative.wire.apis import (
@@ -28,9 +30,7 @@ from airflow_provider.shards import serving as serving_module
 from airflow_provider.shards.errors import AbortedError, OversizedError, ShardError
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.oversized import Oversized
-from airflow_provider.shards.requests import Asked, RawRequest, Refused, Unanswerable, Write, read_request
 from airflow_provider.shards.serving import Serving
-from airflow_provider.shards.settings import Layout
 
 ONE = Layout(shards=1, replies=2)
 

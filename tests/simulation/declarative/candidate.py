@@ -14,13 +14,13 @@ from simulation.declarative.shard_topics import SimulatedLog
 
 from airflow_provider.coordinator.coordinator import Coordinator
 from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.shards.bridges import BridgeWord
 from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import FencedError, ShardError
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Serving
-from airflow_provider.shards.settings import Layout
 
 if TYPE_CHECKING:
     from simulation.declarative.world import World

@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 
+from airflow_provider.declarative.exchange import RawRequest, Write
 from airflow_provider.declarative.sharding import RECORDS_TOPIC, REPLIES_TOPIC
 from airflow_provider.declarative.wire.apis import Reply, decode_reply
 from airflow_provider.shards.errors import AbortedError, FencedError, ShardError
-from airflow_provider.shards.requests import RawRequest, Write
 
 KeyAndValue = tuple[bytes | None, bytes | None]
 

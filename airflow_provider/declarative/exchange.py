@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.sharding import REPLIES_TOPIC, partition_of
 from airflow_provider.declarative.wire.apis import (
     REQUESTS,
@@ -19,7 +20,6 @@ from airflow_provider.declarative.wire.apis import (
 from airflow_provider.declarative.wire.errors import MalformedMessageError
 from airflow_provider.declarative.wire.refusals import decode_request_header, encode_refusal
 from airflow_provider.protocol.error_codes import KafkaErrorCode
-from airflow_provider.shards.settings import Layout
 
 _LONGEST_READER: Final = 64
 _VERSIONS: Final = (0,)
