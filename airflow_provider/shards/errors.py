@@ -22,6 +22,10 @@ class StalledError(ShardError):
     """This coordinator has stood still, so that it can't tell which members were silent."""
 
 
+class BlamedError(Exception):
+    """The machine has failed at requests or jobs. It is not given them again, so the next try has not failed yet."""
+
+
 class OversizedError(ShardError):
     """A record or a reply is larger than its topic allows. The transaction has had no effect, and must not be tried
     again: that would block the shard for all its groups.

@@ -29,14 +29,18 @@ class Oversized:
         self._targets: dict[str, Untaken] = {}
 
     def note_jobs(self, jobs: Mapping[str, Tasks]) -> None:
-        """Note changes of configured tasks that may have led to a record that is too large."""
+        """Note changes of configured tasks that may have led to a record that is too large, or to a failure."""
         self._jobs.update(jobs)
 
     def has_jobs(self, group: str, tasks: Tasks) -> bool:
         """Whether these configured tasks were noted. Then the group keeps its former ones."""
         if self._jobs.get(group) != tasks:
             return False
-        log.warning("the %d tasks of group %r are too many for a record: it keeps its former ones", len(tasks), group)
+        log.warning(
+            "the %d tasks of group %r are too many for a record, or could not be handled: it keeps its former ones",
+            len(tasks),
+            group,
+        )
         return True
 
     def note_target(self, machine: Machine, failed: OversizedError) -> None:

@@ -21,7 +21,8 @@ from airflow_provider.records.envelope import LARGEST_VALUE
 from airflow_provider.shards.bridges import BridgeWord
 from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.crossing import Crossing
-from airflow_provider.shards.errors import AbortedError, OversizedError, ShardError
+from airflow_provider.shards.errors import AbortedError, BlamedError, OversizedError, ShardError
+from airflow_provider.shards.faulty import Faulty, Source, source_of
 from airflow_provider.shards.held import FAILED, Held
 from airflow_provider.shards.joining import Joining, Look, joins
 from airflow_provider.shards.machine import Machine, ShardLog
@@ -49,8 +50,8 @@ class Serving:
     """The serving of a shard, from loading to an end or an error. After an error, it must be discarded.
 
     :param held: requests that an earlier instance has not answered
-    :param faulty: the offsets of requests that the machine could not handle, or whose records are too large: they are
-        refused without it
+    :param faulty: the requests that the machine could not handle, or whose records are too large, and the members in
+        quarantine: they are refused without it
     :param oversized: jobs and targets that are too large
     :param look: starts to check a group for classic workers, before a member joins a group without members: they would
         run the same tasks. None: not checked
@@ -65,7 +66,7 @@ class Serving:
         shard_log: ShardLog,
         *,
         held: Held,
-        faulty: set[int],
+        faulty: Faulty,
         oversized: Oversized,
         now_ms: Clock,
         look: Look | None = None,
@@ -88,6 +89,8 @@ class Serving:
         self._handled_to: int | None = None
         self._under_way: set[int] = set()
         self._begun: set[int] = set()
+        self._source: Source | None = None
+        self._jobs_under_way: JobsOf = {}
         self.timer_at_ms: int | None = None
         self._complaints = Complaints(f"shard {shard} of the requests")
 
@@ -167,16 +170,17 @@ class Serving:
         :param seen: what was found of groups in the classic protocol
         :param words: what the bridges of groups say
         :raises FencedError, ShardError: the result may not be committed
+        :raises BlamedError: the machine has failed at requests or jobs
         """
         now_ms = self._now_ms()
         read = {raw.offset for raw in requests}
-        self._under_way, self._begun = read, set()
+        self._under_way, self._begun, self._source = read, set(), None
         try:
             events = self._events(requests, jobs, seen, words, now_ms)
             self._apply(self._machine.handle_all(self._noted(events, read), now_ms))
-        except Exception:
-            self._faulty |= self._under_way
+        except Exception as fault:
             self._held.forget(read)
+            self._blame(fault)
             raise
         self._complaints.tell()
         if requests:
@@ -186,7 +190,7 @@ class Serving:
         except OversizedError as failed:
             if not (read or jobs or self._begun):
                 self._oversized.note_target(self._machine, failed)
-            self._faulty |= read | self._begun
+            self._faulty.note(read | self._begun)
             self._oversized.note_jobs(jobs)
             self._held.forget(read)
             raise
@@ -248,13 +252,38 @@ class Serving:
                 yield event
 
     def _noted(self, events: Iterable[Event], read: set[int]) -> Iterator[Event]:
-        """Note which event is handled, and to blame for an exception. After the last event, all read requests are."""
+        """Note which event is handled, and to blame for an exception. Between events, all read requests are."""
         for event in events:
             if isinstance(event, RequestArrived):
-                self._under_way = {event.request}
+                self._under_way, self._source = {event.request}, source_of(event.body)
                 self._begun.add(event.request)
+            elif isinstance(event, JobsRead):
+                self._jobs_under_way = {event.group_id: event.tasks}
             yield event
-        self._under_way = read
+            self._under_way, self._source, self._jobs_under_way = read, None, {}
+
+    def _blame(self, fault: Exception) -> None:
+        """Keep from the machine what it has failed at, and a member whose requests it would fail at again. The
+        quarantine outlasts the member's session, so that it joins anew.
+
+        :raises BlamedError: if anything is to blame
+        """
+        if self._jobs_under_way:
+            self._oversized.note_jobs(self._jobs_under_way)
+            raise BlamedError(
+                f"the tasks of group {next(iter(self._jobs_under_way))!r} could not be handled"
+            ) from fault
+        self._faulty.note(self._under_way)
+        source = self._source
+        if source is not None:
+            now_ms, for_ms = self._now_ms(), 2 * self._machine.longest_session_ms
+            self._faulty.quarantine(source, now_ms=now_ms, until_ms=now_ms + for_ms)
+            raise BlamedError(
+                f"a request of member {source.member_id!r} of group {source.group_id!r} could not be handled; all its"
+                f" requests are refused for {for_ms / 1000:.0f} s"
+            ) from fault
+        if self._under_way:
+            raise BlamedError(f"the requests {sorted(self._under_way)} could not be handled") from fault
 
     def _ask(self, raw: RawRequest, now_ms: int) -> Asked | None:
         """A request for the machine. None: it is not for the machine, and was refused if that is possible."""
@@ -267,7 +296,7 @@ class Serving:
             log.info(
                 "ignoring a request at offset %d that was overtaken by a later one of the same process", raw.offset
             )
-        elif raw.offset in self._faulty:
+        elif raw.offset in self._faulty or self._faulty.is_quarantined(source_of(asked.body), now_ms):
             self._writes.append(asked.sender.refusal(KafkaErrorCode.UNKNOWN_SERVER_ERROR, FAILED))
         elif now_ms < self._closed_until_ms and _makes_records(asked.body):
             self._writes.append(asked.sender.refusal(KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, _CLOSED))

@@ -12,7 +12,8 @@ from airflow_provider.kafka.resting import Resting
 from airflow_provider.kafka.trouble import Trouble
 from airflow_provider.shards.bridges import Bridges
 from airflow_provider.shards.crossing import Crossing
-from airflow_provider.shards.errors import FencedError, ShardError, StalledError
+from airflow_provider.shards.errors import BlamedError, FencedError, OversizedError, ShardError, StalledError
+from airflow_provider.shards.faulty import Faulty
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.inbox import Inbox
 from airflow_provider.shards.joining import Look
@@ -80,7 +81,7 @@ class Shard:
         self._look = look
         self._bridges = bridges
         self._held = Held()
-        self._faulty: set[int] = set()
+        self._faulty = Faulty()
         self._oversized = Oversized()
         self._log: ShardLog | None = None
         self._turn_at_ms = now_ms()
@@ -120,22 +121,26 @@ class Shard:
                 self.spoken_of = False
                 self._when_fenced()
                 return
-            except TopicError as wrong:
-                if self.inbox.ended:  # waiting requests can't be refused; their timeouts tell the members
-                    log.debug("%s", wrong)
+            except Exception as fault:  # noqa: BLE001  it is logged
+                if self.inbox.ended and isinstance(fault, TopicError):
+                    log.debug("%s", fault)  # waiting requests can't be refused; their timeouts tell the members
                     return
-                if self._trouble.is_news(str(wrong)):
-                    since = f", and was not for {lasts_s:.0f} s" if (lasts_s := self._trouble.lasts_s) >= 1 else ""
-                    log.warning("%s; shard %d will be served again when it is loaded%s", wrong, self.shard, since)
+                self._complain(fault)
                 self.spoken_of = True
-            except Exception as fault:
-                if self._trouble.is_news(repr(fault)):
-                    log.exception("shard %d could not be served; loading it again", self.shard)
-                self.spoken_of = True
+                if isinstance(fault, (BlamedError, OversizedError)):
+                    resting.is_well()
             if self.inbox.ended:
                 return
             # Its members hear of an outage that is over before their sessions are.
             self.inbox.rest(resting.fault(self._session_ms / 10_000))
+
+    def _complain(self, fault: Exception) -> None:
+        if not isinstance(fault, TopicError):
+            if self._trouble.is_news(repr(fault)):
+                log.error("shard %d could not be served; loading it again", self.shard, exc_info=fault)
+        elif self._trouble.is_news(str(fault)):
+            since = f", and was not for {lasts_s:.0f} s" if (lasts_s := self._trouble.lasts_s) >= 1 else ""
+            log.warning("%s; shard %d will be served again when it is loaded%s", fault, self.shard, since)
 
     def _serve(self) -> None:
         """Load the shard, and serve it until this ends.

@@ -17,6 +17,7 @@ from airflow_provider.protocol.model import NO_TASKS, Epoch, MemberId, TaskId, T
 from airflow_provider.shards.bridges import BridgeWord
 from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import ShardError
+from airflow_provider.shards.faulty import Faulty
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Serving
@@ -46,7 +47,7 @@ class Bridged:
             machine,
             log,
             held=Held(),
-            faulty=set(),
+            faulty=Faulty(),
             oversized=Oversized(),
             now_ms=lambda: self.now,
             look=self.looked.append,

@@ -14,6 +14,7 @@ from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId
 from airflow_provider.shards.classic import Seen
 from airflow_provider.shards.crossing import Crossing
+from airflow_provider.shards.faulty import Faulty
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.joining import Look
 from airflow_provider.shards.oversized import Oversized
@@ -46,7 +47,7 @@ class Forgotten:
             machine,
             self.log,
             held=Held(),
-            faulty=set(),
+            faulty=Faulty(),
             oversized=Oversized(),
             now_ms=lambda: self.now,
             look=look,

@@ -18,7 +18,8 @@ from airflow_provider.declarative.wire.records import decode_record
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import Epoch, MemberId
 from airflow_provider.shards.classic import Seen
-from airflow_provider.shards.errors import OversizedError, ShardError
+from airflow_provider.shards.errors import BlamedError, OversizedError, ShardError
+from airflow_provider.shards.faulty import Faulty
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Serving
@@ -47,7 +48,7 @@ def joining(
     log: MemoryLog,
     held: Held | None = None,
     machine: type[Coordinator] = Coordinator,
-    faulty: set[int] | None = None,
+    faulty: Faulty | None = None,
 ) -> tuple[Serving, Looker]:
     looker = Looker()
     serving = Serving(
@@ -56,7 +57,7 @@ def joining(
         machine(CoordinatorSettings()),
         log,
         held=held if held is not None else Held(),
-        faulty=faulty if faulty is not None else set(),
+        faulty=faulty or Faulty(),
         oversized=Oversized(),
         now_ms=lambda: 1_000,
         look=looker.asked.append,
@@ -106,11 +107,11 @@ _AGAIN, _FAILED = KafkaErrorCode.COORDINATOR_LOAD_IN_PROGRESS, KafkaErrorCode.UN
 )
 def test_who_waits_to_join_hears_of_what_went_wrong(fault: Exception, heard: dict[int, KafkaErrorCode]) -> None:
     """Its request is not read again, as those are that have just arrived."""
-    log, held, faulty = MemoryLog(), Held(), set[int]()
+    log, held, faulty = MemoryLog(), Held(), Faulty()
     serving, _ = joining(log, held, FailingCoordinator if isinstance(fault, RuntimeError) else Coordinator, faulty)
     serving.handle([raw(0, body=join_of("w1")), raw(1, body=join_of("w2"))], {})
     log.errors = [fault]
-    with pytest.raises(type(fault)):
+    with pytest.raises(BlamedError if isinstance(fault, RuntimeError) else type(fault)):
         serving.handle([], {}, [Seen(GROUP)])
     log.errors = []
     joining(log, held, faulty=faulty)

@@ -18,6 +18,7 @@ from airflow_provider.declarative.sharding import RECORDS_TOPIC
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId, Tasks
 from airflow_provider.shards.errors import OversizedError
+from airflow_provider.shards.faulty import Faulty
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Serving
@@ -89,7 +90,7 @@ class Growth:
             self.machine,
             self.log,
             held=Held(),
-            faulty=set(),
+            faulty=Faulty(),
             oversized=self.oversized,
             now_ms=lambda: self.now,
         )

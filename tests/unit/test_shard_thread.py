@@ -17,7 +17,7 @@ from airflow_provider.kafka import resting
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.shards import shard as shard_module
-from airflow_provider.shards.errors import FencedError, ShardError
+from airflow_provider.shards.errors import FencedError, OversizedError, ShardError
 from airflow_provider.shards.inbox import Inbox
 from airflow_provider.shards.shard import Shard
 
@@ -231,6 +231,46 @@ def test_it_is_tried_again_before_a_tenth_of_a_session_is_over(lived: Live, monk
     log.fails_to_load = [ShardError("no broker answers") for _ in range(9)]
     assert lived(log).loaded.wait(DEADLINE_S)
     assert max(rests) == rests[-1] == SESSION_MS / 10_000
+
+
+def test_one_member_at_whose_requests_the_machine_fails_stops_only_itself(
+    lived: Live,
+) -> None:
+    """The shard is loaded again once, not for each of its heartbeats; afterwards it may try again."""
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(DEADLINE_S)
+    for number in range(0, 10, 2):
+        shard.put(raw(number, RAISES), raw(number + 1))
+        wait_until(lambda: number + 1 in log.answers)  # noqa: B023  called in here
+    assert log.opened == 2
+    failed = KafkaErrorCode.UNKNOWN_SERVER_ERROR
+    assert log.answers == {number: (0, number // 2 + 1) if number % 2 else (failed, 0) for number in range(10)}
+    for _ in range(8):  # each is less than a stall
+        shard.clock_ms += 3_000
+        shard.shard.inbox.reached(10)  # wakes it
+        wait_until(lambda: shard.shard._turn_at_ms == shard.clock_ms)
+    shard.put(raw(10, RAISES))
+    wait_until(lambda: log.opened == 3)
+
+
+def test_pauses_do_not_grow_while_the_machine_fails_at_another_member_each_time(
+    lived: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests: list[float] = []
+    monkeypatch.setattr(shard_module, "_FIRST_REST_S", 0.5)
+    monkeypatch.setattr(resting, "_LONGEST_S", 30.0)
+    monkeypatch.setattr(Inbox, "rest", lambda _inbox, rest_s: rests.append(rest_s))
+    log = MemoryLog()
+    shard = lived(log)
+    assert shard.loaded.wait(DEADLINE_S)
+    for number in range(4):
+        shard.put(raw(number, RAISES, group=f"g{number}"))
+        wait_until(lambda: number in log.answers)  # noqa: B023  called in here
+    log.errors = [OversizedError("too large")]
+    shard.put(raw(4))
+    wait_until(lambda: 4 in log.answers)
+    assert rests == [0.5] * 5
 
 
 class TestInbox:

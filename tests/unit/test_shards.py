@@ -8,7 +8,7 @@ import pytest
 from echo_machine import HEARTBEAT_MS, HELD, RAISES, SILENT, EchoMachine, heartbeat_of
 from shard_log import READER, MemoryLog, raw
 
-from airflow_provider.coordinator.events import Effects, Event
+from airflow_provider.coordinator.events import Effects, Event, JobsRead
 from airflow_provider.declarative.exchange import Asked, RawRequest, Refused, Unanswerable, Write, read_request
 from airflow_provider.declarative.layout import Layout
 from airflow_provider.declarative.model import GroupEpoch, MemberEpoch
@@ -27,7 +27,8 @@ from airflow_provider.declarative.wire.refusals import decode_request_header, en
 from airflow_provider.protocol.error_codes import KafkaErrorCode
 from airflow_provider.protocol.model import MemberId, TaskId
 from airflow_provider.shards import serving as serving_module
-from airflow_provider.shards.errors import AbortedError, OversizedError, ShardError
+from airflow_provider.shards.errors import AbortedError, BlamedError, OversizedError, ShardError
+from airflow_provider.shards.faulty import Faulty
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Serving
@@ -38,7 +39,7 @@ ONE = Layout(shards=1, replies=2)
 def serving_of(
     log: MemoryLog,
     held: Held | None = None,
-    faulty: set[int] | None = None,
+    faulty: Faulty | None = None,
     oversized: Oversized | None = None,
 ) -> Serving:
     serving = Serving(
@@ -47,7 +48,7 @@ def serving_of(
         EchoMachine(),
         log,
         held=held if held is not None else Held(),
-        faulty=faulty if faulty is not None else set(),
+        faulty=faulty or Faulty(),
         oversized=oversized or Oversized(),
         now_ms=lambda: 1_000,
     )
@@ -194,16 +195,36 @@ def test_what_was_aborted_is_written_again_but_not_for_ever() -> None:
 
 
 def test_nothing_is_committed_of_a_batch_that_the_machine_fails_at() -> None:
-    log, faulty = MemoryLog(), set[int]()
+    log, faulty = MemoryLog(), Faulty()
     held = Held()
     serving = serving_of(log, held, faulty)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(BlamedError, match="a request of member 'raises' of group 'etl' could not be handled"):
         serving.handle([raw(0), raw(1, RAISES)], {})
     assert log.committed == []
-    assert faulty == {1}
+    assert [request in faulty for request in (0, 1)] == [False, True]
     serving_of(log, held, faulty).handle([raw(0), raw(1, RAISES)], {})
     assert log.answers == {0: (0, 1), 1: (KafkaErrorCode.UNKNOWN_SERVER_ERROR, 0)}
     assert len(log.replies) == 2, "nobody is told to ask again whose request is read again"
+
+
+def test_jobs_that_the_machine_fails_at_keep_nobody_else_from_the_shard() -> None:
+    class Machine(EchoMachine):
+        def handle(self, event: Event) -> Effects:
+            if isinstance(event, JobsRead):
+                raise RuntimeError("a fault of the machine")
+            return super().handle(event)
+
+    log, faulty, oversized = MemoryLog(), Faulty(), Oversized()
+
+    def handle_again() -> None:
+        serving = Serving(0, ONE, Machine(), log, held=Held(), faulty=faulty, oversized=oversized, now_ms=lambda: 1_000)
+        serving.load()
+        serving.handle([raw(0)], {"etl": frozenset({TaskId("a", 0)})})
+
+    with pytest.raises(BlamedError, match="the tasks of group 'etl' could not be handled"):
+        handle_again()
+    handle_again()
+    assert log.answers == {0: (0, 1)}
 
 
 def test_a_fault_after_all_requests_of_a_batch_is_laid_to_each() -> None:
@@ -215,12 +236,12 @@ def test_a_fault_after_all_requests_of_a_batch_is_laid_to_each() -> None:
                 raise RuntimeError("a fault of the machine")
             return Effects(timer_at_ms=now_ms)
 
-    log, faulty = MemoryLog(), set[int]()
+    log, faulty = MemoryLog(), Faulty()
     serving = Serving(0, ONE, Machine(), log, held=Held(), faulty=faulty, oversized=Oversized(), now_ms=lambda: 1_000)
     serving.load()
-    with pytest.raises(RuntimeError):
+    with pytest.raises(BlamedError):
         serving.handle([raw(0), raw(1)], {})
-    assert faulty == {0, 1}
+    assert [request in faulty for request in (0, 1)] == [True, True]
 
 
 def test_a_reply_that_no_topic_takes_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +255,7 @@ def test_a_reply_that_no_topic_takes_is_a_refusal(monkeypatch: pytest.MonkeyPatc
 
 
 def test_requests_and_jobs_whose_outcome_no_topic_takes_keep_nobody_else_from_the_shard() -> None:
-    log, faulty, oversized = MemoryLog(), set[int](), Oversized()
+    log, faulty, oversized = MemoryLog(), Faulty(), Oversized()
     serving = serving_of(log, None, faulty, oversized)
     serving.handle([raw(0)], {})
     log.errors = [OversizedError("too large")]

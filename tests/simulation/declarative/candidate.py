@@ -18,6 +18,7 @@ from airflow_provider.declarative.layout import Layout
 from airflow_provider.shards.bridges import BridgeWord
 from airflow_provider.shards.crossing import Crossing
 from airflow_provider.shards.errors import FencedError, ShardError
+from airflow_provider.shards.faulty import Faulty
 from airflow_provider.shards.held import Held
 from airflow_provider.shards.oversized import Oversized
 from airflow_provider.shards.serving import Serving
@@ -54,7 +55,7 @@ class Candidate:
         self.read_to = 0
         self._serving: Serving | None = None
         self._held = Held()
-        self._faulty: set[int] = set()
+        self._faulty = Faulty()
         self._frozen: int | None = None
         self._asleep_until = 0
         self._slept_ms = 0
