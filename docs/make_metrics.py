@@ -21,7 +21,12 @@ _PLACE: Final = re.compile(r"(<!-- made by docs/make_metrics.py -->\n).*?(<!-- e
 _ENDS: Final = {Kind.GAUGE: "", Kind.COUNTER: "_total", Kind.TIMING: "_seconds"}
 _TYPES: Final = {Kind.GAUGE: "gauge", Kind.COUNTER: "counter", Kind.TIMING: "observer"}
 _BUCKETS_S: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
-_WHO: Final = {Speaker.SPOKESMAN: "spokesman", Speaker.LEADER: "leader of the round", Speaker.OWNER: "worker"}
+_WHO: Final = {
+    Speaker.SPOKESMAN: "spokesman",
+    Speaker.LEADER: "leader of the round",
+    Speaker.OWNER: "worker",
+    Speaker.COORDINATOR: "coordinator",
+}
 
 
 def prometheus_name(metric: Metric) -> str:

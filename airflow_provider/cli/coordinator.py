@@ -11,6 +11,7 @@ from airflow_provider.cli.connection import add_connection_arguments, settings_o
 from airflow_provider.cli.signals import handlers_restored
 from airflow_provider.cli.terminal import complain, log_to_terminal
 from airflow_provider.common.bridging import bridges_of
+from airflow_provider.common.shard_metering import shard_meter
 from airflow_provider.coordinator.settings import CoordinatorSettings, MigrationPolicy
 from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.shards.candidates import shard_server
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         kafka, coordinator = settings_of(args), _settings(args)
         with handlers_restored(), bridges_of(kafka, coordinator) as bridges:
-            server = shard_server(kafka, coordinator, bridges)
+            server = shard_server(kafka, coordinator, bridges, shard_meter())
             signalled = threading.Event()
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: signalled.set())

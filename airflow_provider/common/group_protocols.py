@@ -80,6 +80,7 @@ def _connect(
     its first worker.
     """
     from airflow_provider.client_assignors import assignors_offered
+    from airflow_provider.common.shard_metering import shard_meter
     from airflow_provider.coordinator.settings import CoordinatorSettings
     from airflow_provider.declarative_membership.settings import DeclarativeSettings
     from airflow_provider.group.declarative import DeclarativeProtocol, leaves_it_to_others
@@ -105,7 +106,7 @@ def _connect(
         coordinating=(
             leaves_it_to_others
             if coordinators is Coordinators.DEDICATED
-            else lambda kafka: candidate(kafka, coordinator)
+            else lambda kafka: candidate(kafka, coordinator, shard_meter())
         ),
     )
 

@@ -33,6 +33,7 @@ class Tag(str, Enum):
     JOB = "job"
     STATE = "state"
     REASON = "reason"
+    SHARD = "shard"
 
 
 class Speaker(str, Enum):
@@ -44,6 +45,8 @@ class Speaker(str, Enum):
     """The one that holds the worker that led the round."""
     OWNER = "owner"
     """The one that holds the worker concerned."""
+    COORDINATOR = "coordinator"
+    """The one that the shard is assigned to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,12 +173,19 @@ LEASES_ENDED: Final = Metric(
     meaning="times that a worker had to stop all its tasks as others may get them; orderly leaves do not count",
     tags=(Tag.GROUP, Tag.REASON),
 )
+SHARD_UNSERVED_S: Final = Metric(
+    name="cospark.shard.unserved_seconds",
+    kind=Kind.GAUGE,
+    speaker=Speaker.COORDINATOR,
+    meaning="how long a shard of the declarative groups has not been served; 0 if it is",
+    tags=(Tag.SHARD,),
+)
 
 DECLARED: Final = (
     MEMBERS, EPOCH, CONVERGED, UNCONVERGED_S, SINCE_REBALANCE_S, LOST_TASKS, SLOTS, BUSY_SLOTS, MISSING_SLOTS, JOBS,
     TASKS, PENDING_AGE_S, LEARNERS, LEARNER_LAG,
     REBALANCES, REBALANCE_TIME, MOVED, LESSONS_GIVEN_UP,
     STARTED, FINISHED, ATTEMPTS_FAILED, RETRIED, FAILED, STOPPED, SPARK_DEATHS, STOOD_STILL, TASK_TIME, PLANNER_TIME,
-    LEASES_ENDED,
+    LEASES_ENDED, SHARD_UNSERVED_S,
 )  # fmt: skip
 """All metrics, in the order of the docs."""

@@ -18,21 +18,26 @@ from airflow_provider.kafka.per_process import PerProcess
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.kafka.takeover import warn_of_short_sessions
 from airflow_provider.shards.bridges import Bridges
-from airflow_provider.shards.server import ShardServer
+from airflow_provider.shards.server import ShardServer, TellUnserved
 
 
 def shard_server(
-    settings: KafkaSettings, coordinator: CoordinatorSettings, bridges: Bridges | None = None
+    settings: KafkaSettings,
+    coordinator: CoordinatorSettings,
+    bridges: Bridges | None = None,
+    tell_unserved: TellUnserved | None = None,
 ) -> ShardServer:
     """A server of shards with the coordinator of declarative groups.
 
     :param bridges: the bridges to classic groups, if the migration policy is ``bidirectional``
+    :param tell_unserved: told for how long shards have not been served
     """
     return ShardServer(
         settings,
         lambda: _machine(coordinator),
         when_connected=lambda admin: warn_of_short_sessions(admin, coordinator),
         bridges=bridges,
+        tell_unserved=tell_unserved,
     )
 
 
@@ -53,12 +58,15 @@ _open = PerProcess(_Open)
 
 
 @asynccontextmanager
-async def candidate(settings: KafkaSettings, coordinator: CoordinatorSettings) -> AsyncIterator[ShardServer]:
+async def candidate(
+    settings: KafkaSettings, coordinator: CoordinatorSettings, tell_unserved: TellUnserved | None = None
+) -> AsyncIterator[ShardServer]:
     """Let this process coordinate while any caller in it is in this context.
 
     :param coordinator: the settings; those of the first caller are used. All coordinators of a cluster have the same
+    :param tell_unserved: told for how long shards have not been served; that of the first caller is
     """
-    server = _acquire(settings, coordinator)
+    server = _acquire(settings, coordinator, tell_unserved)
     try:
         yield server
     finally:
@@ -67,12 +75,14 @@ async def candidate(settings: KafkaSettings, coordinator: CoordinatorSettings) -
             await asyncio.to_thread(unused.close)
 
 
-def _acquire(settings: KafkaSettings, coordinator: CoordinatorSettings) -> ShardServer:
+def _acquire(
+    settings: KafkaSettings, coordinator: CoordinatorSettings, tell_unserved: TellUnserved | None
+) -> ShardServer:
     own = _open.own
     with own.lock:
         own.users[settings] = own.users.get(settings, 0) + 1
         if settings not in own.servers:
-            server = own.servers[settings] = shard_server(settings, coordinator)
+            server = own.servers[settings] = shard_server(settings, coordinator, None, tell_unserved)
             server.start()
         return own.servers[settings]
 

@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -58,6 +58,8 @@ _NOT_OURS: Final = frozenset(
     | {"group.instance.id", "group.remote.assignor", "enable.auto.offset.store", "transactional.id"}
 )
 
+TellUnserved = Callable[[Mapping[int, float]], None]
+
 
 class ShardServer:
     """Serves the shards that the consumer group assigns to it. It has one thread, and one more for each shard.
@@ -68,6 +70,8 @@ class ShardServer:
     :param when_connected: called once, before shards are served, with a client that can ask for brokers' settings; must
         not raise
     :param bridges: the bridges to classic groups; None: groups have none
+    :param tell_unserved: told again and again for how many seconds each shard of this process has not been served; must
+        neither block nor raise
     :ivar problem: why no shards are served, if this is known
     """
 
@@ -79,7 +83,9 @@ class ShardServer:
         make: Layout = DEFAULT_LAYOUT,
         when_connected: Callable[[AdminClient], None] | None = None,
         bridges: Bridges | None = None,
+        tell_unserved: TellUnserved | None = None,
     ) -> None:
+        self._tell_unserved = tell_unserved
         self._when_connected = when_connected
         self._config = {key: value for key, value in settings.librdkafka().items() if key not in _NOT_OURS}
         self._machine = machine
@@ -187,6 +193,8 @@ class ShardServer:
         for number, shard in self._shards.items():
             if number in self._loaded and (len(shard.inbox) > FULL) is not (number in self._paused):
                 self._pause(consumer, number, paused=number not in self._paused)
+        if self._tell_unserved is not None:
+            self._tell_unserved({number: shard.unserved_s for number, shard in self._shards.items()})
 
     def _pause(self, consumer: Consumer, number: int, *, paused: bool) -> None:
         partition = [TopicPartition(REQUESTS_TOPIC, number)]

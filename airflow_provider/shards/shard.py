@@ -90,10 +90,17 @@ class Shard:
         self._certain = True
         self._end = (-1, 0)
         self._behind_since_ms: int | None = None
+        self._unserved_since_ms: int | None = now_ms()
         self._trouble = Trouble()
         self._session_ms = machine().shortest_session_ms
         self.spoken_of = False
         self._thread = threading.Thread(target=self._run, name=f"cospark-shard-{shard}", daemon=True)
+
+    @property
+    def unserved_s(self) -> float:
+        """For how many seconds it has been assigned, and not served; 0: it is served. Any thread may ask."""
+        since_ms = self._unserved_since_ms
+        return 0.0 if since_ms is None else (self._now_ms() - since_ms) / 1000
 
     def start(self) -> None:
         self._thread.start()
@@ -135,6 +142,8 @@ class Shard:
             self.inbox.rest(resting.fault(self._session_ms / 10_000))
 
     def _complain(self, fault: Exception) -> None:
+        if self._unserved_since_ms is None:
+            self._unserved_since_ms = self._now_ms()
         if not isinstance(fault, TopicError):
             if self._trouble.is_news(repr(fault)):
                 log.error("shard %d could not be served; loading it again", self.shard, exc_info=fault)
@@ -173,6 +182,7 @@ class Shard:
                 self.inbox.pass_over(shard_log.handled_to())
             log.info("serving shard %d: loaded %d records in %d ms", self.shard, count, self._now_ms() - began_ms)
             self._trouble.over()
+            self._unserved_since_ms = None
             self._session_ms = machine.shortest_session_ms
             self.spoken_of = True
             self._turn_at_ms, self._behind_since_ms = self._now_ms(), None

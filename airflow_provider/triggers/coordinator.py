@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_provider.common.shard_metering import shard_meter
 from airflow_provider.common.storable import storable, storing_failures
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.kafka.settings import KafkaSettings
@@ -61,7 +62,7 @@ class CoordinatorTrigger(BaseTrigger):
         """:returns: why no groups can be coordinated until people act"""
         from airflow_provider.shards.candidates import candidate
 
-        async with candidate(settings, self.coordinator) as server:
+        async with candidate(settings, self.coordinator, shard_meter()) as server:
             while (refusal := server.refusal) is None:  # noqa: ASYNC110  it is another thread's
                 await asyncio.sleep(_LOOK_S)
             return str(refusal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 
 from echo_machine import heartbeat_of
@@ -23,6 +24,7 @@ class MemoryLog:
     :ivar forgotten: whether there were records that are gone
     :ivar granted_ms: the longest session that is noted
     :ivar fails_to_load: what goes wrong there, too
+    :ivar loads: set, unless it is to wait until then
     """
 
     def __init__(self, *errors: Exception) -> None:
@@ -35,9 +37,12 @@ class MemoryLog:
         self.forgotten = False
         self.granted_ms = 0
         self.fails_to_load: list[Exception] = []
+        self.loads = threading.Event()
+        self.loads.set()
 
     def load(self) -> Iterator[tuple[bytes | None, bytes | None, int]]:
         self.opened += 1
+        self.loads.wait()
         if self.fails_to_load:
             raise self.fails_to_load.pop(0)
         for offset, write in enumerate(self.records):
@@ -60,7 +65,8 @@ class MemoryLog:
         self.asked_for_end += 1
         return self.ends_at
 
-    def give_up(self) -> None: ...
+    def give_up(self) -> None:
+        self.loads.set()
 
     def close(self) -> None: ...
 

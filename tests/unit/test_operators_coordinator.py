@@ -15,6 +15,7 @@ from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operators.spark_coordinator import SparkCoordinatorOperator
 from airflow_provider.shards import candidates
+from airflow_provider.shards.server import TellUnserved
 from airflow_provider.triggers import coordinator as coordinator_module
 from airflow_provider.triggers.coordinator import CoordinatorTrigger
 
@@ -43,7 +44,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
         return await work(SETTINGS)
 
     @asynccontextmanager
-    async def candidate(settings: KafkaSettings, coordinator: CoordinatorSettings) -> AsyncIterator[Server]:
+    async def candidate(
+        settings: KafkaSettings, coordinator: CoordinatorSettings, tell_unserved: TellUnserved | None
+    ) -> AsyncIterator[Server]:
         serving.said.append((settings, coordinator))
         try:
             yield serving

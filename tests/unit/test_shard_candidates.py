@@ -11,6 +11,8 @@ from airflow_provider.cli.main import main
 from airflow_provider.coordinator.settings import CoordinatorSettings
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.shards import candidates
+from airflow_provider.shards.bridges import Bridges
+from airflow_provider.shards.server import TellUnserved
 
 SETTINGS = CoordinatorSettings()
 
@@ -24,7 +26,13 @@ class Server:
 
     made: list[Server]
 
-    def __init__(self, settings: KafkaSettings, coordinator: CoordinatorSettings) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        coordinator: CoordinatorSettings,
+        bridges: Bridges | None,
+        tell_unserved: TellUnserved | None,
+    ) -> None:
         self.said: list[str] = []
         self.made.append(self)
 

@@ -95,7 +95,9 @@ class Process:
 
     def __init__(self, log: MemoryLog) -> None:
         settings = KafkaSettings.from_extra(SETTINGS, conn_id="kafka")
-        self.server = ShardServer(settings, EchoMachine, make=Layout(shards=1, replies=2))
+        self.unserved: list[Mapping[int, float]] = []
+        layout = Layout(shards=1, replies=2)
+        self.server = ShardServer(settings, EchoMachine, make=layout, tell_unserved=self.unserved.append)
         self.server._admin = object()  # type: ignore[assignment]
         self.consumer = Consuming()
         self.log = log
@@ -154,6 +156,15 @@ def test_what_is_too_much_waits_in_its_topic(process: Process, monkeypatch: pyte
         process.consumer.messages = [Message(0, raw(offset)) for offset in range(5)]
         process.turns(lambda: process.consumer.paused == {0})
     process.turns(lambda: len(process.log.answers) == 5 and not process.consumer.paused)
+
+
+def test_it_is_told_of_each_shard_whether_it_is_served(process: Process) -> None:
+    process.turns(lambda: process.unserved == [{}])
+    process.log.loads.clear()
+    process.assigned()
+    process.turns(lambda: process.unserved[-1].get(0, 0) > 0)
+    process.log.loads.set()
+    process.turns(lambda: process.unserved[-1] == {0: 0})
 
 
 def test_a_shard_that_is_revoked_is_served_no_more(process: Process) -> None:

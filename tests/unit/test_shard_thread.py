@@ -273,6 +273,27 @@ def test_pauses_do_not_grow_while_the_machine_fails_at_another_member_each_time(
     assert rests == [0.5] * 5
 
 
+def test_it_is_known_for_how_long_a_shard_has_not_been_served(lived: Live) -> None:
+    """Not for how long its last try has failed: until it is loaded, nothing moves in its groups."""
+    log = MemoryLog()
+    log.loads.clear()
+    shard = lived(log)
+    shard.clock_ms += 7_000
+    assert shard.shard.unserved_s == 7
+    log.loads.set()
+    assert shard.loaded.wait(DEADLINE_S)
+    assert shard.shard.unserved_s == 0
+    log.loads.clear()
+    log.errors = [ShardError("nobody knows")]
+    shard.put(raw(0))
+    wait_until(lambda: log.opened == 2)
+    shard.clock_ms += 9_000
+    assert shard.shard.unserved_s == 9
+    log.loads.set()
+    wait_until(lambda: 0 in log.answers)
+    assert shard.shard.unserved_s == 0
+
+
 class TestInbox:
     def test_what_is_put_back_comes_first(self) -> None:
         inbox = Inbox()
