@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
 
+from airflow_provider.process_end import GRACE_S, ending_in_time
+
 
 class Command(NamedTuple):
     """A subcommand: the module that implements it, and its help text."""
@@ -66,8 +68,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
     called = arguments[0] if arguments else None
-    parser = _parser(called)
-    args = parser.parse_args(arguments)
+    args = _parser(called).parse_args(arguments)
+    return ending_in_time(lambda: _run(args), grace_s=GRACE_S)
+
+
+def _run(args: argparse.Namespace) -> int:
     try:
         status = _load(COMMANDS[args.command]).run(args)
         if sys.stdout is not None:  # None: the process was started without standard output

@@ -1,0 +1,55 @@
+"""A process ends although a job has left something running in it, for which Python would wait."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from waiting import DEADLINE_S
+
+COMMAND = """
+    import multiprocessing, os, sys, threading, time, types
+    from concurrent.futures import ThreadPoolExecutor
+    from airflow_provider.cli import main
+
+    def leave(args):
+        {leave}
+        return 3
+
+    if __name__ == "__main__":
+        main.GRACE_S = {grace_s}
+        sys.modules["airflow_provider.offline.decode"] = types.SimpleNamespace(
+            add_arguments=lambda parser: None, run=leave
+        )
+        sys.exit(main.main(["decode"]))
+"""
+
+
+def ended(leave: str, grace_s: float) -> subprocess.CompletedProcess[str]:
+    """A process of ``cospark`` whose command leaves something."""
+    code = textwrap.dedent(COMMAND).format(leave=leave, grace_s=grace_s)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+
+@pytest.mark.parametrize(
+    ("leave", "named"),
+    [
+        ('ThreadPoolExecutor(1, "of-a-job").submit(time.sleep, 1e6)', "thread 'of-a-job_0'"),
+        ("threading.Timer(1e6, print).start()", "thread 'Thread-1'"),
+        (
+            'multiprocessing.get_context("fork").Process(target=time.sleep, args=(1e6,), name="child").start()',
+            "process 'child'",
+        ),
+    ],
+)
+def test_it_names_what_keeps_it_and_ends_with_its_own_status(leave: str, named: str) -> None:
+    process = ended(leave, 0.2)
+    assert process.returncode == 3
+    assert f"still running 0.2 s after the end: {named}; a job has left them" in process.stderr
+
+
+def test_idle_pools_end_with_it() -> None:
+    process = ended('ThreadPoolExecutor(1, "of-a-job").submit(print, "done").result()', 1e6)
+    assert (process.returncode, process.stdout, process.stderr) == (3, "done\n", "")
