@@ -29,6 +29,7 @@ from airflow_provider.records import JobDefinition, TaskKind
 from airflow_provider.reports.description import JobDescription
 from airflow_provider.reports.report import JobReport
 from airflow_provider.spark.config_schema import check_config_here
+from airflow_provider.spark.entry_point import JobCodeError
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.rights import SUBMITTER
@@ -122,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
         return asyncio.run(actions[args.action](args, settings_of(args)))
     except (NoTopicError, OperationError) as missing:
         return _refuse(args, missing, 1)
-    except (SettingsError, TopicError, TransportError, ValueError) as wrong:
+    except (SettingsError, TopicError, TransportError, JobCodeError, ValueError) as wrong:
         return _refuse(args, wrong, 2)
 
 
@@ -154,7 +155,9 @@ async def _submit(args: argparse.Namespace, settings: KafkaSettings) -> int:
         raise ValueError("--wait: a job that streams, or has a --replan-interval-ms, does not end by itself")
     if args.timeout is not None and not (args.wait and args.timeout > 0):
         raise ValueError("--timeout: must be above 0, and needs --wait")
-    check_config_here(definition.name, definition.entry_point, definition.config)
+    unchecked = check_config_here(definition.name, definition.entry_point, definition.config)
+    if unchecked is not None:
+        complain(f"cospark jobs submit: the config is only checked by the worker that plans the job: {unchecked}")
     await reach(settings)
     async with shared_topics(settings, args.group, SUBMITTER) as topics:
         submission = await topics.submit(definition)

@@ -29,6 +29,7 @@ from airflow_provider.operators.one_job import OneJobOperator
 from airflow_provider.records import JobDefinition, JobError, TaskKind
 from airflow_provider.reports.report import JobReport
 from airflow_provider.spark.config_schema import ConfigError, SchemaError, check_config_here
+from airflow_provider.spark.entry_point import JobCodeError
 from airflow_provider.topics.errors import TopicTimeoutError
 from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal, problem_in_words
 from airflow_provider.triggers.group import GroupTrigger
@@ -241,13 +242,13 @@ class SparkJobOperator(AsWritten):
 
         Not if a template has made the entry point: whoever gives a DAG run its conf could choose what is imported here.
 
-        :raises AirflowFailException: if the config does not match the job's declaration
+        :raises AirflowFailException: if the config does not match the job's declaration, or the job's code fails
         """
         if not self._names_its_job:
             return
         try:
             unchecked = check_config_here(definition.name, definition.entry_point, definition.config)
-        except (ConfigError, SchemaError) as wrong:
+        except (ConfigError, SchemaError, JobCodeError) as wrong:
             raise AirflowFailException(str(wrong)) from wrong
         if unchecked is not None:
             self.log.info("The config is checked by the worker that plans the job, and not here: %s", unchecked)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, get_type_hints
 
 import msgspec
 
-from airflow_provider.spark.entry_point import JOB_RAISES, EntryPointError, load_job
+from airflow_provider.spark.entry_point import JOB_RAISES, EntryPointError, JobCodeError, load_job
 from airflow_provider.spark.job import SparkJob
 
 _WHOLE: Final = "config"
@@ -71,12 +71,15 @@ def check_config_here(
 
     :param allowed: import prefixes; None: import the job in any case. Only for an entry point that the caller has
         named, because one from a topic was chosen by somebody else
-    :returns: why it could not be checked, if the job can't be imported here; None: it was checked
+    :returns: why it could not be checked, if the job or a module that it needs is not here; None: it was checked
+    :raises JobCodeError: if the job is here, but its code fails while it is imported
     :raises ConfigError: as :func:`check_config`
     :raises SchemaError: as :func:`check_config`
     """
     try:
         job = load_job(entry_point, [entry_point.partition(":")[0]] if allowed is None else allowed)
+    except JobCodeError:
+        raise
     except EntryPointError as elsewhere:
         return str(elsewhere)
     check_config(name, job, config)

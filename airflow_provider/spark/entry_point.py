@@ -36,12 +36,17 @@ class EntryPointNotAllowedError(EntryPointError):
     """The entry point is outside of what this worker may import. Nothing has been imported."""
 
 
+class JobCodeError(EntryPointError):
+    """The job's code was found here, but fails while it is imported or made: it will fail on the workers, too."""
+
+
 def load_job(entry_point: str, allowed: Iterable[str]) -> SparkJob:
     """Make a new object of the job that ``entry_point`` names.
 
     :param entry_point: ``module:Class`` or ``module:function`` (a function decorated with ``@spark_job``)
     :param allowed: import prefixes; ``jobs`` admits ``jobs`` and ``jobs.x``, but not ``jobsevil``
     :raises EntryPointNotAllowedError: if no prefix admits the module
+    :raises JobCodeError: if its code fails
     :raises EntryPointError: if it can't be imported, or is not a job
     """
     module_name, attribute = _parse(entry_point)
@@ -53,7 +58,7 @@ def load_job(entry_point: str, allowed: Iterable[str]) -> SparkJob:
         try:
             return target()
         except JOB_RAISES as error:
-            raise EntryPointError(
+            raise JobCodeError(
                 entry_point,
                 f"{target.__qualname__}() failed with {type(error).__name__}: {error};"
                 " a job's class must be callable without arguments",
@@ -100,7 +105,7 @@ def _import(entry_point: str, module_name: str) -> object:
             problem = f"module {module_name} needs the module {missing}, which this worker does not have"
         raise EntryPointError(entry_point, problem) from error
     except JOB_RAISES as error:
-        raise EntryPointError(
+        raise JobCodeError(
             entry_point, f"importing module {module_name} failed with {type(error).__name__}: {error}"
         ) from error
 

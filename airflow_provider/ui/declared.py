@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider.spark.config_schema import SchemaError, check_config, json_schema_of
-from airflow_provider.spark.entry_point import EntryPointError, EntryPointNotAllowedError, load_job
+from airflow_provider.spark.entry_point import EntryPointError, EntryPointNotAllowedError, JobCodeError, load_job
 from airflow_provider.ui.views.config_form import ConfigField, form_fields
 
 
@@ -55,9 +55,12 @@ def check_here(job: str, entry_point: str, config: Mapping[str, Any], allowed: S
 
     :raises ConfigError: if it does not match
     :raises SchemaError: if the declaration itself is wrong
+    :raises JobCodeError: if the job is here, but its code fails while it is imported
     """
     try:
         found = load_job(entry_point, allowed)
+    except JobCodeError:
+        raise
     except EntryPointError:
         return
     check_config(job, found, config)

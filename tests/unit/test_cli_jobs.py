@@ -21,9 +21,17 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, planner_of
 from airflow_provider.records import JobDefinition, PlanRecord, TaskFailure, TaskKind, TaskState, TaskStatus
+from airflow_provider.spark.job import SparkJob
 from airflow_provider.topics.errors import NoTopicError, TopicRightsError
 
 ME = WorkerId("w1")
+
+
+class Etl(SparkJob):
+    """A job that can be imported here."""
+
+
+ENTRY_POINT = f"{__name__}:{Etl.__name__}"
 
 
 class Cli:
@@ -42,7 +50,9 @@ class Cli:
     def has(
         self, *, name: str = "a", plan: int | None = None, names: Sequence[str] | None = None, **definition: Any
     ) -> JobDefinition:
-        job = JobDefinition(name=name, entry_point="m:f", **{"max_tasks": 9, "retry_delay_ms": 10_000, **definition})
+        job = JobDefinition(
+            name=name, entry_point=ENTRY_POINT, **{"max_tasks": 9, "retry_delay_ms": 10_000, **definition}
+        )
 
         async def write() -> None:
             await self.topics.submit(job)
@@ -86,33 +96,46 @@ def cli(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_job_is_submitted_once_and_with_a_new_run_key_again(cli: Cli) -> None:
-    submit = ("submit", "g", "etl", "pkg.jobs:Etl", "--config", '{"table": "x"}', "--max-tasks", "4", "--run-key")
+    submit = ("submit", "g", "etl", ENTRY_POINT, "--config", '{"table": "x"}', "--max-tasks", "4", "--run-key")
     assert cli(*submit, "1") == (0, "job etl: submitted\n", "")
     assert cli(*submit, "1") == (0, "job etl: already submitted, nothing changed\n", "")
     assert cli(*submit, "2") == (0, "job etl: submitted\n", "")
     job = cli.topics.jobs.jobs["etl"]
-    assert (job.entry_point, job.config, job.max_tasks, job.run_key) == ("pkg.jobs:Etl", {"table": "x"}, 4, "2")
+    assert (job.entry_point, job.config, job.max_tasks, job.run_key) == (ENTRY_POINT, {"table": "x"}, 4, "2")
     assert job.submitted_by == user_at_host()
 
 
-def test_a_job_whose_module_ends_the_process_is_submitted_nevertheless(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [("import sys\nsys.exit(0)\n", "SystemExit: 0"), ("1 / 0\n", "ZeroDivisionError: division by zero")],
+)
+def test_a_job_whose_module_fails_here_is_refused_by_name(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, error: str
 ) -> None:
-    (tmp_path / "cospark_exits.py").write_text("import sys\nsys.exit(0)\n")
+    (tmp_path / "cospark_fails.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert cli("submit", "g", "etl", "cospark_exits:Etl") == (0, "job etl: submitted\n", "")
-    assert "etl" in cli.topics.jobs.jobs
+    status, out, err = cli("submit", "g", "etl", "cospark_fails:Etl")
+    assert (status, out) == (2, "")
+    assert f"entry point 'cospark_fails:Etl': importing module cospark_fails failed with {error}" in err
+    assert not cli.topics.jobs.jobs
+
+
+def test_a_job_that_is_not_here_is_submitted_and_what_was_not_checked_is_said(cli: Cli) -> None:
+    status, out, err = cli("submit", "g", "etl", "only_on_workers:Etl")
+    assert (status, out) == (0, "job etl: submitted\n")
+    assert "the config is only checked by the worker that plans the job" in err
+    assert "there is no module only_on_workers" in err
 
 
 def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text('{"from": "a file"}')
     options = ("--config", f"@{file}", "--kind", "streaming", "--retries", "3", "--retry-delay-ms", "5")
-    assert cli("submit", "g", "s", "m:f", *options, "--replan-interval-ms", "60000")[0] == 0
+    assert cli("submit", "g", "s", ENTRY_POINT, *options, "--replan-interval-ms", "60000")[0] == 0
     job = cli.topics.jobs.jobs["s"]
     assert (job.config, job.kind, job.retries) == ({"from": "a file"}, TaskKind.STREAMING, 3)
     assert (job.retry_delay_ms, job.replan_interval_ms) == (5, 60_000)
-    assert cli("submit", "g", "b", "m:f", "--task-timeout-ms", "7", "--session-conf", "spark.sql.x=a=b")[0] == 0
+    assert cli("submit", "g", "b", ENTRY_POINT, "--task-timeout-ms", "7", "--session-conf", "spark.sql.x=a=b")[0] == 0
     assert (cli.topics.jobs.jobs["b"].timeout_ms, cli.topics.jobs.jobs["b"].session_conf) == (7, {"spark.sql.x": "a=b"})
     assert cli("describe", "g", "b")[1].splitlines()[3] == "  spark.sql.x = a=b"
 
@@ -120,22 +143,22 @@ def test_every_option_is_part_of_the_job(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("a/b", "m:f"), "use 1 to 200 letters"),
-        (("..", "m:f"), "use 1 to 200 letters"),
+        (("a/b", ENTRY_POINT), "use 1 to 200 letters"),
+        (("..", ENTRY_POINT), "use 1 to 200 letters"),
         (("j", "nonsense"), "must have the shape"),
-        (("j", "m:f", "--config", "{"), "--config is not JSON"),
-        (("j", "m:f", "--config", "[" * 100_000), "too deeply nested"),
-        (("j", "m:f", "--config", "[]"), "--config must be a JSON object, not []"),
-        (("j", "m:f", "--config", '{"x": NaN}'), "config"),
-        (("j", "m:f", "--config", "@/no/such/file"), "No such file"),
-        (("j", "m:f", "--max-tasks", "0"), "max_tasks"),
-        (("j", "m:f", "--retries", "-1"), "retries"),
-        (("j", "m:f", "--session-conf", "spark.sql.x"), "--session-conf spark.sql.x: must be KEY=VALUE"),
-        (("j", "m:f", "--session-conf", "spark.cores.max=4"), "'spark.cores.max' applies when Spark starts"),
-        (("j", "m:f", "--kind", "streaming", "--wait"), "does not end by itself"),
-        (("j", "m:f", "--replan-interval-ms", "9", "--wait"), "does not end by itself"),
-        (("j", "m:f", "--timeout", "9"), "--timeout: must be above 0, and needs --wait"),
-        (("j", "m:f", "--wait", "--timeout", "0"), "--timeout: must be above 0"),
+        (("j", ENTRY_POINT, "--config", "{"), "--config is not JSON"),
+        (("j", ENTRY_POINT, "--config", "[" * 100_000), "too deeply nested"),
+        (("j", ENTRY_POINT, "--config", "[]"), "--config must be a JSON object, not []"),
+        (("j", ENTRY_POINT, "--config", '{"x": NaN}'), "config"),
+        (("j", ENTRY_POINT, "--config", "@/no/such/file"), "No such file"),
+        (("j", ENTRY_POINT, "--max-tasks", "0"), "max_tasks"),
+        (("j", ENTRY_POINT, "--retries", "-1"), "retries"),
+        (("j", ENTRY_POINT, "--session-conf", "spark.sql.x"), "--session-conf spark.sql.x: must be KEY=VALUE"),
+        (("j", ENTRY_POINT, "--session-conf", "spark.cores.max=4"), "'spark.cores.max' applies when Spark starts"),
+        (("j", ENTRY_POINT, "--kind", "streaming", "--wait"), "does not end by itself"),
+        (("j", ENTRY_POINT, "--replan-interval-ms", "9", "--wait"), "does not end by itself"),
+        (("j", ENTRY_POINT, "--timeout", "9"), "--timeout: must be above 0, and needs --wait"),
+        (("j", ENTRY_POINT, "--wait", "--timeout", "0"), "--timeout: must be above 0"),
     ],
 )
 def test_what_cannot_be_a_job_is_refused_before_anybody_is_asked(
@@ -170,12 +193,12 @@ def test_waiting_ends_with_the_job_and_tells_how(
         return submission
 
     monkeypatch.setattr(cli.topics, "submit", submit_and_end)
-    done = cli("submit", "g", "a", "m:f", "--max-tasks", "9", "--run-key", "r", "--wait")
+    done = cli("submit", "g", "a", ENTRY_POINT, "--max-tasks", "9", "--run-key", "r", "--wait")
     assert done == (status, f"job a: already submitted, nothing changed\n{line}", "")
 
 
 def test_waiting_in_a_group_without_workers_says_so_and_takes_a_limit(cli: Cli) -> None:
-    status, out, err = cli("submit", "g", "a", "m:f", "--wait", "--timeout", "0.05")
+    status, out, err = cli("submit", "g", "a", ENTRY_POINT, "--wait", "--timeout", "0.05")
     assert (status, out.splitlines()[0]) == (1, "job a: submitted")
     assert out.splitlines()[1].endswith("the job waits for one to join: no worker has joined yet")
     assert err.startswith("cospark jobs submit: after 0.05 s: group g has no workers")
@@ -199,7 +222,7 @@ def test_waiting_tells_how_far_the_job_is_when_that_changes(cli: Cli, monkeypatc
         await wait_for(holds, timeout_s=timeout_s)
 
     monkeypatch.setattr(cli.topics, "wait_for", wait_and_go_on)
-    status, out, _ = cli("submit", "g", "a", "m:f", "--max-tasks", "9", "--wait", "--timeout", "60")
+    status, out, _ = cli("submit", "g", "a", ENTRY_POINT, "--max-tasks", "9", "--wait", "--timeout", "60")
     assert status == 0
     assert out.splitlines()[1:] == [
         "a: 0 of 2 finished, 0 running, 0 failed",
@@ -219,7 +242,7 @@ def test_waiting_for_a_job_that_is_removed_ends_too(cli: Cli, monkeypatch: pytes
         return submission
 
     monkeypatch.setattr(cli.topics, "submit", submit_and_remove)
-    status, _, err = cli("submit", "g", "a", "m:f", "--wait")
+    status, _, err = cli("submit", "g", "a", ENTRY_POINT, "--wait")
     assert status == 1
     assert err.startswith("cospark jobs submit: job a was removed by somebody at 20")
 
@@ -227,7 +250,7 @@ def test_waiting_for_a_job_that_is_removed_ends_too(cli: Cli, monkeypatch: pytes
 def test_submitting_what_has_failed_tries_it_again_and_says_so(cli: Cli) -> None:
     cli.has(plan=2)
     cli.told(TaskId("a", 1), TaskState.FAILED, "boom")
-    submit = ("submit", "g", "a", "m:f", "--max-tasks", "9")
+    submit = ("submit", "g", "a", ENTRY_POINT, "--max-tasks", "9")
     assert cli(*submit) == (0, "job a: already submitted\n1 failed task of job a is tried again: a:1\n", "")
     assert cli.topics.status.tasks[TaskId("a", 1)].state is TaskState.UNASSIGNED
     assert cli(*submit) == (0, "job a: already submitted, nothing changed\n", "")

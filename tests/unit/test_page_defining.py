@@ -40,6 +40,11 @@ class Declares(SparkJob):
         return []
 
 
+class Exits(SparkJob):
+    def __init__(self) -> None:
+        raise SystemExit(0)
+
+
 class Open(SparkJob):
     def plan(self, job: JobContext) -> list[dict[str, Any]]:
         return []
@@ -104,6 +109,7 @@ def test_a_job_is_submitted_in_the_users_name_and_no_value_of_its_config_is_in_t
         ({"entry_point": "nonsense"}, "must have the shape 'package.module:ClassOrFunction'"),
         ({"max_tasks": 0}, "max_tasks"),
         ({"entry_point": f"{HERE}:Declares", "config": {"rows": 1}}, "is not as the job declares it"),
+        ({"entry_point": f"{HERE}:Exits"}, "Exits() failed with SystemExit: 0"),
         ({"session_conf": {"spark.executor.memory": "9g"}}, "session_conf: 'spark.executor.memory' applies when Spark"),
         ({"session_conf": {"spark.sql.a": [1]}}, "session_conf: 'spark.sql.a' must be the name of a setting"),
     ],
