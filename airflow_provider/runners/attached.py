@@ -17,6 +17,7 @@ from airflow_provider.runners.progress_polling import ProgressPolling, all_done
 from airflow_provider.runners.sessions import AttachedSession, Spark, Sparks
 from airflow_provider.runners.threads import in_thread, start_thread
 from airflow_provider.runners.warming import Warming
+from airflow_provider.runners.worker_logging import WorkerLogging
 from airflow_provider.spark.attempt import run_attempt
 from airflow_provider.spark.entry_point import load_job
 from airflow_provider.spark.failures import Mask, nothing_secret
@@ -92,6 +93,7 @@ class AttachedRunner:
         self._warming: dict[TaskId, Warming] = {}
         self._learning: set[asyncio.Future[None]] = set()
         self._progress = ProgressPolling(lambda: list(self._attempts.values()), self._heard, every_s=tell_every_s)
+        self._logging = WorkerLogging.as_it_is()
         self._closed = False
 
     @property
@@ -243,6 +245,7 @@ class AttachedRunner:
         """Check Spark regularly while anything runs."""
         while self._attempts or self._warming:
             await asyncio.sleep(LOOK_S)
+            self._logging.put_back()
             self._look_who_awaits_spark()
             sparks = {attempt.session.spark for attempt in self._attempts.values()}
             sparks |= {warming.session.spark for warming in self._warming.values()}
@@ -300,6 +303,7 @@ class AttachedRunner:
         if self._awaits_spark:
             self._look_who_awaits_spark()
         if isinstance(event, LAST_EVENTS):
+            self._logging.put_back()
             attempt.ended.set_result(None)
             if attempt in self._abandoned:
                 self._abandoned.discard(attempt)

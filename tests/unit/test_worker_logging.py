@@ -1,0 +1,77 @@
+"""The code of a task can't silence its worker, although both log in one process."""
+
+from __future__ import annotations
+
+import logging
+import logging.config
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from waiting import DEADLINE_S, eventually
+
+from airflow_provider.protocol.model import Epoch, planner_of
+from airflow_provider.runners.local import LocalRunner
+from airflow_provider.runners.worker_logging import WorkerLogging
+from airflow_provider.spark.job import JobContext, SparkJob
+from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskOrder
+
+OURS = logging.getLogger("airflow_provider.runners.attached")
+CHANGES: dict[str, Callable[[], None]] = {
+    "dictConfig": lambda: logging.config.dictConfig({"version": 1}),
+    "new handlers": lambda: logging.config.dictConfig({"version": 1, "root": {"level": "CRITICAL", "handlers": []}}),
+    "force": lambda: logging.basicConfig(force=True, level=logging.CRITICAL),
+    "disable": lambda: logging.disable(logging.CRITICAL),
+}
+may_end = threading.Event()
+
+
+class Changes(SparkJob):
+    def plan(self, job: JobContext) -> list[dict[str, Any]]:
+        CHANGES[job.config["by"]]()
+        assert job.config["at"] == "end" or may_end.wait(DEADLINE_S)
+        return []
+
+
+class Heard(logging.Handler):
+    """The handler of the worker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    root, handler = logging.getLogger(), Heard()
+    before, level = list(root.handlers), root.level
+    root.addHandler(handler)
+    may_end.clear()
+    as_before = WorkerLogging.as_it_is()
+    yield handler
+    may_end.set()
+    as_before.put_back()
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+@pytest.mark.parametrize("by", list(CHANGES))
+@pytest.mark.parametrize("at", ["end", "while it runs"])
+async def test_the_worker_is_heard_after_a_task_has_changed_the_logging(heard: Heard, by: str, at: str) -> None:
+    events: list[RunnerEvent] = []
+    runner = LocalRunner(events.append, allowed=[__name__])
+    task = planner_of("changes")
+    order = TaskOrder(task=task, entry_point=f"{__name__}:Changes", config={"by": by, "at": at}, epoch=Epoch(1))
+    await runner.start(order)
+    if at == "end":
+        await eventually(lambda: any(isinstance(event, TaskFinished) for event in events), "the plan is made")
+    else:
+        await eventually(lambda: any("had changed the logging" in message for message in heard.messages))
+    OURS.warning("the worker goes on")
+    assert heard.messages[-1] == "the worker goes on"
+    may_end.set()
+    assert await runner.close() == frozenset()
