@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider.driver.cached_data import persist_for_all
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -92,7 +94,7 @@ class SharedTables:
     def _make(self, table: _Table, name: str, make: Callable[[], DataFrame]) -> None:
         began = time.monotonic()
         try:
-            data = make().persist()
+            data = persist_for_all(make())
             rows = data.count()
             data.createOrReplaceGlobalTempView(table.view)
         except BaseException:
@@ -109,7 +111,7 @@ def _cache_again(data: DataFrame, name: str) -> None:
     """Cache the table if a task has thrown it out: ``clearCache()`` of one session clears those of all others."""
     level = data.storageLevel
     if not (level.useMemory or level.useDisk):
-        data.persist().count()
+        persist_for_all(data).count()
         log.info("The table %s is cached again: a task had cleared the cache, which all tasks share", name)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.driver.application import APPLICATION, LocalSparkSettings, RunningSpark
+from airflow_provider.driver.cached_data import drop_what_was_cached, own_what_is_cached
 from airflow_provider.driver.cluster import is_local
 from airflow_provider.driver.job_counts import CountedJobs, JobCounts
 from airflow_provider.driver.pyspark_internals import (
@@ -123,6 +124,7 @@ class LocalSession:
                 _share_import_path(context)
             elif self._module:
                 self.spark.shipment.ship(context, self._module)
+            own_what_is_cached(session, self._tag)
             refuse_stop(session)
             bind_session(session)
             self._session = session
@@ -218,9 +220,10 @@ class LocalSession:
         session.sparkContext.cancelJobsWithTag(self._tag)
         session.interruptAll()
 
-    def _leave_no_listener(self) -> None:
+    def _leave_nothing_in_spark(self) -> None:
         session = self._session
         if session is not None and self.spark is not None and self.spark.alive:
+            drop_what_was_cached(session, self._tag)
             take_off_listener_bus(session, self._awaited)
 
     handle: Any = None
@@ -233,7 +236,7 @@ class LocalSession:
     def close(self) -> None:
         try:
             self.cancel()
-            self._leave_no_listener()
+            self._leave_nothing_in_spark()
         finally:
             if self.spark is not None:
                 self.spark.tables.release(self)

@@ -40,8 +40,11 @@ class Data:
 
     class conf:  # noqa: N801
         @staticmethod
-        def get(name: str) -> str:
-            return "global_temp"
+        def get(name: str, default: str | None = "global_temp") -> str | None:
+            return default
+
+        @staticmethod
+        def unset(name: str) -> None: ...
 
     def table(self, name: str) -> Any:
         return name.partition(".")[0]

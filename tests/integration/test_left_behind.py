@@ -1,0 +1,105 @@
+"""What a task leaves behind in the process and the Spark that it shares with others."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from runner_bench import SEEN, Events, order_of
+
+from airflow_provider.runners.local import LocalRunner
+from airflow_provider.spark.job import TaskContext, spark_job
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("spark_application")
+
+order = partial(order_of, __name__)
+
+
+def kept_in_memory(spark: SparkSession) -> int:
+    return int(spark._jsparkSession.sparkContext().getPersistentRDDs().size())
+
+
+@spark_job
+def see_what_is_cached(spark: SparkSession, task: TaskContext) -> Any:
+    return kept_in_memory(spark)
+
+
+@spark_job
+def change_the_process(spark: SparkSession, task: TaskContext) -> Any:
+    try:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    except ValueError as refused:
+        SEEN["refused"] = str(refused)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 1e6)
+    os.environ["COSPARK_LEFT"] = "by a task"
+    os.chdir(task.config["folder"])
+    SEEN["child"] = subprocess.Popen(["sleep", "1000000"])
+    spark.range(5).createOrReplaceGlobalTempView("left")
+    spark.newSession().range(3, 8).cache().count()
+    spark.sparkContext.parallelize([1]).cache().count()
+    SEEN["cached"] = kept_in_memory(spark)
+    return None
+
+
+@spark_job
+def see_the_process(spark: SparkSession, task: TaskContext) -> Any:
+    timer = signal.getitimer(signal.ITIMER_VIRTUAL)[0] > 0
+    return [
+        timer,
+        os.environ["COSPARK_LEFT"],
+        str(Path.cwd()),
+        spark.table("global_temp.left").count(),
+        kept_in_memory(spark),
+    ]
+
+
+async def test_what_belongs_to_the_process_stays_when_a_task_has_ended(
+    runner: LocalRunner, events: Events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path.cwd())  # restored at the end
+    monkeypatch.setenv("COSPARK_LEFT", "")
+    handler = signal.getsignal(signal.SIGUSR1)
+    for name in ("change_the_process", "see_the_process"):
+        task = order(name, folder=str(tmp_path))
+        await runner.start(task)
+        last = await events.result(task.task)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    child = SEEN["child"]
+    goes_on = child.poll() is None
+    child.kill()
+    child.wait()
+    assert last == [True, "by a task", str(tmp_path), 5, SEEN["cached"]]
+    assert goes_on
+    assert "only works in main thread" in SEEN["refused"]
+    assert signal.getsignal(signal.SIGUSR1) is handler
+
+
+@spark_job
+def cache(spark: SparkSession, task: TaskContext) -> Any:
+    spark.range(task.index, 100).cache().count()
+    spark.sql(f"CACHE TABLE numbers AS SELECT {task.index} AS x")
+    shared = task.cached("shared", lambda: spark.range(1_000).selectExpr("id", "uuid() AS name"))
+    return [kept_in_memory(spark), shared.count()]
+
+
+async def test_data_that_a_task_has_cached_ends_with_it_but_not_what_all_share(
+    runner: LocalRunner, events: Events, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await runner.start(order("see_what_is_cached", 0))
+    before = await events.result(order("see_what_is_cached", 0).task)
+    assert isinstance(before, int)
+    for index in range(3):
+        task = order("cache", index)
+        await runner.start(task)
+        assert await events.result(task.task) == [before + 3, 1_000], "its own two, and the shared one"
+    assert "is cached again" not in caplog.text
