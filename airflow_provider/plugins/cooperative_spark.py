@@ -46,8 +46,8 @@ class _Page:
         with self._making:
             app = self._app
             if app is None:
+                from airflow_provider.hooks.shown_connections import of_airflow
                 from airflow_provider.ui.app import make_app
-                from airflow_provider.ui.connections import of_airflow
                 from airflow_provider.ui.world import World
 
                 app = self._app = make_app(World(connections=of_airflow()))

@@ -11,10 +11,10 @@ from typing import Final
 from fastapi import HTTPException, Request, status
 
 from airflow_provider.common.parameters import group_name
+from airflow_provider.hooks.shown_connections import Connections
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ui.airflow_log import note_in_audit_log
 from airflow_provider.ui.answers import Answers
-from airflow_provider.ui.connections import Connections
 from airflow_provider.ui.declared import configured_prefixes
 from airflow_provider.ui.turns import Turns
 from airflow_provider.ui.watching import WatchedGroup, Watches

@@ -18,6 +18,7 @@ from waiting import DEADLINE_S
 
 from airflow_provider.cli.main import main
 from airflow_provider.common import one_shot
+from airflow_provider.hooks.shown_connections import Connections
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operations.operations import HaltJob, RestartJob, StopTasks
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
@@ -28,7 +29,6 @@ from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.topics.producer import NewRecord, TopicWriter
 from airflow_provider.topics.rights import STEERER, WORKER
 from airflow_provider.ui.acting import ToJob, ToTasks, pause_job, restart_job
-from airflow_provider.ui.connections import Connections
 from airflow_provider.ui.world import World
 
 JOB = JobDefinition(name="etl", entry_point="m:f", max_tasks=9, config={"table": "orders"})

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from airflow_provider.hooks.shown_connections import Connections
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -21,7 +22,6 @@ from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.followed import FollowedTopics
 from airflow_provider.topics.timeline_feed import TimelineFeed
 from airflow_provider.ui.app import make_app
-from airflow_provider.ui.connections import Connections
 from airflow_provider.ui.watching import Listing, WatchedGroup, Watches
 from airflow_provider.ui.world import World
 

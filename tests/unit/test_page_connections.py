@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from waiting import DEADLINE_S
 
+from airflow_provider.hooks.shown_connections import Connections
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
-from airflow_provider.ui.connections import Connections
 
 
 def settings(servers: str) -> KafkaSettings:
