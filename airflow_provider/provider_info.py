@@ -134,6 +134,18 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "kafka_default,kafka_streams",
                         "default": "",
                     },
+                    "page_actions": {
+                        "description": (
+                            "What users with the rights to it can do on the page in Airflow's UI. none: only look;"
+                            " steer: act on the jobs, tasks and workers that are there; all: submit and alter jobs,"
+                            " too. Who submits a job chooses its entry point and its config, past the params of any"
+                            " DAG."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "all",
+                        "default": "steer",
+                    },
                     "page_entry_points": {
                         "description": (
                             "Import prefixes of the jobs that the API server may import, separated by commas. For these"

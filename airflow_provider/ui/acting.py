@@ -27,8 +27,8 @@ from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, Halt, LogLevel
-from airflow_provider.ui.doing import Act, By, Done, ItsWorld, done
-from airflow_provider.ui.world import World
+from airflow_provider.ui.doing import Act, By, Done, done
+from airflow_provider.ui.world import ItsWorld, World
 
 _MOST_NAMED: Final = 10
 

@@ -16,11 +16,13 @@ from airflow_provider.operations.operations import AlterJob, NoJobError
 from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.records import JobDefinition, TaskKind
 from airflow_provider.ui.declared import Declared, check_here, declared_by
-from airflow_provider.ui.doing import By, Done, ItsWorld, done
-from airflow_provider.ui.rights import may_prepare
+from airflow_provider.ui.doing import Done, done
+from airflow_provider.ui.rights import may_define, may_see_configs
+from airflow_provider.ui.world import ItsWorld
 
 router: Final = APIRouter(prefix="/api")
 
+By = Annotated[str, Depends(may_define)]
 Id = Annotated[str, Query(min_length=1, max_length=500)]
 
 
@@ -109,15 +111,15 @@ class JobForm:
     declared: Declared
 
 
-@router.get("/declared", dependencies=[Depends(may_prepare)])
+@router.get("/declared", dependencies=[Depends(may_see_configs)])
 def declared(world: ItsWorld, entry_point: Id) -> Declared:
     """The config that a job to submit declares."""
     return declared_by(entry_point, world.prefixes())
 
 
-@router.get("/definition", dependencies=[Depends(may_prepare)])
+@router.get("/definition", dependencies=[Depends(may_see_configs)])
 def definition(world: ItsWorld, conn: Id, group: Id, job: Id) -> JobForm:
-    """The definition of a job. Only users who may act may see it: its config may contain secrets."""
+    """The definition of a job. Only users who may alter it may see it: its config may contain secrets."""
     watched = world.group(conn, group)
     jobs = watched.seen().jobs if watched else None
     known = None if jobs is None else jobs.jobs.get(job)

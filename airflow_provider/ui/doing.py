@@ -17,13 +17,12 @@ from airflow_provider.records import JobError
 from airflow_provider.spark.config_schema import ConfigError, SchemaError
 from airflow_provider.spark.entry_point import JobCodeError
 from airflow_provider.topics.errors import TopicError
-from airflow_provider.ui.rights import may_act
-from airflow_provider.ui.world import MOST_ACTS, World, world_of
+from airflow_provider.ui.rights import may_steer
+from airflow_provider.ui.world import MOST_ACTS, World
 
 log: Final = logging.getLogger(__name__)
 
-By = Annotated[str, Depends(may_act)]
-ItsWorld = Annotated[World, Depends(world_of)]
+By = Annotated[str, Depends(may_steer)]
 
 
 class Act(Protocol):

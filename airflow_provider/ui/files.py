@@ -12,8 +12,8 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, HTTPException, Request, Response, status
 
 from airflow_provider.ui import drawing
-from airflow_provider.ui.rights import can_act
-from airflow_provider.ui.world import World, world_of
+from airflow_provider.ui.rights import can_define, can_steer
+from airflow_provider.ui.world import ItsWorld
 
 router: Final = APIRouter()
 
@@ -42,8 +42,9 @@ _TYPES: Final = {
 @router.get("/")
 def page(
     request: Request,
-    world: Annotated[World, Depends(world_of)],
-    acts: Annotated[bool, Depends(can_act)],
+    world: ItsWorld,
+    steers: Annotated[bool, Depends(can_steer)],
+    defines: Annotated[bool, Depends(can_define)],
     conn: str | None = None,
     group: str | None = None,
 ) -> Response:
@@ -55,7 +56,12 @@ def page(
         world.begin(conn, group)
     missing = "" if drawing.script(drawing.SCRIPTS[0]) else drawing.HOW_TO_GET_IT
     index = Template((_FOLDER / "index.html").read_text())
-    text = index.substitute(version=_version(), acts="1" if acts else "", drawing=escape(missing))
+    text = index.substitute(
+        version=_version(),
+        steers="1" if steers else "",
+        defines="1" if defines else "",
+        drawing=escape(missing),
+    )
     content = text.encode()
     return _unless_known(request, content, _tag(content), _TYPES[".html"], _ASK_AGAIN)
 

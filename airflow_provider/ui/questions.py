@@ -17,13 +17,12 @@ from airflow_provider.ui.views.tasks import LARGEST_PAGE, TaskOrder, TaskQuery, 
 from airflow_provider.ui.views.timeline import history, picture
 from airflow_provider.ui.views.workers import workers_view
 from airflow_provider.ui.watching import Seen, WatchedGroup
-from airflow_provider.ui.world import World, world_of
+from airflow_provider.ui.world import ItsWorld, World
 
 router: Final = APIRouter(prefix="/api")
 
 V = TypeVar("V")
 
-ItsWorld = Annotated[World, Depends(world_of)]
 Text = Annotated[str, Query(max_length=500)]
 
 

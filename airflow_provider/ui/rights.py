@@ -16,7 +16,9 @@ from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import HTTPException, Request, status
 
+from airflow_provider.ui.allowed_acts import PageActions
 from airflow_provider.ui.teams import all_teams, team_of
+from airflow_provider.ui.world import ItsWorld
 
 _ALL_DAGS: Final = "~"
 """Airflow's own symbol for all DAGs, which is no DAG's id. If an auth manager is asked about no DAG in particular, as
@@ -40,40 +42,72 @@ def may_see_dag(dag_id: str, user: GetUserDep) -> None:
     _refuse_unless(_may("GET", dag_id, team_of(dag_id), user), f"you may not see the tasks of DAG {dag_id!r}")
 
 
-def can_act(user: GetUserDep) -> bool:
-    """Whether to show the user actions."""
-    return _may_with_all_dags("PUT", user)
+def can_steer(user: GetUserDep, world: ItsWorld) -> bool:
+    """Whether to show the user actions on what is there."""
+    return world.actions() is not PageActions.NONE and _may_with_all_dags("PUT", user)
 
 
-def may_prepare(user: GetUserDep) -> None:
-    """Check that the user may see configs of jobs, as only users who may act do.
+def can_define(user: GetUserDep, world: ItsWorld) -> bool:
+    """Whether to show the user the forms that submit and alter jobs."""
+    return (
+        world.actions() is PageActions.ALL
+        and can_steer(user, world)
+        and _may_with_all_dags("POST", user, DagAccessEntity.RUN)
+    )
 
-    :raises HTTPException: for a user without the right
-    """
-    _refuse_unless(can_act(user), "configs are shown to those who may edit the tasks of all DAGs")
 
-
-def may_act(request: Request, user: GetUserDep) -> str:
-    """Check that the user may act, and return the user's name.
+def may_steer(request: Request, user: GetUserDep, world: ItsWorld) -> str:
+    """Check that the user may act on what is there, and return the user's name.
 
     :raises HTTPException: for a user without the right, and for a request that does not come from the page itself
     """
-    _refuse_unless(can_act(user), "to act on groups one must be allowed to edit the tasks of all DAGs")
+    _refuse_unless(
+        can_steer(user, world),
+        "to act on groups one must be allowed to edit the tasks of all DAGs, and the page to steer"
+        f" (page_actions in [cooperative_spark]: {world.actions().value})",
+    )
     _refuse_unless(request.headers.get(ACTING_HEADER) == "1", f"the header {ACTING_HEADER} is missing")
     _refuse_unless(_is_same_origin(request), "the request comes from another site")
     return user.get_name()
 
 
-def _may_with_all_dags(method: ResourceMethod, user: GetUserDep) -> bool:
-    """Whether the user may do it with the task instances of all DAGs: those without a team, and those of each team."""
-    return all(_may(method, _ALL_DAGS, team, user) for team in (None, *sorted(all_teams())))
+def may_see_configs(user: GetUserDep, world: ItsWorld) -> None:
+    """Check that the user may see configs of jobs, as only users who may change them do.
 
-
-def _may(method: ResourceMethod, dag_id: str, team: str | None, user: GetUserDep) -> bool:
-    details = DagDetails(id=dag_id) if team is None else DagDetails(id=dag_id, team_name=team)
-    return get_auth_manager().is_authorized_dag(
-        method=method, access_entity=DagAccessEntity.TASK_INSTANCE, details=details, user=user
+    :raises HTTPException: for a user without the right
+    """
+    _refuse_unless(
+        can_define(user, world),
+        "to submit and alter jobs, and to see their configs, one must be allowed to edit the tasks and create the runs"
+        f" of all DAGs, and the page to do all (page_actions in [cooperative_spark]: {world.actions().value})",
     )
+
+
+def may_define(request: Request, user: GetUserDep, world: ItsWorld) -> str:
+    """Check that the user may submit and alter jobs, and return the user's name.
+
+    :raises HTTPException: as for :func:`may_steer`
+    """
+    may_see_configs(user, world)
+    return may_steer(request, user, world)
+
+
+def _may_with_all_dags(
+    method: ResourceMethod, user: GetUserDep, entity: DagAccessEntity = DagAccessEntity.TASK_INSTANCE
+) -> bool:
+    """Whether the user may do it with all DAGs: those without a team, and those of each team."""
+    return all(_may(method, _ALL_DAGS, team, user, entity) for team in (None, *sorted(all_teams())))
+
+
+def _may(
+    method: ResourceMethod,
+    dag_id: str,
+    team: str | None,
+    user: GetUserDep,
+    entity: DagAccessEntity = DagAccessEntity.TASK_INSTANCE,
+) -> bool:
+    details = DagDetails(id=dag_id) if team is None else DagDetails(id=dag_id, team_name=team)
+    return get_auth_manager().is_authorized_dag(method=method, access_entity=entity, details=details, user=user)
 
 
 def _is_same_origin(request: Request) -> bool:

@@ -6,14 +6,15 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Annotated, Final
 
-from fastapi import HTTPException, Request, status
+from fastapi import Depends, HTTPException, Request, status
 
 from airflow_provider.common.parameters import group_name
 from airflow_provider.hooks.shown_connections import Connections
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ui.airflow_log import note_in_audit_log
+from airflow_provider.ui.allowed_acts import PageActions, configured_actions
 from airflow_provider.ui.answers import Answers
 from airflow_provider.ui.declared import configured_prefixes
 from airflow_provider.ui.turns import Turns
@@ -31,6 +32,7 @@ class World:
 
     :param connections: the clusters that may be shown
     :param note: writes an action into Airflow's audit log: its name, the user, and the rest as JSON
+    :param actions: returns what the page may do
     :param prefixes: returns the import prefixes of jobs that the API server may import
     :param listing: held while all groups are listed, one at a time
     :param acts: held by each thread that carries out an action
@@ -38,6 +40,7 @@ class World:
 
     connections: Connections
     note: Callable[[str, str, str], None] = note_in_audit_log
+    actions: Callable[[], PageActions] = configured_actions
     prefixes: Callable[[], Sequence[str]] = configured_prefixes
     watches: Watches = field(default_factory=Watches)
     answers: Answers = field(default_factory=Answers)
@@ -80,3 +83,6 @@ class World:
 def world_of(request: Request) -> World:
     world: World = request.app.state.world
     return world
+
+
+ItsWorld = Annotated[World, Depends(world_of)]

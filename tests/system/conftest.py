@@ -230,6 +230,7 @@ def airflow(
             "AIRFLOW__METRICS__STATSD_HOST": "127.0.0.1",
             "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
             "AIRFLOW__COOPERATIVE_SPARK__METRICS_INTERVAL": "2",
+            "AIRFLOW__COOPERATIVE_SPARK__PAGE_ACTIONS": "all",
             "AIRFLOW__COOPERATIVE_SPARK__PAGE_ENTRY_POINTS": "cospark_system_jobs",
             "COSPARK_EXAMPLE_CONN_ID": "broker",
             "COSPARK_EXAMPLE_GROUP": EXAMPLE_GROUP,

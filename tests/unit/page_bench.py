@@ -21,6 +21,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.topics.followed import FollowedTopics
 from airflow_provider.topics.timeline_feed import TimelineFeed
+from airflow_provider.ui.allowed_acts import PageActions
 from airflow_provider.ui.app import make_app
 from airflow_provider.ui.watching import Listing, WatchedGroup, Watches
 from airflow_provider.ui.world import World
@@ -110,14 +111,17 @@ class Page:
         ]
 
 
-def make_page(*groups: StillTopics, prefixes: Sequence[str] = ()) -> Page:
-    """:param prefixes: of jobs that may be imported"""
+def make_page(*groups: StillTopics, prefixes: Sequence[str] = (), actions: PageActions = PageActions.ALL) -> Page:
+    """:param prefixes: of jobs that may be imported
+    :param actions: what the page may do
+    """
     noted: list[tuple[str, str, str]] = []
     cluster = StillCluster(*groups)
     world = World(
         connections=Connections(lambda: ["kafka_default"], lambda _: SETTINGS),
         watches=StillWatches(cluster),
         prefixes=lambda: prefixes,
+        actions=lambda: actions,
         note=lambda event, by, extra: noted.append((event, by, extra)),
     )
     return Page(make_app(world), cluster, noted)

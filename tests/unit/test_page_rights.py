@@ -11,12 +11,14 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow_values import job, jobs_snapshot, status_snapshot
+from fastapi import HTTPException
 from page_bench import Page, StillTopics, make_page
 
 from airflow_provider.common import one_shot
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.records import TaskState
+from airflow_provider.ui.allowed_acts import PageActions, configured_actions
 from airflow_provider.ui.rights import ACTING_HEADER
 
 GROUP = {"conn": "kafka_default", "group": "etl"}
@@ -71,9 +73,66 @@ def test_whatever_changes_something_is_refused_to_who_may_only_see(page: Page, r
     with page.browser("VIEWER") as browser:
         assert {browser.post(path, json=RETRY, headers=OURS).status_code for path in acts} == {403}
         assert browser.get("/api/jobs", params=GROUP).status_code == 200
-        assert 'data-acts=""' in browser.get("/").text
+        assert 'data-steers=""' in browser.get("/").text
     assert not retried
     assert not page.noted
+
+
+def reachable(page: Page) -> tuple[set[str], list[str]]:
+    """The acts that a user with all rights is not refused, and what the document lets the scripts show."""
+    acts = [path for method, path in page.routes if method == "POST"]
+    with page.browser("USER") as browser:
+        may = {path.rpartition("/")[2] for path in acts if browser.post(path, json={}, headers=OURS).status_code != 403}
+        shown = [name for name in ("steers", "defines") if f'data-{name}="1"' in browser.get("/").text]
+    return may, shown
+
+
+STEERING = {"ask", "level", "pause", "rebalance", "remove", "restart", "resume", "retry", "scale", "stop"}
+
+
+@pytest.mark.parametrize(
+    ("actions", "may", "shown", "config"),
+    [
+        (PageActions.NONE, set(), [], 403),
+        (PageActions.STEER, STEERING, ["steers"], 403),
+        (PageActions.ALL, STEERING | {"submit", "alter"}, ["steers", "defines"], 404),
+    ],
+)
+def test_the_page_does_what_its_administrator_lets_it(
+    actions: PageActions, may: set[str], shown: list[str], config: int
+) -> None:
+    page = make_page(StillTopics(), actions=actions)
+    assert reachable(page) == (may, shown)
+    with page.browser("ADMIN") as browser:
+        assert browser.get("/api/definition", params={**GROUP, "job": "gone"}).status_code == config
+
+
+def test_the_page_steers_where_nothing_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert configured_actions() is PageActions.STEER
+    monkeypatch.setenv("AIRFLOW__COOPERATIVE_SPARK__PAGE_ACTIONS", "none")
+    assert configured_actions() is PageActions.NONE
+    monkeypatch.setenv("AIRFLOW__COOPERATIVE_SPARK__PAGE_ACTIONS", "everything")
+    with pytest.raises(HTTPException, match="page_actions: 'everything'"):
+        configured_actions()
+
+
+def test_who_may_not_create_runs_of_all_dags_submits_and_alters_nothing(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_authorized_dag(
+        _manager: SimpleAuthManager,
+        *,
+        method: ResourceMethod,
+        user: SimpleAuthManagerUser,
+        access_entity: DagAccessEntity | None = None,
+        details: DagDetails | None = None,
+    ) -> bool:
+        assert details is not None
+        assert details.id == "~"
+        return access_entity is DagAccessEntity.TASK_INSTANCE
+
+    monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", is_authorized_dag)
+    assert reachable(page) == (STEERING, ["steers"])
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
@@ -127,7 +186,7 @@ def test_a_form_can_not_be_what_acts(page: Page, retried: list[str]) -> None:
 
 def test_who_may_edit_task_instances_acts_and_the_audit_log_has_the_name(page: Page, retried: list[str]) -> None:
     with page.browser("USER") as browser:
-        assert 'data-acts="1"' in browser.get("/").text
+        assert 'data-steers="1"' in browser.get("/").text
         answer = browser.post("/api/act/retry", json=RETRY, headers=OURS)
     assert answer.json() == {"words": "1 failed task of job job is tried again: job:0"}
     assert retried == ["job"]

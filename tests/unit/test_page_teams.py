@@ -52,7 +52,7 @@ def test_every_route_refuses_who_belongs_to_one_team_only(page: Page) -> None:
 def test_who_belongs_to_all_teams_sees_and_acts(page: Page, role: str, teams: list[str]) -> None:
     with page.browser(role, teams) as browser:
         shown = browser.get("/")
-    assert (shown.status_code, 'data-acts="1"' in shown.text) == (200, True)
+    assert (shown.status_code, 'data-steers="1"' in shown.text) == (200, True)
 
 
 def test_a_dag_is_seen_by_its_own_team(page: Page) -> None:

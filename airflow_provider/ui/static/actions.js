@@ -72,14 +72,14 @@ export const actions = {
   ],
   submit: ({ again }) =>
     button("Submit a job", { again, path: "submit", form: submitForm, yes: "Submit", question: "Submit a job", consequence: "The group's workers plan it and run its tasks. If the group has a job of this name, it is replaced." }),
-  job: ({ job, defined_at, complete, halt, counts, state, errors }, { again }) =>
+  job: ({ job, defined_at, complete, halt, counts, state, errors }, { defines }, { again }) =>
     row(
       !complete && halt && button("Resume", { again, path: "resume", body: { job, defined_at }, question: `Resume ${job}?`, consequence: "Its tasks run again, and continue where they were." }),
       !complete && halt?.halt !== "paused" && button("Pause", { again, path: "pause", body: { job, defined_at }, question: `Pause ${job}?`, consequence: "Its tasks stop, and stay with their workers. Progress is kept. Resuming needs no rebalance." }),
       !complete && halt?.halt !== "stopped" && button("Stop", { again, danger: true, path: "stop", body: { job, defined_at }, question: `Stop ${job}?`, consequence: "Its tasks stop and are released, so that other jobs get the slots. Progress is kept. Resuming needs a rebalance." }),
       !complete && !halt && button("Restart", { again, danger: true, path: "restart", body: { job, defined_at }, question: `Restart ${job}?`, consequence: "Running tasks restart where they are, failed tasks are tried again, and tasks that were stopped individually run again. Finished tasks stay finished." }),
       (state === "failed" || counts.failed > 0 || errors.length > 0) && button("Retry failed", { again, path: "retry", body: { job, defined_at }, question: `Retry the failed tasks of ${job}?`, consequence: "Tasks that have failed for good get all their retries once more. Running tasks are left alone." }),
-      button("Alter", { again, path: "alter", body: { job }, form: () => alterForm(job), question: `Alter ${job}?`, consequence: "If its config or its maximum of tasks changes, it is planned again, and only tasks whose own configs change are restarted." }),
+      defines && button("Alter", { again, path: "alter", body: { job }, form: () => alterForm(job), question: `Alter ${job}?`, consequence: "If its config or its maximum of tasks changes, it is planned again, and only tasks whose own configs change are restarted." }),
       button("Remove", { again, danger: true, path: "remove", body: { job, defined_at }, question: `Remove ${job}?`, consequence: "Its tasks are stopped, and their progress is lost." }),
     ),
   task: ({ line: { job, index, label, state }, defined_at, halt }, { again }) => {

@@ -14,7 +14,7 @@ export function jobsView({ about, open, me, again }) {
     { name: "Left", cell: (job) => (job.complete ? "" : job.remaining_ms !== null ? el("span", { class: "whole" }, `about ${span(job.remaining_ms)}`) : job.bounded ? "" : el("span", { class: "muted whole" }, "without end")) },
     { name: "Errors", class: "wide", cell: (job) => [job.errors.map((error) => el("div", {}, el("button", { class: "link wrong", onclick: () => open("tasks", { job: job.job, state: "", worker: "", task: `${job.job}:${error.index}` }) }, error.label), ": ", error.line)), job.more_errors > 0 && muted(`and ${number(job.more_errors)} more`)] },
     { name: "Submitted", cell: (job) => [clock(job.submitted_at_ms), job.submitted_by && el("div", { class: "muted" }, `by ${job.submitted_by}`)] },
-    ...(me.acts ? [{ name: "", head: el("span", { class: "unseen" }, "Actions"), cell: (job) => actions.job(job, { again }) }] : []),
+    ...(me.steers ? [{ name: "", head: el("span", { class: "unseen" }, "Actions"), cell: (job) => actions.job(job, me, { again }) }] : []),
   ];
   const counts = (job) =>
     el("div", { class: "chips" }, Object.entries(job.counts).map(([state, tasks]) => el("button", { class: "chip", data: { state }, onclick: () => tasksOf(job.job, state) }, `${number(tasks)} ${state}`)));
@@ -22,7 +22,7 @@ export function jobsView({ about, open, me, again }) {
     element,
     path: () => `api/jobs${about()}`,
     show: (jobs) => {
-      const below = me.acts ? [el("div", { class: "actions below" }, actions.submit({ again }))] : [];
+      const below = me.defines ? [el("div", { class: "actions below" }, actions.submit({ again }))] : [];
       element.replaceChildren(table(columns, jobs, { empty: "this group has no jobs" }), ...below);
     },
   };

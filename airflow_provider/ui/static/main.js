@@ -10,8 +10,8 @@ import { followTheme } from "./theme.js";
 const page = document.getElementById("page");
 
 // The document says what this user may do, and whether the drawing library is missing on the server.
-const { acts, drawing } = document.documentElement.dataset;
-const me = { acts: acts === "1", drawing };
+const { steers, defines, drawing } = document.documentElement.dataset;
+const me = { steers: steers === "1", defines: defines === "1", drawing };
 
 async function start() {
   followTheme();

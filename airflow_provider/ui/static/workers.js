@@ -34,7 +34,7 @@ export function workersView({ about, open, me, again }) {
     { name: "Waits", class: "number", cell: (worker) => (worker.pending ? el("span", { title: "assigned to it, waits for a slot" }, number(worker.pending)) : "") },
     { name: "Epoch", class: "number", cell: (worker) => worker.epoch },
     { name: "Heard", cell: (worker) => clock(worker.heard_ms) },
-    ...(me.acts ? [{ name: "", head: el("span", { class: "unseen" }, "Actions"), cell: (worker) => worker.may_be_asked && actions.worker(worker, { again, ...shown }) }] : []),
+    ...(me.steers ? [{ name: "", head: el("span", { class: "unseen" }, "Actions"), cell: (worker) => worker.may_be_asked && actions.worker(worker, { again, ...shown }) }] : []),
   ];
   const servers = (worker) => [...new Set(worker.running.map((task) => task.server).filter(Boolean))];
   const runs_ = (worker) => open("tasks", { worker: worker.worker, job: "", state: "" });
@@ -52,7 +52,7 @@ export function workersView({ about, open, me, again }) {
     show({ workers, levels }, { short }) {
       shown = { workers: workers.filter((worker) => worker.may_be_asked), levels };
       const hear = shown.workers.length;
-      const below = me.acts && hear ? [el("div", { class: "actions below" }, actions.group({ hear, inRounds: short?.in_rounds, ...shown }, { again }))] : [];
+      const below = me.steers && hear ? [el("div", { class: "actions below" }, actions.group({ hear, inRounds: short?.in_rounds, ...shown }, { again }))] : [];
       const set = levels.length ? [el("h3", {}, "Log levels of the jobs' code"), table(LEVELS, levels)] : [];
       element.replaceChildren(table(columns, workers, { empty: "this group has no workers" }), ...below, ...set);
     },
