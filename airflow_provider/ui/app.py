@@ -1,4 +1,6 @@
-"""The application. Every route first checks that this user may see it, and that the request is JSON."""
+"""The application. Every route first checks that this user may see it, and that the request is JSON; which actions are
+refused is noted.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from fastapi import Depends, FastAPI, Request, Response
 
 from airflow_provider.ui import acting, defining, files, finding, questions
 from airflow_provider.ui.bodies import LimitedBodies, is_json
+from airflow_provider.ui.refused_acts import note_refused
 from airflow_provider.ui.rights import may_see
 from airflow_provider.ui.world import World
 
@@ -15,7 +18,7 @@ from airflow_provider.ui.world import World
 def make_app(world: World) -> FastAPI:
     app = FastAPI(
         title="Cooperative Spark",
-        dependencies=[Depends(may_see), Depends(is_json)],
+        dependencies=[Depends(note_refused), Depends(may_see), Depends(is_json)],
         docs_url=None,
         redoc_url=None,
         openapi_url=None,

@@ -16,8 +16,8 @@ from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import HTTPException, Request, status
 
+from airflow_provider.common.airflow_teams import all_teams, team_of
 from airflow_provider.ui.allowed_acts import PageActions
-from airflow_provider.ui.teams import all_teams, team_of
 from airflow_provider.ui.world import ItsWorld
 
 _ALL_DAGS: Final = "~"

@@ -10,10 +10,10 @@ from typing import Annotated, Final
 
 from fastapi import Depends, HTTPException, Request, status
 
+from airflow_provider.common.audit_log import note_in_audit_log
 from airflow_provider.common.parameters import group_name
 from airflow_provider.hooks.shown_connections import Connections
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.ui.airflow_log import note_in_audit_log
 from airflow_provider.ui.allowed_acts import PageActions, configured_actions
 from airflow_provider.ui.answers import Answers
 from airflow_provider.ui.declared import configured_prefixes

@@ -85,6 +85,11 @@ class Page:
     cluster: StillCluster
     noted: list[tuple[str, str, str]]
 
+    @property
+    def begun(self) -> list[tuple[str, str, str]]:
+        """What the audit log was told of acts that nothing had refused so far."""
+        return [note for note in self.noted if not note[0].endswith("_refused")]
+
     def some_time_passes(self) -> None:
         self.cluster.now += 60.0
 

@@ -244,7 +244,7 @@ def test_no_act_is_done_for_another_site_or_for_who_may_only_see(page: Page, bro
         assert {browser.post(path, json=body, headers=elsewhere).status_code for path in acts} == {403}
     with page.browser("VIEWER") as browser:
         assert {browser.post(path, json=body, headers=OURS).status_code for path in acts} == {403}
-    assert (page.noted, broker.events, broker.left) == ([], [], [])
+    assert (page.begun, broker.events, broker.left) == ([], [], [])
 
 
 @pytest.mark.parametrize("worker", ["w" * 250, "a b", "*"])

@@ -146,7 +146,7 @@ def test_settings_of_spark_are_given_shown_and_changed_and_only_their_names_are_
     assert post(page, "alter", **JOB, session_conf=changes)[0] == 200
     assert altered == [AlterJob(job="job", defined_at=0, session_conf=changes)]
     assert post(page, "alter", **JOB, session_conf={"spark.executor.memory": "9g"})[0] == 409
-    noted = [json.loads(extra)["session_conf"] for _, _, extra in page.noted]
+    noted = [json.loads(extra)["session_conf"] for _, _, extra in page.begun]
     assert noted == [["fs.s3a.secret.key"], ["fs.s3a.secret.key", "spark.sql.a"], ["spark.executor.memory"]]
 
 

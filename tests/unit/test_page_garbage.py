@@ -44,7 +44,7 @@ def test_what_is_no_json_is_refused_in_words(act: str, body: Any) -> None:
         typeless = browser.post(f"/api/act/{act}", content=body, headers={**HEADERS, "Content-Type": "text/plain"})
     assert (answer.status_code in (400, 422), typeless.status_code) == (True, 422), answer.text
     assert json.loads(answer.text)["detail"]
-    assert not page.noted
+    assert not page.begun
 
 
 @pytest.mark.parametrize("group", ["", "..", "a b", "g" * 300])
@@ -57,7 +57,7 @@ def test_nothing_is_done_in_a_group_whose_name_no_topic_can_have(group: str) -> 
         answers = [browser.post(path, json=body, headers=HEADERS) for path in acts]
     assert {answer.status_code for answer in answers} == {404}, [answer.text for answer in answers]
     assert all(answer.json()["detail"].startswith(f"group: {group!r} must be 1 to ") for answer in answers)
-    assert not page.noted
+    assert not page.begun
 
 
 @pytest.mark.parametrize("more", [{"map_index": 10**30}, {"map_index": -2}, {"task_id": "a\x00"}, {"run_id": "\x00"}])

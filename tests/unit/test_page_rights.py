@@ -75,6 +75,42 @@ def test_whatever_changes_something_is_refused_to_who_may_only_see(page: Page, r
         assert browser.get("/api/jobs", params=GROUP).status_code == 200
         assert 'data-steers=""' in browser.get("/").text
     assert not retried
+    refused = [f"cospark_{path.rpartition('/')[2]}_refused" for path in acts]
+    assert [(event, by) for event, by, _ in page.noted] == [(event, "ann") for event in refused]
+    told = {"conn": "kafka_default", "group": "etl", "job": "job", "status": 403}
+    assert {extra for _, _, extra in page.noted} == {json.dumps(told)}
+
+
+@pytest.mark.parametrize(
+    ("role", "path", "body", "headers", "status"),
+    [
+        ("", "retry", {}, OURS, 403),
+        ("VIEWER", "submit", {"config": {"password": "hunter2"}}, OURS, 403),
+        ("USER", "retry", {}, {}, 403),
+        ("USER", "retry", {"conn": "hunter3"}, OURS, 404),
+        ("USER", "ask", {"worker": "w9", "action": "stop"}, OURS, 409),
+        ("USER", "submit", {"entry_point": "nonsense", "config": {"password": "hunter2"}}, OURS, 409),
+        ("USER", "retry", {"defined_at": "hunter2"}, OURS, 422),
+    ],
+)
+def test_what_is_refused_is_in_the_audit_log_without_what_may_be_secret(
+    page: Page, role: str, path: str, body: dict[str, Any], headers: dict[str, str], status: int
+) -> None:
+    asked = {**RETRY, **body}
+    with page.browser(role) as browser:
+        assert browser.post(f"/api/act/{path}", json=asked, headers=headers).status_code == status
+    event, by, extra = page.noted[-1]
+    assert (event, by) == (f"cospark_{path}_refused", "ann")
+    told: dict[str, Any] = {name: asked[name] for name in ("conn", "group", "job", "worker") if name in asked}
+    assert json.loads(extra) == told | {"status": status}
+    assert "hunter2" not in json.dumps(page.noted)
+
+
+def test_questions_that_are_refused_and_who_has_not_logged_in_are_in_no_audit_log(page: Page) -> None:
+    with page.browser("") as browser:
+        assert browser.get("/api/groups").status_code == 403
+    with page.browser(None) as browser:
+        assert browser.post("/api/act/retry", json=RETRY, headers=OURS).status_code == 401
     assert not page.noted
 
 

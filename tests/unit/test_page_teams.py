@@ -45,7 +45,7 @@ def test_every_route_refuses_who_belongs_to_one_team_only(page: Page) -> None:
         with page.browser(role, teams) as browser:
             answers = {route: browser.request(*route, headers=OURS).status_code for route in page.routes}
         assert answers == dict.fromkeys(page.routes, 403), (role, teams)
-    assert not page.noted
+    assert not page.begun
 
 
 @pytest.mark.parametrize(("role", "teams"), [("USER", list(TEAMS)), ("ADMIN", [])])
