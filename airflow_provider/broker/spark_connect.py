@@ -16,6 +16,7 @@ from airflow_provider.broker.jars import pyspark_home
 from airflow_provider.broker.java import find_java
 from airflow_provider.broker.own_process import HOST, free_ports, require_free
 from airflow_provider.broker.own_server import OwnServer
+from airflow_provider.broker.spark_properties import submit_options
 
 _CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of one
@@ -95,8 +96,7 @@ class LocalConnectServer(OwnServer):
             "spark.driver.defaultJavaOptions": f"-Xss8m -Dderby.system.home={self._folder}",
             **self._conf,
         }
-        settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
-        submit = str(home / "bin" / "spark-submit")
+        submit, settings = str(home / "bin" / "spark-submit"), submit_options(conf, self._folder)
         return [submit, "--master", self._master, "--class", _CLASS, *settings, "spark-internal"]
 
     def _environment(self, home: Path, java: Path) -> dict[str, str]:

@@ -191,7 +191,7 @@ class SparkApplication:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         log.info("Spark starts with master %s", settings.master)
-        start_jvm(conf)
+        start_jvm(conf, self._folder.path)
         root = SparkSession.builder.config(map={**conf}).getOrCreate()
         jvm = jvm_process()
         if not is_alive(root, jvm):

@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider.broker.spark_properties import submit_options
 from airflow_provider.driver.jvm_log import JvmLog
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ _END_S: Final = 2.0
 
 _STOP_S: Final = 30.0
 """How long to wait at most for a context that stops."""
+
+_SUBMIT_ARGS: Final = "PYSPARK_SUBMIT_ARGS"
 
 
 def home_of_spark() -> str:
@@ -96,22 +100,39 @@ def _in_scala(collection: Any) -> Iterator[Any]:
         yield iterator.next()
 
 
-def start_jvm(conf: Mapping[str, str]) -> None:
-    """Start the JVM if there is none, as ``SparkContext`` does, but log what it prints on stderr."""
-    from pyspark import SparkConf, SparkContext
+def start_jvm(conf: Mapping[str, str], folder: Path) -> None:
+    """Start the JVM if there is none, as ``SparkContext`` does, but log what it prints on stderr, and keep its settings
+    out of its arguments.
+
+    :param folder: for the settings; only this user can read it
+    """
+    from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return
-    given = SparkConf(loadDefaults=False).setAll(list(conf.items()))
     stderr = JvmLog()
     try:
-        with stderr:
-            gateway = launch_gateway(given, {"stderr": stderr.writing})  # type: ignore[no-untyped-call]  # without hints
+        with stderr, _submitted_with(submit_options(conf, folder)):
+            gateway = launch_gateway(None, {"stderr": stderr.writing})  # type: ignore[no-untyped-call]  # without hints
     except Exception:
         stderr.join(_LAST_WORDS_S)
         raise
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextlib.contextmanager
+def _submitted_with(options: Sequence[str]) -> Iterator[None]:
+    """Let PySpark start the JVM with these options, and with those of the user after them, which win."""
+    given = os.environ.get(_SUBMIT_ARGS)
+    os.environ[_SUBMIT_ARGS] = f"{shlex.join(options)} {given or 'pyspark-shell'}"
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[_SUBMIT_ARGS]
+        else:
+            os.environ[_SUBMIT_ARGS] = given
 
 
 def jvm_process() -> Popen[bytes] | None:

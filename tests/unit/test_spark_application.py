@@ -26,7 +26,7 @@ def without_java(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(application, "_require_java", lambda: None)
-    monkeypatch.setattr(application, "start_jvm", lambda conf: None)
+    monkeypatch.setattr(application, "start_jvm", lambda conf, folder: None)
 
 
 @pytest.mark.usefixtures("without_java")

@@ -1,0 +1,62 @@
+"""What anybody on a machine can read of the processes that are started with settings of Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+from waiting import DEADLINE_S
+
+from airflow_provider.broker.spark_connect import LocalConnectServer
+
+SECRET = "hunter2"
+LETTERS = f"{SECRET}: #\\!=\n\u00fc\U0001f40d."
+"""With what a file of properties has a meaning for, and what two units of UTF-16 stand for."""
+
+KEY = "spark.hadoop.fs.s3a.secret.key"
+APPLICATION = f"""
+import json, pathlib
+from airflow_provider.driver.application import LocalSparkSettings, SparkApplication
+
+conf = {{{KEY!r}: {LETTERS!r}, "spark.driver.memory": "600m"}}
+spark = SparkApplication()
+running = spark.running_for("me", LocalSparkSettings(master="local[1]", conf=conf))
+folder = spark._folder.path
+print(json.dumps({{
+    "arguments": pathlib.Path("/proc", str(running.jvm.pid), "cmdline").read_text().split("\\0"),
+    "secret": running.root.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key"),
+    "default": running.root.conf.get("spark.sql.shuffle.partitions"),
+    "modes": [oct(path.stat().st_mode & 0o777) for path in (folder, *folder.glob("*.properties"))],
+}}))
+spark.release("me")
+"""
+
+
+def test_the_settings_of_a_workers_spark_are_not_among_the_arguments_of_its_jvm(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 17\nspark.driver.memory 900m\n")
+    done = subprocess.run(
+        [sys.executable, "-c", APPLICATION],
+        env=os.environ | {"SPARK_CONF_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert SECRET not in " ".join(seen["arguments"])
+    assert "-Xmx600m" in seen["arguments"], "the launcher has read them, before spark-defaults.conf"
+    assert (seen["secret"], seen["default"]) == (LETTERS, "17")
+    assert seen["modes"] == ["0o700", "0o600"]
+
+
+def test_those_of_a_spark_connect_server_are_not_among_its_arguments_either() -> None:
+    with LocalConnectServer(conf={KEY: SECRET, "spark.driver.memory": "600m"}, start_timeout_s=DEADLINE_S) as server:
+        assert server.pid is not None
+        arguments = psutil.Process(server.pid).cmdline()
+    assert SECRET not in " ".join(arguments)
+    assert "-Xmx600m" in arguments
