@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import secrets
 import shutil
 import sys
 import time
@@ -112,9 +113,15 @@ def _play(output: Path, dags: Sequence[Path], *, keep: bool, group_protocol: Gro
             "kafka_default": {"conn_type": "kafka", "extra": {"bootstrap.servers": broker.bootstrap_servers}}
         }
         if spark is Spark.CONNECT:
-            server = stack.enter_context(LocalConnectServer(master=_SERVER_MASTER))
+            token = secrets.token_urlsafe(24)
+            server = stack.enter_context(LocalConnectServer(master=_SERVER_MASTER, token=token))
             print(f"The tasks run on the Spark Connect server {server.url} (spark_connect_default)", flush=True)
-            connections["spark_connect_default"] = {"conn_type": "spark_connect", **_address(server.url)}
+            connections["spark_connect_default"] = {
+                "conn_type": "spark_connect",
+                "host": "localhost",  # with any other name PySpark sends no token without TLS
+                "port": urlsplit(server.url).port,
+                "password": token,
+            }
         airflow = stack.enter_context(_airflow(output, dags, group_protocol, connections))
         ready = time.monotonic()
         print(
@@ -136,12 +143,6 @@ def _played(play: Play, output: Path, *, began: float) -> int:
     report = write_results(output, observed)
     print_results(report, output, seconds=time.monotonic() - began)
     return 0 if report["ok"] else 1
-
-
-def _address(url: str) -> dict[str, object]:
-    """Of a Spark Connect server, as a connection has it."""
-    parts = urlsplit(url)
-    return {"host": parts.hostname, "port": parts.port}
 
 
 def _airflow(

@@ -19,6 +19,8 @@ from airflow_provider.broker.own_server import OwnServer
 from airflow_provider.broker.spark_properties import submit_options
 
 _CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
+BINDING_ADDRESS: Final = "spark.connect.grpc.binding.address"
+BINDING_PORT: Final = "spark.connect.grpc.binding.port"
 _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of one
 
 
@@ -35,7 +37,7 @@ class LocalConnectServer(OwnServer):
     :param port: where clients connect; a free one by default
     :param master: the master URL of its Spark
     :param token: the token that clients must send; empty: none
-    :param conf: more settings of its Spark
+    :param conf: more settings of its Spark; they can't move it to another address
     :param start_timeout_s: how long the start may take, in seconds
     """
 
@@ -83,8 +85,6 @@ class LocalConnectServer(OwnServer):
 
     def _command(self, home: Path) -> list[str]:
         conf = {
-            "spark.connect.grpc.binding.address": HOST,
-            "spark.connect.grpc.binding.port": str(self._port),
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
             "spark.ui.enabled": "false",
@@ -95,6 +95,8 @@ class LocalConnectServer(OwnServer):
             # Java's default stack of 1 MB is too small for that.
             "spark.driver.defaultJavaOptions": f"-Xss8m -Dderby.system.home={self._folder}",
             **self._conf,
+            BINDING_ADDRESS: HOST,
+            BINDING_PORT: str(self._port),
         }
         submit, settings = str(home / "bin" / "spark-submit"), submit_options(conf, self._folder)
         return [submit, "--master", self._master, "--class", _CLASS, *settings, "spark-internal"]

@@ -5,14 +5,20 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import os
+import secrets
+from typing import Final
 
-from airflow_provider.broker.own_process import HOST
-from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.broker.spark_connect import BINDING_ADDRESS, BINDING_PORT, LocalConnectServer
 from airflow_provider.cli.conf_option import SPARK, add_conf_option, conf_of
 from airflow_provider.cli.terminal import complain
 from airflow_provider.common.masters import own_master
 from airflow_provider.driver.standalone import unreachable
+from airflow_provider.spark_connect.server import TOKEN_ENV
 from airflow_provider.trials.foreground import serve
+
+_HOST: Final = "localhost"
+"""The one name with which PySpark sends a token without TLS."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     try:
-        conf = conf_of(SPARK, args.spark_conf)
+        conf = _conf(args.spark_conf)
     except ValueError as wrong:
         complain(f"cospark spark-connect: {wrong}")
         return 2
@@ -36,17 +42,29 @@ def run(args: argparse.Namespace) -> int:
     if refusals:
         complain(f"cospark spark-connect: no Spark master can be reached at {args.master} ({refusals}); is it started?")
         return 2
-    make = functools.partial(LocalConnectServer, port=args.port, master=args.master, conf=conf)
-    return serve("cospark spark-connect", args.port, make, _welcome)
+    token = os.environ.get(TOKEN_ENV) or secrets.token_urlsafe(24)
+    make = functools.partial(LocalConnectServer, port=args.port, master=args.master, token=token, conf=conf)
+    return serve("cospark spark-connect", args.port, make, functools.partial(_welcome, token=token))
 
 
-def _welcome(server: LocalConnectServer) -> str:
-    connection = {"conn_type": "spark_connect", "host": HOST, "port": int(server.url.rpartition(":")[2])}
+def _conf(pairs: list[str]) -> dict[str, str]:
+    """:raises ValueError: for what is no setting, and for what would move the server"""
+    conf = conf_of(SPARK, pairs)
+    for name in (BINDING_ADDRESS, BINDING_PORT):
+        if name in conf:
+            raise ValueError(f"{SPARK} {name}: the server listens on {_HOST} only; --port sets its port")
+    return conf
+
+
+def _welcome(server: LocalConnectServer, token: str) -> str:
+    port = int(server.url.rpartition(":")[2])
+    connection = {"conn_type": "spark_connect", "host": _HOST, "port": port, "password": token}
     return f"""\
-Spark Connect listens on {server.url}. It does not authenticate its clients: it is for trials on this machine.
+Spark Connect listens on sc://{_HOST}:{port}. It runs what it is sent by whoever has its token: it is for trials.
 
 For cospark, in another terminal:
-  cospark worker GROUP --allow MODULE --spark-master {server.url}
+  export {TOKEN_ENV}={token}
+  cospark worker GROUP --allow MODULE --spark-master sc://{_HOST}:{port}
 For Airflow:
   export AIRFLOW_CONN_SPARK_CONNECT_DEFAULT='{json.dumps(connection)}'
 

@@ -9,6 +9,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 import psutil
@@ -19,7 +20,7 @@ from waiting import DEADLINE_S, eventually
 
 from airflow_provider.runners.connect import ConnectRunner
 from airflow_provider.spark_connect.client import require_client
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.server import TOKEN_ENV, ConnectServer, ConnectSettings
 
 pytestmark = pytest.mark.thorough
 
@@ -54,7 +55,7 @@ def cluster() -> Iterator[StandaloneCluster]:
 
 
 @pytest.fixture
-def server(cluster: StandaloneCluster) -> Iterator[ConnectServer]:
+def server(cluster: StandaloneCluster) -> Iterator[ConnectSettings]:
     """It has one core of the cluster, so it has one executor."""
     options = cluster.options(spark_cores_max="1", spark_python_authenticate_socketTimeout="120s")
     command = [sys.executable, "-m", "airflow_provider.cli.main", "spark-connect", "--master", *options[1:]]
@@ -63,7 +64,10 @@ def server(cluster: StandaloneCluster) -> Iterator[ConnectServer]:
         try:
             found = re.match(r"Spark Connect listens on (\S+)\. ", started.stdout.readline())
             assert found is not None
-            yield ConnectServer.parse(found[1])
+            told = "".join(takewhile(lambda line: line != "For Airflow:\n", started.stdout))
+            token = re.search(rf"export {TOKEN_ENV}=(\S+)", told)
+            assert token is not None
+            yield ConnectSettings(server=ConnectServer.parse(found[1]), token=token[1])
         finally:
             started.send_signal(signal.SIGTERM)
             assert started.wait(DEADLINE_S) == 0
@@ -71,7 +75,7 @@ def server(cluster: StandaloneCluster) -> Iterator[ConnectServer]:
 
 async def test_the_work_of_a_connect_server_runs_on_the_executors_of_its_cluster(
     cluster: StandaloneCluster,
-    server: ConnectServer,
+    server: ConnectSettings,
     events: Events,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -80,9 +84,8 @@ async def test_the_work_of_a_connect_server_runs_on_the_executors_of_its_cluster
     (tmp_path / "cospark_near_jobs.py").write_text(textwrap.dedent(JOB))
     (tmp_path / "cospark_near_help.py").write_text("def double(value):\n    return 2 * value\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    settings = ConnectSettings(server=server)
     runner = ConnectRunner(
-        events, allowed=["cospark_near_jobs"], settings=settings, worker="w1", scope="cluster/group", tell_every_s=1.0
+        events, allowed=["cospark_near_jobs"], settings=server, worker="w1", scope="cluster/group", tell_every_s=1.0
     )
     cluster.wait(lambda state: [app["cores"] for app in state["activeapps"]] == [1], "it has its executor")
     for index in range(2):

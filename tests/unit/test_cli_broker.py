@@ -49,6 +49,14 @@ def test_of_a_server_that_ends_it_is_told_how_and_the_end_of_its_log_which_goes_
     assert told == f"cospark spark-connect: the server {how}. Its log ends with:\n{end}"
 
 
+@pytest.mark.parametrize("name", ["address", "port"])
+def test_what_would_move_a_spark_connect_server_is_refused(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    setting = f"spark.connect.grpc.binding.{name}"
+    assert main(["spark-connect", "--spark-conf", f"{setting}=0.0.0.0"]) == 2
+    told = f"--spark-conf {setting}: the server listens on localhost only; --port sets its port"
+    assert capsys.readouterr().err == f"cospark spark-connect: {told}\n"
+
+
 class Interrupted:
     """A broker that takes its time to end, until somebody has enough of that."""
 
