@@ -15,8 +15,12 @@ other work. Such a planner has to name the work with ``checkpoint_key``.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import stat
 import tempfile
+from pathlib import Path
 from typing import Any, Final
 
 from airflow_provider.protocol.model import TaskId
@@ -56,7 +60,8 @@ def checkpoint_root(given: str | None, task: TaskId, *, bounded: bool) -> str:
     a temporary folder if the worker has no root.
 
     :param given: the worker's root: a folder, a URI or :data:`TEMPORARY`; None: it has none
-    :raises CheckpointError: if the task is unbounded, and the worker has no root
+    :raises CheckpointError: if the task is unbounded, and the worker has no root; if others can write to the temporary
+        folder
     """
     if given is None and not bounded:
         raise CheckpointError(
@@ -64,8 +69,27 @@ def checkpoint_root(given: str | None, task: TaskId, *, bounded: bool) -> str:
             f" or URI that all of them reach; for trials on one machine, {TEMPORARY!r}"
         )
     if given is None or given == TEMPORARY:
-        return f"{tempfile.gettempdir()}/cospark-checkpoints"
+        return str(_folder_of_this_user())
     return given
+
+
+def _folder_of_this_user() -> Path:
+    """The same for all processes of this user on this machine. Others may have made one of its name first, to read what
+    is written there, or to have Spark read what they have written.
+    """
+    folder = Path(tempfile.gettempdir(), f"cospark-checkpoints-{os.geteuid()}")
+    try:
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        found = folder.lstat()
+    except OSError as failed:
+        raise CheckpointError(f"the folder of temporary checkpoints can't be made: {failed}") from failed
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise CheckpointError(
+            f"{folder} is not a folder of this user alone, so no checkpoint is safe there: remove it, or give the"
+            " worker a checkpoint_root"
+        )
+    return folder
 
 
 def checkpoint_location(root: str, group_id: str, task: TaskId, config: Config) -> str:

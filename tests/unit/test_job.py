@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
+import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -347,13 +350,15 @@ def test_a_checkpoint_key_is_a_string() -> None:
         checkpoint_location("/c", "g", TaskId("orders", 0), {"checkpoint_key": 7})
 
 
-def test_a_task_without_end_needs_a_root_that_somebody_has_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_without_end_needs_a_root_that_somebody_has_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Among the machine's temporary files a stream would begin again wherever it moves to."""
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/of/this/machine")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     task = TaskId("orders", 0)
     assert checkpoint_root("s3://checkpoints", task, bounded=False) == "s3://checkpoints"
     for given, bounded in ((None, True), ("temporary", True), ("temporary", False)):
-        assert checkpoint_root(given, task, bounded=bounded) == "/of/this/machine/cospark-checkpoints"
+        assert checkpoint_root(given, task, bounded=bounded) == f"{tmp_path}/cospark-checkpoints-{os.geteuid()}"
     for usable in ("/checkpoints", "s3a://bucket/x", "file:/checkpoints", "temporary", None):
         assert usable_root(usable) == usable
     for relative in ("checkpoints", "./checkpoints", "~/checkpoints", "a/b:/c", ""):
@@ -361,3 +366,40 @@ def test_a_task_without_end_needs_a_root_that_somebody_has_named(monkeypatch: py
             usable_root(relative)
     with pytest.raises(CheckpointError, match="task orders:0 streams, and its worker has no checkpoint_root"):
         checkpoint_root(None, task, bounded=False)
+
+
+def test_temporary_checkpoints_are_for_their_user_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = Path(checkpoint_root(None, TaskId("orders", 0), bounded=True))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert checkpoint_root(None, TaskId("orders", 1), bounded=True) == str(folder)
+
+
+def _open_to_all(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def _leads_elsewhere(folder: Path) -> None:
+    (folder.parent / "elsewhere").mkdir(mode=0o700)
+    folder.symlink_to(folder.parent / "elsewhere")
+
+
+@pytest.mark.parametrize("make", [_open_to_all, _leads_elsewhere, Path.touch])
+def test_a_folder_that_others_may_have_made_first_takes_no_checkpoints(
+    make: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    make(tmp_path / f"cospark-checkpoints-{os.geteuid()}")
+    with pytest.raises(CheckpointError, match="not a folder of this user alone"):
+        checkpoint_root(None, TaskId("orders", 0), bounded=True)
+
+
+def test_a_folder_of_another_user_takes_no_checkpoints(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever owns the folder, this process is somebody else."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    somebody = os.geteuid() + 1
+    (tmp_path / f"cospark-checkpoints-{somebody}").mkdir(mode=0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: somebody)
+    with pytest.raises(CheckpointError, match="not a folder of this user alone"):
+        checkpoint_root(None, TaskId("orders", 0), bounded=True)
