@@ -16,7 +16,7 @@ from airflow_provider.broker.jars import pyspark_home
 from airflow_provider.broker.java import find_java
 from airflow_provider.broker.own_process import HOST, free_ports, require_free
 from airflow_provider.broker.own_server import OwnServer
-from airflow_provider.broker.spark_properties import submit_options
+from airflow_provider.spark_properties import submit_options
 
 _CLASS: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 BINDING_ADDRESS: Final = "spark.connect.grpc.binding.address"

@@ -15,8 +15,8 @@ from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider.broker.spark_properties import submit_options
 from airflow_provider.driver.jvm_log import JvmLog
+from airflow_provider.spark_properties import submit_options
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -99,7 +99,7 @@ def _committed(config: Mapping[str, Any], shards: range | list[int], *, isolatio
 
 
 def _said_beside(consumer: Consumer) -> KafkaError | None:
-    """librdkafka asks again and again for the coordinator of a group that it may not ask for. Here it says so."""
+    """Librdkafka asks again and again for the coordinator of a group that it may not ask for. Here it says so."""
     message = consumer.poll(0.5)
     return None if message is None else message.error()
 
