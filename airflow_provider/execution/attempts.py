@@ -101,6 +101,11 @@ def on_adopted(x: Execution, task: TaskId, event: QueryAdopted) -> None:
         x.do(Inform(message=f"task {run.label} keeps running, and is watched from here"))
 
 
+def on_found(x: Execution, task: TaskId, event: QueryAdopted) -> None:
+    """The query that this worker has started, or may have started, is running."""
+    x.write(x.keep(replaced(x.runs[task], handle=event.handle)), TaskState.RUNNING)
+
+
 def _who(status: TaskStatus) -> tuple[object, ...]:
     return status.worker, status.epoch, status.attempt, status.handle, status.claim
 

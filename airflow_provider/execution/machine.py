@@ -156,8 +156,10 @@ TRANSITIONS: Final[Table[RunState]] = {
         AttemptStopped: to(attempts.on_stopped, _GONE),
         SparkLost: to(attempts.on_spark_lost, _WAITING, _CLOSING),
         SparkAbsent: to(attempts.on_spark_absent, _WAITING),
+        QueryAdopted: to(attempts.on_found, _STARTED),
         QueryCleared: to(attempts.on_cleared, _WAITING),
-        **all_late(_STARTED, _WRITTEN, (QueryAdopted, QueryUnreachable)),
+        QueryUnreachable: to(attempts.on_unreachable, _STARTED),
+        **all_late(_STARTED, _WRITTEN),
     },
     _LEAVING: {
         TasksGiven: to(late, _LEAVING),

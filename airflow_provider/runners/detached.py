@@ -86,6 +86,7 @@ class DetachedQueries:
         self._steps: dict[TaskId, asyncio.Task[None]] = {}
         self._stops: set[asyncio.Task[None]] = set()
         self._ending: dict[QueryHandle, asyncio.Task[None]] = {}
+        self._doubted: set[TaskId] = set()
         self._losses = 0
         self._lost_at = -_TOGETHER_S
 
@@ -197,7 +198,8 @@ class DetachedQueries:
             return
         (await self._watches.of(found)).watch(found)
         self._keep(replace(watched, handle=found))
-        if tell or found != watched.handle:
+        if tell or found != watched.handle or watched.order.task in self._doubted:
+            self._doubted.discard(watched.order.task)
             self._on_event(QueryAdopted(order=watched.order, handle=found.to_json()))
 
     async def _leave_for_good(self, watched: _Watched) -> None:
@@ -229,6 +231,7 @@ class DetachedQueries:
             nonlocal said
             if why != said:
                 said = why
+                self._doubted.add(watched.order.task)
                 self._on_event(QueryUnreachable(order=watched.order, why=f"{watched.handle.server}: {why}"))
 
         return await self._until_answered(watched.handle, ask, refused)
@@ -312,6 +315,7 @@ class DetachedQueries:
 
     def _drop(self, task: TaskId) -> _Watched | None:
         watched = self._tasks.pop(task, None)
+        self._doubted.discard(task)
         if watched is not None:
             self._sessions.pop(watched.handle.session_id, None)
         return watched

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+from typing import Any
+
 import pytest
 from how_many import examples
 from simulation.detached.mistakes import MISTAKES, WHEN_A_SERVER_IS_AWAY, WHEN_TWO_BEGIN, Mistake
 from simulation.detached.world import (
     BrokenError,
+    World,
+    a_server_ends_under_a_start,
     a_task_waits_for_a_server_that_is_away,
     play,
     played,
+    the_answer_to_a_start_is_lost,
     two_workers_begin_the_same_task,
 )
 from simulation.seeds import fresh, one_in
@@ -60,3 +66,11 @@ def test_a_mistake_is_noticed_when_a_server_is_away(mistake: Mistake, monkeypatc
     mistake(monkeypatch)
     with pytest.raises(BrokenError, match="can both commit"):
         played(0, a_task_waits_for_a_server_that_is_away)
+
+
+@pytest.mark.parametrize("seed", list(range(10)))
+@pytest.mark.parametrize("history", [a_server_ends_under_a_start, the_answer_to_a_start_is_lost])
+def test_a_task_whose_query_is_unknown_is_not_said_to_run(
+    history: Callable[[World], Coroutine[Any, Any, None]], seed: int
+) -> None:
+    played(seed, history)

@@ -206,6 +206,7 @@ class Life:
         session = f"{run.task}#{run.attempt}"
         former = f"{run.task}#{run.attempt - 1}"
         found: dict[str, Any] | None = None
+        life: int | None = None
         try:
             await self._step()
             await self._end_session(former)
@@ -216,15 +217,15 @@ class Life:
             life = self.own.begin(session)
             handle_of = QueryHandle(server=self.own.server, session_id=session)
             self.feed(events.AttemptBegan, task=run.task, handle=handle_of.to_json())
-            await self._gate(attempt)
+            await self._gate(attempt, life)
             await self._step(sent=True)
             query = await self._start(attempt, session, life)
             found = replace(handle_of, query_id="q", run_id=query.run_id).to_json()
             await self._step()
             if attempt.stopping:
-                found = await self._left_open(session, found)
+                found = await self._left_open(session, found, life)
         except (RefusedError, AwayError, QueryNotStoppedError):
-            found = await self._left_open(session, found)
+            found = await self._left_open(session, found, life)
         if self._attempts.get(run.task) is attempt:
             del self._attempts[run.task]
         if self.dead:
@@ -248,17 +249,26 @@ class Life:
         calls = CallsOfServer(self.own, self.world.chance)
         await end_session(calls, QueryHandle(server=self.own.server, session_id=session), timeout_s=30.0)
 
-    async def _left_open(self, session: str, found: dict[str, Any] | None) -> dict[str, Any] | None:
+    async def _left_open(self, session: str, found: dict[str, Any] | None, life: int | None) -> dict[str, Any] | None:
+        """The handle of what may still be running in the session. If the server has ended under the attempt, it is not
+        asked.
+
+        :param life: the life of the server that the attempt knows; None: the session was never opened
+        """
+        if life is not None and life != self.own.life:
+            return found or QueryHandle(server=self.own.server, session_id=session).to_json()
         try:
             await self._end_session(session)
         except QueryNotStoppedError:
             return found or QueryHandle(server=self.own.server, session_id=session).to_json()
         return None
 
-    async def _gate(self, attempt: Attempt) -> None:
+    async def _gate(self, attempt: Attempt, life: int) -> None:
         while not attempt.gate.is_set():
             if attempt.stopping:
                 raise RefusedError("it was told to stop")
+            if life != self.own.life:
+                raise RefusedError("its server has ended")
             if self.dead:
                 await asyncio.Event().wait()  # a killed process does nothing more
             await asyncio.sleep(0.1)
