@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import socket
 import sqlite3
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import Final
 
 from typing_extensions import Self
 
+from airflow_provider.broker.own_process import hold_ports
 from demo.airflow_api import WAIT_S, AirflowApi
 from demo.processes import KeptProcess, ProcessFailedError
 
@@ -90,7 +90,8 @@ class LocalAirflow:
         timeout_s: float = WAIT_S,
     ) -> None:
         self.home = home.absolute()
-        self.port = _free_port()
+        (self._held,) = hold_ports(1)
+        self.port = self._held.number
         self.url = f"http://{_HOST}:{self.port}"
         self.username = _USER
         self.password = secrets.token_urlsafe(12)
@@ -311,9 +312,3 @@ def _bundles(folders: Sequence[Path]) -> list[dict[str, object]]:
         }
         for number, (name, folder) in enumerate(zip(names, folders, strict=True), start=1)
     ]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])

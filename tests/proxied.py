@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
@@ -11,6 +9,7 @@ from typing import NamedTuple
 from tcp_proxy import TcpProxy
 
 from airflow_provider.broker.local_broker import LocalBroker
+from airflow_provider.broker.own_process import hold_ports
 
 
 class Network(NamedTuple):
@@ -33,7 +32,8 @@ def proxied_broker(ways: int, properties: Mapping[str, object] | None = None) ->
     """
     with ExitStack() as held:
         proxies = [held.enter_context(TcpProxy()) for _ in range(ways)]
-        client, internal, controller, *targets = _free_ports(3 + ways)
+        ports = hold_ports(3 + ways)
+        client, internal, controller, *targets = (port.number for port in ports)
         listens = {"CLIENT": client, "INTERNAL": internal, "CONTROLLER": controller}
         told = {"CLIENT": client, "INTERNAL": internal}
         for number, (proxy, target) in enumerate(zip(proxies, targets, strict=True), start=1):
@@ -47,16 +47,4 @@ def proxied_broker(ways: int, properties: Mapping[str, object] | None = None) ->
         }
         broker = held.enter_context(LocalBroker(port=client, properties={**(properties or {}), **listeners}))
         yield Network(broker, proxies)
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        ports: list[int] = []
-        while len(ports) < count:
-            listener = held.enter_context(socket.socket())
-            try:
-                listener.bind(("127.0.0.1", random.randrange(20_000, 32_000)))
-            except OSError:
-                continue
-            ports.append(listener.getsockname()[1])
-        return ports
+    del ports  # until now nobody else was given them

@@ -17,7 +17,7 @@ from typing import Final
 
 from airflow_provider.broker.jars import JarsUnavailableError, default_cache, fetch_jars
 from airflow_provider.broker.java import ClassArchive, MissingPrerequisiteError, find_java
-from airflow_provider.broker.own_process import HOST, PortError, free_ports, require_free, tail
+from airflow_provider.broker.own_process import HOST, PortError, hold_ports, require_free, tail
 from airflow_provider.broker.own_server import OwnServer
 from airflow_provider.broker.security import BrokerSecurity
 
@@ -115,8 +115,9 @@ class LocalBroker(OwnServer):
         self._properties = {**(security.properties() if security else {}), **(properties or {})}
         self._cache = cache or default_cache()
         self._start_timeout_s = start_timeout_s
-        internal, controller, *free = free_ports(2 if port else 3)
-        self._client_port, self._internal_port, self._controller_port = port or free[0], internal, controller
+        self._held = hold_ports(2 if port else 3)
+        self._internal_port, self._controller_port, *free = (held.number for held in self._held)
+        self._client_port = port or free[0]
 
     @property
     def bootstrap_servers(self) -> str:

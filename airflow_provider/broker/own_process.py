@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import socket
 import subprocess
+import weakref
 from typing import Final
 
 HOST: Final = "127.0.0.1"
@@ -30,17 +32,30 @@ def watch_over(pid: int) -> subprocess.Popen[bytes]:
     )
 
 
-def free_ports(count: int) -> list[int]:
+class HeldPort:
+    """A port that is free, and that nobody else is given by :func:`hold_ports` as long as this object lives.
+
+    A server can listen there meanwhile: it is bound without listening, which SO_REUSEADDR allows beside a server, and
+    Java's sockets have that set.
+    """
+
+    __slots__ = ("__weakref__", "number")
+
+    def __init__(self, bound: socket.socket) -> None:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.number: Final[int] = bound.getsockname()[1]
+        weakref.finalize(self, os.close, bound.detach())
+
+
+def hold_ports(count: int) -> list[HeldPort]:
     """:raises PortError: if there are none"""
-    ports: list[int] = []
-    with contextlib.ExitStack() as held:
-        for port in random.sample(_PORTS, len(_PORTS)):
-            listener = held.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                listener.bind((HOST, port))
-                ports.append(port)
-            if len(ports) == count:
-                return ports
+    held: list[HeldPort] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind((HOST, port))
+            held.append(HeldPort(free))
+        if len(held) == count:
+            return held
     raise PortError(f"there is no free port between {_PORTS.start} and {_PORTS.stop}")
 
 

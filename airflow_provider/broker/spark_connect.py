@@ -14,7 +14,7 @@ from typing import Final
 
 from airflow_provider.broker.jars import pyspark_home
 from airflow_provider.broker.java import find_java
-from airflow_provider.broker.own_process import HOST, free_ports, require_free
+from airflow_provider.broker.own_process import HOST, hold_ports, require_free
 from airflow_provider.broker.own_server import OwnServer
 from airflow_provider.spark_properties import submit_options
 
@@ -52,7 +52,8 @@ class LocalConnectServer(OwnServer):
     ) -> None:
         folder = Path(tempfile.mkdtemp(prefix="cospark-connect-"))
         super().__init__("the server", folder, "server.log", keeps_folder=False, not_started=ServerStartError)
-        self._port = port or free_ports(1)[0]
+        self._held = [] if port else hold_ports(1)
+        self._port = port or self._held[0].number
         self._master = master
         self._token = token
         self._conf = conf or {}

@@ -10,10 +10,8 @@ import contextlib
 import ctypes
 import json
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -27,13 +25,12 @@ import psutil
 from quick_spark import launcher_options, quick_jvm
 from waiting import DEADLINE_S
 
+from airflow_provider.broker.own_process import hold_ports
 from airflow_provider.driver.application import LocalSparkSettings
 from airflow_provider.driver.pyspark_internals import home_of_spark
 
 _HOST = "127.0.0.1"
 _POLL_S = 0.05
-# Below the range of ports that the kernel uses for outgoing connections.
-_PORTS = range(20_000, 32_000)
 _FAST: Mapping[str, str] = {
     "spark.driver.host": _HOST,
     "spark.driver.bindAddress": _HOST,
@@ -57,7 +54,8 @@ class StandaloneCluster:
         self._recovery = recovery
         self.workers: list[subprocess.Popen[bytes]] = []
         self.master: subprocess.Popen[bytes] | None = None
-        self._port, self._page = _free_ports(2)
+        self._held = hold_ports(2)
+        self._port, self._page = (held.number for held in self._held)
         self._worker_timeout_s = worker_timeout_s
 
     @property
@@ -209,14 +207,3 @@ def _die_with_parent() -> None:
 def _kill(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    found: list[int] = []
-    while len(found) < count:
-        port = random.choice(_PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((_HOST, port))
-            if port not in found:
-                found.append(port)
-    return found
