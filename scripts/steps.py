@@ -35,6 +35,7 @@ class Step:
     :param cores: how many it keeps busy
     :param shows: what it shows that no other one does
     :param nice: how much it gives way to the others, as of ``nice``
+    :param ends: what it says in the end, as a regular expression: without that, a status of 0 is no success
     """
 
     name: str
@@ -42,6 +43,7 @@ class Step:
     command: Sequence[str] = field(repr=False)
     shows: str = ""
     nice: int = 0
+    ends: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,10 @@ class Words:
         elif line.startswith(("FAILED ", "ERROR ")):
             self._failed.append(Failure(line, self._reasons(line)))
 
+    def have(self, pattern: str) -> bool:
+        """Whether one of the last lines has this; of nothing that is true."""
+        return not pattern or any(re.search(pattern, line) for line in self._last)
+
     def failures(self) -> Sequence[Failure | LastWords]:
         return self._failed or [LastWords([*self._last])]
 
@@ -115,6 +121,7 @@ class Result:
     """What came of a step.
 
     :param hung: whether it was ended because it said nothing any more
+    :param ended: whether it has said what it says in the end
     :param cpu_s: seconds of a core, its own and of processes that it has waited for
     :param failures: what of it failed
     """
@@ -124,14 +131,16 @@ class Result:
     hung: bool
     took_s: float
     cpu_s: float
+    ended: bool = True
     failures: Sequence[Failure | LastWords] = ()
 
     @property
     def passed(self) -> bool:
-        return self.status == 0 and not self.hung
+        return self.status == 0 and self.ended and not self.hung
 
     def __str__(self) -> str:
-        how = "HUNG" if self.hung else "passed" if self.passed else f"FAILED (exit {self.status})"
+        ended = "" if self.ended else " before its end"
+        how = "HUNG" if self.hung else "passed" if self.passed else f"FAILED (exit {self.status}{ended})"
         return f"{self.step.name:24}{self.took_s:6.0f} s {self.cpu_s:6.0f} s of a core  {how:8} {self.step.shows}"
 
 
@@ -186,8 +195,9 @@ class Running:
             self._reader.join(1)  # for ever, if a process that it has left behind holds the pipe
             cpu_s = usage.ru_utime + usage.ru_stime
             hung = self._interrupted_s is not None
-            failures = self._words.failures() if hung or self._process.returncode else ()
-            return Result(self.step, self._process.returncode, hung, self._took_s, cpu_s, failures)
+            ended = self._words.have(self.step.ends)
+            failures = self._words.failures() if hung or self._process.returncode or not ended else ()
+            return Result(self.step, self._process.returncode, hung, self._took_s, cpu_s, ended, failures)
         if self._interrupted_s is None and time.monotonic() - self._heard > self._silent_s:
             print(f"[{self.step.name}] has said nothing for {self._silent_s:.0f} s", flush=True)
             self.interrupt()

@@ -59,6 +59,14 @@ _INTERRUPTED: Final = 130
 _OUTPUT_CLOSED: Final = 141
 
 
+def program() -> int:
+    """All that this process does: a subcommand, at whose end the process ends, whatever a job has left running in it.
+
+    :returns: the exit status, as :func:`main`
+    """
+    return ending_in_time(main, grace_s=GRACE_S)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand.
 
@@ -69,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     called = arguments[0] if arguments else None
     args = _parser(called).parse_args(arguments)
-    return ending_in_time(lambda: _run(args), grace_s=GRACE_S)
+    return _run(args)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -127,4 +135,4 @@ def _load(command: Command) -> CommandModule:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

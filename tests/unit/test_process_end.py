@@ -23,13 +23,14 @@ COMMAND = """
         sys.modules["airflow_provider.offline.decode"] = types.SimpleNamespace(
             add_arguments=lambda parser: None, run=leave
         )
-        sys.exit(main.main(["decode"]))
+        sys.argv[1:] = ["decode"]
+        sys.exit(main.{called})
 """
 
 
-def ended(leave: str, grace_s: float) -> subprocess.CompletedProcess[str]:
+def ended(leave: str, grace_s: float, called: str = "program()") -> subprocess.CompletedProcess[str]:
     """A process of ``cospark`` whose command leaves something."""
-    code = textwrap.dedent(COMMAND).format(leave=leave, grace_s=grace_s)
+    code = textwrap.dedent(COMMAND).format(leave=leave, grace_s=grace_s, called=called)
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
 
@@ -53,3 +54,8 @@ def test_it_names_what_keeps_it_and_ends_with_its_own_status(leave: str, named: 
 def test_idle_pools_end_with_it() -> None:
     process = ended('ThreadPoolExecutor(1, "of-a-job").submit(print, "done").result()', 1e6)
     assert (process.returncode, process.stdout, process.stderr) == (3, "done\n", "")
+
+
+def test_who_calls_a_command_within_a_process_of_its_own_keeps_that() -> None:
+    process = ended("threading.Timer(3, print, ['and on it goes']).start()", 0.2, "main(['decode'])")
+    assert (process.returncode, process.stdout, process.stderr) == (3, "and on it goes\n", "")

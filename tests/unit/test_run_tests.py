@@ -61,6 +61,20 @@ def test_a_step_that_is_nice_gives_way_also_where_sessions_share_the_cores(
     assert "nice 7\n" in told
 
 
+def test_a_step_that_ends_well_in_the_middle_has_failed(steps_of: ModuleType) -> None:
+    """As when the code under test ends the process."""
+    said = [f"==== {count} passed in 1.5s ====" for count in (1, 2)]
+    steps = [
+        steps_of.Step("whole", 1, python(f"print('{said[0]}')"), ends="passed in"),
+        steps_of.Step(
+            "half", 1, python(f"import os; print('..', flush=True); os._exit(0); print('{said[1]}')"), ends="passed in"
+        ),
+    ]
+    results = {result.step.name: result for result in steps_of.run(steps, cores=2, silent_s=DEADLINE_S)}
+    assert {name: result.passed for name, result in results.items()} == {"whole": True, "half": False}
+    assert "FAILED (exit 0 before its end)" in str(results["half"])
+
+
 @pytest.mark.slow
 def test_a_step_that_hangs_says_where_and_has_failed_even_if_it_ends_well(
     steps_of: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
