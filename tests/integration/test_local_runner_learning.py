@@ -189,9 +189,7 @@ async def test_the_newest_state_files_of_a_stream_are_read(runner: LocalRunner, 
     assert await runner.stop([task.task], "moved") == frozenset()
     assert isinstance(events.of(task.task)[-1], TaskStopped)
 
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.builder.getOrCreate()
+    spark = APPLICATION.running_for("the test module", SETTINGS).root
     read = len(list(read_newest(spark, str(tmp_path / "checkpoint"))))
     partitions = len(list((tmp_path / "checkpoint" / "state" / "0").glob("[0-9]*")))
     assert read >= 2 + partitions

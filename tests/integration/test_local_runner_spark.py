@@ -362,7 +362,9 @@ def test_the_jvm_does_not_outlive_a_killed_process(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import os, sys, time
         from airflow_provider.driver.application import APPLICATION, LocalSparkSettings
+        from airflow_provider.driver.task_threads import bind_session
         spark = APPLICATION.running_for("script", LocalSparkSettings(master="local[1]")).root
+        bind_session(spark)
         from pyspark.sql.functions import udf
         spark.range(1).select(udf(lambda x: x)("id")).collect()
         forked = os.fork()

@@ -29,6 +29,8 @@ class Committed:
             for each in partitions
         ]
 
+    def poll(self, timeout: float) -> None: ...
+
     def close(self) -> None: ...
 
 
