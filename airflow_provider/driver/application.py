@@ -29,6 +29,7 @@ from airflow_provider.driver.pyspark_internals import (
     is_alive,
     jvm_process,
     start_jvm,
+    stop_application,
 )
 from airflow_provider.driver.scratch import ScratchFolder
 from airflow_provider.driver.shared_tables import SharedTables
@@ -182,9 +183,18 @@ class SparkApplication:
         _require_java()
         _require_master(settings)
         from pyspark import SparkContext
-        from pyspark.sql import SparkSession
 
         self._found_running = SparkContext._active_spark_context is not None  # noqa: SLF001
+        try:
+            return self._start_or_share(settings)
+        except BaseException:
+            if not self._found_running:
+                stop_application()  # the next start would take it for somebody else's
+            raise
+
+    def _start_or_share(self, settings: LocalSparkSettings) -> RunningSpark:
+        from pyspark.sql import SparkSession
+
         self._folder = ScratchFolder()
         conf = _conf(settings, self._folder.path)
         mark_next_jvm()
@@ -233,6 +243,7 @@ def _require_pyspark() -> None:
             "there is no PySpark with Spark here: pip install 'airflow-provider-cooperative-spark[spark]',"
             " or let the worker use a Spark Connect server (spark_conn_id)"
         )
+    home_of_spark()
 
 
 def _require_java() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from subprocess import Popen, TimeoutExpired
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider.driver.errors import SparkStartError
 from airflow_provider.driver.jvm_log import JvmLog
 from airflow_provider.spark_properties import submit_options
 
@@ -39,10 +40,16 @@ _SUBMIT_ARGS: Final = "PYSPARK_SUBMIT_ARGS"
 
 
 def home_of_spark() -> str:
-    """Where PySpark finds Spark: ``SPARK_HOME``, or what was installed with it."""
+    """Where PySpark finds Spark: ``SPARK_HOME``, or what was installed with it.
+
+    :raises SparkStartError: if it finds none; PySpark itself would end the process
+    """
     from pyspark.find_spark_home import _find_spark_home
 
-    return str(_find_spark_home())
+    try:
+        return str(_find_spark_home())
+    except SystemExit:
+        raise SparkStartError("PySpark finds no Spark here: set SPARK_HOME, or install PySpark again") from None
 
 
 def ends_by_itself(query: StreamingQuery) -> bool:
@@ -168,6 +175,18 @@ def ends_soon(jvm: Popen[bytes]) -> bool:
     except TimeoutExpired:
         return False
     return True
+
+
+def stop_application() -> None:
+    """Stop the application of this process, if there is one, and forget it."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is not None:
+        with contextlib.suppress(Py4JError, OSError):  # it has ended already
+            context.stop()
+    forget_application()
 
 
 def forget_application() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -70,6 +71,14 @@ def test_a_worker_that_cannot_import_what_starts_spark_is_to_blame_and_no_task(
     monkeypatch.setattr(application, "_require_pyspark", lambda: None)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(SparkStartError, match=r"Spark did not start with master 'local\[1\]'"):
+        SparkApplication().running_for("me", LocalSparkSettings(master="local[1]"))
+
+
+@pytest.mark.usefixtures("without_java")
+def test_a_worker_whose_pyspark_has_no_spark_is_to_blame_and_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr(os.path, "isfile", lambda _: False)
+    with pytest.raises(SparkStartError, match="PySpark finds no Spark here: set SPARK_HOME"):
         SparkApplication().running_for("me", LocalSparkSettings(master="local[1]"))
 
 
