@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Final
 from airflow_provider.driver.cluster import is_local, warn_of_unlimited_cores
 from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.driver.jvm import jvm_started, mark_next_jvm
+from airflow_provider.driver.pulse import Pulse, end_jvm, pulse_of
 from airflow_provider.driver.pyspark_internals import (
     forget_application,
     home_of_spark,
-    is_alive,
     jvm_process,
     start_jvm,
     stop_application,
@@ -102,6 +102,7 @@ class RunningSpark:
     :param shipment: which modules of jobs its executors have
     :param tables: the tables that its tasks share
     :param ui: the address of its Spark UI, as Spark reports it; empty: the UI is off
+    :param was_silent: set when its JVM was ended because it did not answer
     """
 
     number: int
@@ -110,15 +111,26 @@ class RunningSpark:
     shipment: Shipment
     tables: SharedTables = field(default_factory=SharedTables)
     ui: str = ""
+    was_silent: threading.Event = field(default_factory=threading.Event)
 
     @property
     def alive(self) -> bool:
-        return is_alive(self.root, self.jvm)
+        """Whether it can run anything. If its JVM does not answer, this waits, and then ends the JVM: what runs there
+        could not be stopped, and its tasks go elsewhere.
+        """
+        pulse = pulse_of(self.root, self.jvm)
+        if pulse is Pulse.SILENT:
+            self.was_silent.set()
+            if self.jvm is not None:
+                end_jvm(self.jvm)
+        return pulse is Pulse.BEATS
 
     def gone(self) -> SparkGoneError:
         """An error that says how it has ended."""
         code = None if self.jvm is None else self.jvm.poll()
-        if code is None:
+        if self.was_silent.is_set():
+            why = "its JVM did not answer any more (its gateway was closed, by a task or by a fault), so it was ended"
+        elif code is None:
             why = "its context was stopped: by its master, by a task, or by a fatal error; see the log above"
         else:
             why = f"its JVM's exit code is {code}{_EXITS.get(code, '')}"
@@ -204,7 +216,7 @@ class SparkApplication:
         start_jvm(conf, self._folder.path)
         root = SparkSession.builder.config(map={**conf}).getOrCreate()
         jvm = jvm_process()
-        if not is_alive(root, jvm):
+        if pulse_of(root, jvm) is not Pulse.BEATS:
             forget_application()
             raise SparkStartError(f"Spark ended while it started with master {settings.master!r}; see the log above")
         install_task_threads((lambda: root) if self._found_running else session_for_nobody)

@@ -12,11 +12,12 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from subprocess import Popen, TimeoutExpired
+from subprocess import Popen
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.driver.errors import SparkStartError
 from airflow_provider.driver.jvm_log import JvmLog
+from airflow_provider.driver.pulse import end_jvm
 from airflow_provider.spark_properties import submit_options
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ log = logging.getLogger(__name__)
 
 _LAST_WORDS_S: Final = 2.0
 """How long to wait for the log of a JVM that did not start."""
-
-_END_S: Final = 2.0
-"""How long after a broken connection to the JVM to wait for the JVM's own end."""
 
 _STOP_S: Final = 30.0
 """How long to wait at most for a context that stops."""
@@ -150,33 +148,6 @@ def jvm_process() -> Popen[bytes] | None:
     return process
 
 
-def is_alive(session: SparkSession, jvm: Popen[bytes] | None) -> bool:
-    """Whether the session's application can run anything: its JVM runs, and nobody has stopped its context.
-
-    :param jvm: what :func:`jvm_process` said when the session was made
-    """
-    from py4j.protocol import Py4JError
-
-    if jvm is not None and jvm.poll() is not None:
-        return False
-    context = session.sparkContext._jsc
-    try:
-        return context is not None and not context.sc().isStopped()
-    except (Py4JError, OSError):
-        if jvm is not None and ends_soon(jvm):
-            return False
-        raise
-
-
-def ends_soon(jvm: Popen[bytes]) -> bool:
-    """Whether a JVM that no longer answers ends soon. This waits for a while."""
-    try:
-        jvm.wait(_END_S)
-    except TimeoutExpired:
-        return False
-    return True
-
-
 def stop_application() -> None:
     """Stop the application of this process, if there is one, and forget it."""
     from py4j.protocol import Py4JError
@@ -191,36 +162,46 @@ def stop_application() -> None:
 
 def forget_application() -> None:
     """Make PySpark start a new application next time, and a new JVM if this one has ended: it would use the old ones
-    for ever.
+    for ever. A JVM of this process that does not stop its context is ended.
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     process = jvm_process()
-    if process is not None and process.poll() is not None:
-        _forget_gateway(process)
-    else:
+    if process is None:
         _await_stop()
+    else:
+        if process.poll() is None and not _await_stop():
+            end_jvm(process)
+        if process.poll() is not None:
+            _forget_gateway(process)
     with SparkContext._lock:
         SparkContext._active_spark_context = None
         SparkSession._instantiatedSession = None
         SparkSession._activeSession = None
 
 
-def _await_stop() -> None:
+def _await_stop() -> bool:
     """Wait until the JVM's context has really stopped. It reports this too early, and until then the JVM refuses
     another context (``SparkContext.assertNoOtherContextIsRunning``).
+
+    :return: whether it has; not if the JVM does not answer
     """
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
     if SparkContext._jvm is None:
-        return
+        return True
     deadline = time.monotonic() + _STOP_S
-    with contextlib.suppress(Py4JError, OSError):  # a JVM that ends has no context either
+    try:
         companion = getattr(getattr(SparkContext._jvm.org.apache.spark, "SparkContext$"), "MODULE$")
-        while companion.getActive().isDefined() and time.monotonic() < deadline:
+        while companion.getActive().isDefined():
+            if time.monotonic() >= deadline:
+                return False
             time.sleep(0.05)
+    except (Py4JError, OSError):
+        return False
+    return True
 
 
 def _forget_gateway(process: Popen[bytes]) -> None:

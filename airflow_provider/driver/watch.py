@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from airflow_provider.driver.application import RunningSpark
 from airflow_provider.driver.cluster import is_local
-from airflow_provider.driver.pyspark_internals import ends_soon
 from airflow_provider.driver.sight import Sight
 from airflow_provider.driver.standalone import MasterSays, ask_master
 
@@ -21,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def look_at(spark: RunningSpark) -> Sight:
-    """Check it once. This asks the JVM, and blocks until it answers.
+    """Check it once. This asks the JVM, and blocks until it answers, or is ended because it does not.
 
     If the master has forgotten the application, stop it: it would wait for executors for ever.
     """
@@ -30,7 +29,7 @@ def look_at(spark: RunningSpark) -> Sight:
     try:
         return _look_at(spark)
     except (Py4JError, OSError):
-        return Sight.ENDED if spark.jvm is not None and ends_soon(spark.jvm) else Sight.FINE
+        return Sight.FINE if spark.alive else Sight.ENDED
 
 
 def _look_at(spark: RunningSpark) -> Sight:

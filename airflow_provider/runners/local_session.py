@@ -15,9 +15,9 @@ from airflow_provider.driver.application import APPLICATION, LocalSparkSettings,
 from airflow_provider.driver.cached_data import drop_what_was_cached, own_what_is_cached
 from airflow_provider.driver.cluster import is_local
 from airflow_provider.driver.job_counts import CountedJobs, JobCounts
+from airflow_provider.driver.pulse import ends_soon
 from airflow_provider.driver.pyspark_internals import (
     ends_by_itself,
-    ends_soon,
     is_busy,
     last_batch,
     refuse_stop,

@@ -358,6 +358,29 @@ async def test_a_lost_jvm_is_reported_for_all_its_tasks_and_the_next_task_gets_a
     assert isinstance(await events.last(again.task), TaskFinished)
 
 
+@spark_job
+def shut_the_gateway(spark: SparkSession, task: TaskContext) -> None:
+    gateway: Any = spark.sparkContext._gateway
+    gateway.shutdown()
+
+
+async def test_a_jvm_that_answers_nobody_is_ended_and_the_next_task_gets_another(
+    runner: LocalRunner, events: Events, tmp_path: Path
+) -> None:
+    lost, rude = holding(tmp_path, 0), order("shut_the_gateway", 1)
+    await runner.start(lost)
+    await eventually(Path(lost.config["started"]).exists)
+    jvms = [child for child in psutil.Process().children() if "pyspark-shell" in child.cmdline()]
+    await runner.start(rude)
+    last = await events.last(lost.task)
+    assert not any(jvm.is_running() for jvm in jvms), "nothing that it ran goes on when its tasks may run elsewhere"
+    assert isinstance(last, SparkLost)
+    assert last.error.startswith("SparkGoneError: this worker's Spark has ended: its JVM did not answer any more")
+    again = counting(5)
+    await runner.start(again)
+    assert isinstance(await events.last(again.task), TaskFinished)
+
+
 def test_the_jvm_does_not_outlive_a_killed_process(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import os, sys, time

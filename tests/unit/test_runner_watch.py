@@ -16,10 +16,9 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.driver import pyspark_internals, standalone, watch
+from airflow_provider.driver import pulse, standalone, watch
 from airflow_provider.driver.application import LocalSparkSettings, RunningSpark, SparkApplication
 from airflow_provider.driver.errors import SparkGoneError, SparkStartError
-from airflow_provider.driver.pyspark_internals import is_alive
 from airflow_provider.driver.shipping import Shipment
 from airflow_provider.driver.sight import Sight
 from airflow_provider.driver.standalone import MasterSays
@@ -286,22 +285,33 @@ def fails_to_answer() -> None:
     raise Py4JNetworkError("Answer from Java side is empty")
 
 
-@pytest.mark.parametrize("look", [look_at, lambda spark: is_alive(spark.root, spark.jvm)], ids=["watch", "alive"])
-def test_a_jvm_that_answers_no_more_and_ends_is_gone(look: Callable[[Any], object]) -> None:
+def silent_spark(jvm: subprocess.Popen[bytes], answer: Callable[[], Any]) -> RunningSpark:
+    root: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=answer), master="local[2]"))
+    return RunningSpark(number=1, root=root, jvm=jvm, shipment=Shipment(Path()))
+
+
+def test_a_jvm_that_answers_no_more_and_ends_is_gone() -> None:
     """As after an OutOfMemoryError: it ends some moments after its last answer."""
     with subprocess.Popen(["sleep", "0.2"]) as jvm:
-        context = SimpleNamespace(_jsc=SimpleNamespace(sc=fails_to_answer), master="local[2]")
-        root: Any = SimpleNamespace(sparkContext=context)
-        spark = RunningSpark(number=1, root=root, jvm=jvm, shipment=Shipment(Path()))
-        assert look(spark) in (Sight.ENDED, False)
-        assert jvm.poll() is not None
+        spark = silent_spark(jvm, fails_to_answer)
+        assert look_at(spark) is Sight.ENDED
+        assert jvm.poll() == 0
+        assert "its JVM's exit code is 0" in str(spark.gone())
 
 
-def test_a_jvm_that_answers_no_more_and_lives_is_no_dead_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyspark_internals, "_END_S", 0.01)
+def test_a_jvm_that_answers_no_more_and_lives_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "_END_S", 0.01)
     with subprocess.Popen(["sleep", "60"]) as jvm:
-        context = SimpleNamespace(_jsc=SimpleNamespace(sc=fails_to_answer), master="local[2]")
-        root: Any = SimpleNamespace(sparkContext=context)
-        with pytest.raises(Py4JNetworkError):
-            is_alive(root, jvm)
+        spark = silent_spark(jvm, fails_to_answer)
+        assert look_at(spark) is Sight.ENDED
+        assert jvm.poll() is not None
+        assert "its JVM did not answer any more" in str(spark.gone())
+
+
+def test_a_jvm_that_answers_when_it_is_asked_again_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "_END_S", 0.01)
+    answers = iter([fails_to_answer, lambda: SimpleNamespace(isStopped=lambda: False)])
+    with subprocess.Popen(["sleep", "60"]) as jvm:
+        assert silent_spark(jvm, lambda: next(answers)()).alive
+        assert jvm.poll() is None
         jvm.kill()
