@@ -310,7 +310,7 @@ def test_a_jvm_that_answers_no_more_and_lives_is_ended(monkeypatch: pytest.Monke
 
 def test_a_jvm_that_answers_when_it_is_asked_again_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulse, "_END_S", 0.01)
-    answers = iter([fails_to_answer, lambda: SimpleNamespace(isStopped=lambda: False)])
+    answers: Iterator[Callable[[], Any]] = iter([fails_to_answer, lambda: SimpleNamespace(isStopped=lambda: False)])
     with subprocess.Popen(["sleep", "60"]) as jvm:
         assert silent_spark(jvm, lambda: next(answers)()).alive
         assert jvm.poll() is None
