@@ -326,13 +326,7 @@ async def a_task_waits_for_a_server_that_is_away(world: World) -> None:
     assert [len(server.active) for server in world.servers] == [0, 1], "it has ended there, and runs here"
 
 
-async def a_server_ends_under_a_start(world: World) -> None:
-    """The server ends and stays away while an attempt waits to begin: nobody knows whether its query was started."""
-    life, task = world.lives[WORKERS[0]], TASKS[0]
-    life.take(frozenset({task}), Epoch(1))
-    while task not in world.status.tasks:  # noqa: ASYNC110  time is virtual
-        await asyncio.sleep(0.01)
-    life.own.restart()
+async def _is_not_said_to_run_while_its_server_is_away(world: World, life: Life, task: TaskId) -> None:
     life.own.away = True
     await asyncio.sleep(120)
     last = world.status.tasks[task]
@@ -341,6 +335,16 @@ async def a_server_ends_under_a_start(world: World) -> None:
     await asyncio.sleep(120)
     world.owners = {task: WORKERS[0]}
     assert not world.nothing_is_left(), world.nothing_is_left()
+
+
+async def a_server_ends_under_a_start(world: World) -> None:
+    """The server ends and stays away while an attempt waits to begin: nobody knows whether its query was started."""
+    life, task = world.lives[WORKERS[0]], TASKS[0]
+    life.take(frozenset({task}), Epoch(1))
+    while task not in world.status.tasks:  # noqa: ASYNC110  time is virtual
+        await asyncio.sleep(0.01)
+    life.own.restart()
+    await _is_not_said_to_run_while_its_server_is_away(world, life, task)
 
 
 async def the_answer_to_a_start_is_lost(world: World) -> None:
@@ -349,14 +353,7 @@ async def the_answer_to_a_start_is_lost(world: World) -> None:
     life.take(frozenset({task}), Epoch(1))
     while not life.own.starting:  # noqa: ASYNC110  time is virtual
         await asyncio.sleep(0.001)
-    life.own.away = True
-    await asyncio.sleep(120)
-    last = world.status.tasks[task]
-    assert (last.state, last.error is None) == (TaskState.PENDING, False), f"it is not said to run: {last}"
-    life.own.away = False
-    await asyncio.sleep(120)
-    world.owners = {task: WORKERS[0]}
-    assert not world.nothing_is_left(), world.nothing_is_left()
+    await _is_not_said_to_run_while_its_server_is_away(world, life, task)
 
 
 def play(seed: int, *, steps: int = 12) -> World:
