@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,7 @@ if "AIRFLOW_HOME" not in os.environ:
 sys.path.insert(0, str(_HERE))
 
 from certificates import Certificates, make_certificates  # noqa: E402
+from left_behind import keep_logs  # noqa: E402
 from waiting import DEADLINE_S, SLOWNESS, TEST_LIMIT_S  # noqa: E402
 
 # The time of one example means nothing on a busy machine: only the test's own time limit counts.
@@ -46,6 +47,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     return f"this machine takes {SLOWNESS:.1f} times as long as an idle one; whatever waits may take {DEADLINE_S:.0f} s"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What the processes of a test that failed have logged is kept; pytest soon removes its folder."""
+    report = yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and folder is not None:
+        keep_logs(folder, item.nodeid)
+    return report
 
 
 @pytest.fixture(scope="session")

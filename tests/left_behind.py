@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
@@ -25,6 +26,17 @@ def folder_of(test: str) -> Path:
     folder = kept / re.sub(r"[^\w.-]+", "-", test.rpartition("/")[2])[:_LONGEST_NAME]
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def keep_logs(folder: Path, test: str) -> None:
+    """Copy the logs in a test's own folder.
+
+    :param test: the test's id
+    """
+    for log in folder.rglob("*.log"):
+        kept = folder_of(test) / log.relative_to(folder)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(log, kept)
 
 
 class Started(Protocol):
