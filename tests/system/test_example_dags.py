@@ -1,4 +1,6 @@
-"""The example DAGs run unchanged."""
+"""The example DAGs run unchanged. The second Airflow runs some of them in declarative groups, which is enough for each
+change.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +33,7 @@ def run(airflow: LocalAirflow, dag_id: str) -> dict[str, list[TaskInstance]]:
     return instances
 
 
+@pytest.mark.thorough
 def test_a_batch_group(airflow: LocalAirflow, example_folder: Path) -> None:
     tasks = run(airflow, "example_batch_group")
     report = airflow.api.xcom(tasks["counted"][0])
@@ -45,6 +48,7 @@ def test_a_batch_group(airflow: LocalAirflow, example_folder: Path) -> None:
     assert all((example_folder / "batch" / f"part={part}" / "_SUCCESS").exists() for part in range(8))
 
 
+@pytest.mark.thorough
 def test_a_streaming_query_moves_and_nothing_is_lost_or_written_twice(airflow: LocalAirflow) -> None:
     tasks = run(airflow, "example_streaming_group")
     assert airflow.api.xcom(tasks["each_line_is_there_once"][0]) == {"lines": 100}
