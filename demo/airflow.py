@@ -9,19 +9,23 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import sqlite3
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
 from typing_extensions import Self
 
+from airflow_provider.broker.jars import default_cache
 from airflow_provider.broker.own_process import hold_ports
 from demo.airflow_api import WAIT_S, AirflowApi
+from demo.pausing import paused
 from demo.processes import KeptProcess, ProcessFailedError
 
 _HOST: Final = "127.0.0.1"
@@ -62,6 +66,15 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "AIRFLOW__DAG_PROCESSOR__PRINT_STATS_INTERVAL": "0",
 }
 
+_IMPORT_BEFORE_FORKS: Final = """\
+import importlib
+import sys
+
+if "scheduler" in sys.argv:
+    for name in {names}:
+        importlib.import_module(name)
+"""
+
 
 class LocalAirflow:
     """An Airflow that runs during a ``with`` block, on free ports, and leaves nothing behind.
@@ -75,6 +88,7 @@ class LocalAirflow:
     :param env: more environment variables for all processes; ``AIRFLOW__SECTION__KEY`` overrides what is set here
     :param triggerers: how many triggerers to start
     :param parallelism: how many tasks may run at the same time
+    :param imports: modules that the scheduler imports before it forks the processes of tasks, which then need not
     :param timeout_s: in how many seconds all components must be healthy, and how long :attr:`api` waits for anything
     """
 
@@ -87,6 +101,7 @@ class LocalAirflow:
         env: Mapping[str, str] | None = None,
         triggerers: int = 1,
         parallelism: int = 12,
+        imports: Sequence[str] = (),
         timeout_s: float = WAIT_S,
     ) -> None:
         self.home = home.absolute()
@@ -99,6 +114,7 @@ class LocalAirflow:
             self.url, username=self.username, password=self.password, check=self.check, timeout_s=timeout_s
         )
         self._triggerers = triggerers
+        self._imports = imports
         self._timeout_s = timeout_s
         self._processes: dict[str, KeptProcess] = {}
         self._last_triggerer = 0
@@ -145,7 +161,8 @@ class LocalAirflow:
         deadline = time.monotonic() + self._timeout_s
         try:
             self._write_passwords()
-            self._migrate()
+            self._write_plugin()
+            self._make_database()
             address = ("--host", _HOST, "--port", str(self.port))
             self._run("api-server", "api-server", *address, lock_timeout_s=_API_LOCK_TIMEOUT_S)
             yield
@@ -217,16 +234,9 @@ class LocalAirflow:
         """Send SIGTERM to the scheduler, as in an upgrade; it waits for running tasks as long as ``grace_s``."""
         self._processes.pop("scheduler").stop(grace_s=grace_s)
 
-    def pause(self, name: str) -> None:
-        """Send SIGSTOP to a component and its descendants, as if its machine stalled.
-
-        It keeps any lock of the metadata database that it holds, so that nobody else writes until it resumes.
-        """
-        self._processes[name].pause()
-
-    def resume(self, name: str) -> None:
-        """Resume a paused component."""
-        self._processes[name].resume()
+    def paused(self, name: str) -> AbstractContextManager[None]:
+        """Stop a component and its descendants (SIGSTOP) during a ``with`` block (:func:`.pausing.paused`)."""
+        return paused(self._processes[name], self._database, timeout_s=self._timeout_s)
 
     def _first(self, prefix: str) -> str:
         names = [name for name in self.processes if name.startswith(prefix)]
@@ -248,11 +258,28 @@ class LocalAirflow:
 
     # Start
 
+    def _write_plugin(self) -> None:
+        """Airflow imports plugins in all its components, and in the scheduler before it forks."""
+        folder = self.home / "plugins"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "imported_before_forks.py").write_text(_IMPORT_BEFORE_FORKS.format(names=list(self._imports)))
+
     def _write_passwords(self) -> None:
         (self.home / "logs").mkdir(parents=True, exist_ok=True)
         passwords = self.home / "passwords.json"
         passwords.touch(mode=0o600)
         passwords.write_text(json.dumps({self.username: self.password}))
+
+    def _make_database(self) -> None:
+        """Copy the first one that this version of Airflow has made: all are the same, and to make one takes a while."""
+        made = default_cache() / "airflow" / f"metadata-{version('apache-airflow')}.db"
+        if not made.exists():
+            self._migrate()
+            made.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = made.with_name(f"{made.name}.{os.getpid()}")
+            shutil.copy(self._database, unfinished)
+            unfinished.rename(made)
+        shutil.copy(made, self._database)
 
     def _migrate(self) -> None:
         migration = self._run("db-migrate", "db", "migrate")

@@ -215,20 +215,20 @@ def test_a_triggerer_that_wakes_when_another_has_its_triggers(
     workers = {group: group.deferred("held", group.start("held"), "w1") for group in (busy, idle)}
     before = {group: group.wait_for_members(HELD) for group in workers}
     (stalled,) = (name for name in airflow.processes if name.startswith("triggerer"))
-    airflow.pause(stalled)
-    airflow.start_triggerer()
-    for group, worker in workers.items():
-        elsewhere(group, worker)
-    busy.submit("endless", tasks=3, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
-    working = busy.wait_for_running("endless", 3).status.group
-
-    airflow.resume(stalled)
-    for group, worker in workers.items():
-        wait_until(
-            lambda: "continues elsewhere" in group.api.log(worker),  # noqa: B023
-            what=lambda: group.api.log(worker),  # noqa: B023
-        )
-    airflow.kill_triggerer(stalled)
+    try:
+        with airflow.paused(stalled):
+            airflow.start_triggerer()
+            for group, worker in workers.items():
+                elsewhere(group, worker)
+            busy.submit("endless", tasks=3, entry_point="jobs:Endless", kind=TaskKind.STREAMING)
+            working = busy.wait_for_running("endless", 3).status.group
+        for group, worker in workers.items():
+            wait_until(
+                lambda: "continues elsewhere" in group.api.log(worker),  # noqa: B023
+                what=lambda: group.api.log(worker),  # noqa: B023
+            )
+    finally:
+        airflow.kill_triggerer(stalled)
     assert busy.record == working, "no member has joined again"
     assert idle.record == before[idle]
     assert now(busy, workers[busy]).state == "running"

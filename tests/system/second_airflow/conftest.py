@@ -5,6 +5,7 @@ otherwise, nothing hides a password, and all is logged.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import airflow_provider.example_dags
 from airflow_provider.broker.local_broker import LocalBroker
 from demo.airflow import LocalAirflow
 
+_TESTS = Path(__file__).parents[2]
 _DAGS = Path(__file__).parent / "secret_dags"
 _EXAMPLES = Path(airflow_provider.example_dags.__file__).parent
 
@@ -74,8 +76,10 @@ def airflow(
         tmp_path_factory.mktemp("airflow"),
         dag_folders=[_DAGS, examples],
         connections={name: json.dumps({"conn_type": "kafka", "extra": extra}) for name, extra in extras.items()},
+        imports=("imported_by_tasks",),
         timeout_s=DEADLINE_S,
         env={
+            "PYTHONPATH": os.pathsep.join(map(str, (_TESTS, _TESTS.parent))),
             "AIRFLOW__COOPERATIVE_SPARK__DEFAULT_GROUP_PROTOCOL": "connect",
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "DEBUG",
             # A password must not be hidden from the search, neither masked nor encrypted. (In the logs of tasks Airflow
