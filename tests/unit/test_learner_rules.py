@@ -108,6 +108,23 @@ def test_who_has_lost_a_task_and_learns_it_has_it_again() -> None:
     assert not outcome.learning[S3]
 
 
+@pytest.mark.parametrize(("failed", "gets_it"), [(False, "S2"), (True, "S5")])
+def test_when_the_delay_is_over_a_learner_gets_what_it_has_not_failed_to_learn(failed: bool, gets_it: str) -> None:
+    group = group_of(5, S2=tasks(0), S9=tasks(1, 2, 3, 4))
+    group.join("S4")
+    group.rebalance()
+    learned = TaskId("T", 1)
+    assert group.lessons[learned] == S2
+    group.go("S9")
+    for new in ("S5", "S6", "S7"):
+        group.join(new)
+    group.rebalance()
+    group.wait(MAX_DELAY_MS)
+    if failed:
+        group.fails("S2", learned)
+    assert learned in group.rebalance().target[WorkerId(gets_it)]
+
+
 def test_what_waits_for_a_slot_goes_to_its_learner_in_two_rounds() -> None:
     """Nobody runs it, so there is nothing to wait for."""
     group = group_of(2, S2=tasks(0, 1))
