@@ -20,7 +20,7 @@ from airflow_provider.driver.jvm import present_jvm
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import TaskContext, spark_job
-from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFinished, TaskOrder
+from airflow_provider.spark.runner import LAST_EVENTS, RunnerEvent, TaskFinished, TaskOrder, TaskStarted
 
 _ROOT: Final = Path(__file__).parent.parent
 _TASKS: Final = 500
@@ -71,7 +71,9 @@ async def _tasks(conf: dict[str, str]) -> list[dict[str, float]]:
     ended: asyncio.Queue[RunnerEvent] = asyncio.Queue()
 
     def heard(event: RunnerEvent) -> None:
-        if isinstance(event, LAST_EVENTS):
+        if isinstance(event, TaskStarted):
+            runner.proceed(event.order.task)
+        elif isinstance(event, LAST_EVENTS):
             ended.put_nowait(event)
 
     settings = LocalSparkSettings(master=f"local[{_SLOTS}]", conf=conf)

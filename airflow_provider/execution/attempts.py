@@ -12,7 +12,6 @@ from airflow_provider.execution.events import (
     EndRefused,
     EndWritten,
     Event,
-    HandleWritten,
     PlanRefused,
     PlanWritten,
     QueryAdopted,
@@ -20,6 +19,7 @@ from airflow_provider.execution.events import (
     QueryUnreachable,
     SparkAbsent,
     SparkLost,
+    StartWritten,
     StreamBegan,
     TimerFired,
     TopicsRead,
@@ -35,37 +35,45 @@ from airflow_provider.runs.runs import RunState, TaskRun
 
 
 def on_began(x: Execution, task: TaskId, event: AttemptBegan) -> None:
-    run = x.keep(replaced(x.runs[task], started_at_ms=x.wall, began_ms=x.now, handle=event.handle))
-    if event.handle is None:
-        x.write(run, TaskState.RUNNING)
-    elif run.state is RunState.STARTED:  # otherwise it was told to stop before it began
-        x.write_handle(run)
+    run = x.keep(replaced(x.runs[task], started_at_ms=x.wall, handle=event.handle))
+    if run.state is RunState.STARTED:  # otherwise it was told to stop before it began
+        x.write_start(run)
 
 
-def on_handle_written(x: Execution, task: TaskId, event: HandleWritten) -> None:
-    if event.number == x.runs[task].number:
+def on_start_written(x: Execution, task: TaskId, event: StartWritten) -> None:
+    run = x.runs[task]
+    if event.number != run.number or not run.waits_to_begin:
+        return
+    if run.handle is None:
+        _let_begin(x, run)
+    else:
         let_begin_when_recorded(x, task)
 
 
+def _let_begin(x: Execution, run: TaskRun) -> None:
+    x.keep(replaced(run, let_begin=True, began_ms=x.now))
+    x.do(LetBegin(task=run.task))
+
+
 def let_begin_when_recorded(x: Execution, task: TaskId) -> None:
-    """The attempt begins when its handle has been read back from the topic. So if two workers start the same task, at
-    least one of them reads the other's record before it begins. An outdated record is never the one that is read.
+    """An attempt with a handle begins when this has been read back from the topic. So if two workers start the same
+    task, at least one of them reads the other's record before it begins. An outdated record is never the one that is
+    read.
     """
     run, last = x.runs[task], x.status.tasks.get(task)
-    if not run.waits_to_begin or last is None:
+    if not run.waits_to_be_read or last is None:
         return
     if (last.worker, last.attempt, last.handle) != (x.settings.worker, run.attempt, run.handle):
         return
     if task in x.status.unended:
         x.stop(task, RunState.RESTARTING, "its earlier query may still be running")
     else:
-        x.keep(replaced(run, let_begin=True))
-        x.do(LetBegin(task=task))
+        _let_begin(x, run)
 
 
 def on_topics_started(x: Execution, task: TaskId, event: TopicsRead) -> None:
     on_topics(x, task, event)
-    if x.runs[task].waits_to_begin:
+    if x.runs[task].waits_to_be_read:
         let_begin_when_recorded(x, task)
 
 

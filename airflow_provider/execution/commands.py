@@ -62,7 +62,7 @@ class EndOrphan(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetBegin(Command):
-    """The handle of the attempt is stored: call its code."""
+    """The start of the attempt is stored: call its code."""
 
     task: TaskId
 
@@ -113,9 +113,9 @@ class WriteEnd(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteHandle(Command):
-    """Write the handle of an attempt before it begins, again and again until it is stored. Answered by
-    :class:`~.events.HandleWritten` with the same number.
+class WriteStart(Command):
+    """Write that an attempt runs before it begins, again and again until it is stored. Answered by
+    :class:`~.events.StartWritten` with the same number.
     """
 
     number: int
@@ -135,7 +135,7 @@ class WritePlan(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GiveUpWriting(Command):
-    """Stop trying to write the task's last record, its plan or its handle."""
+    """Stop trying to write the task's last record, its plan or its start."""
 
     task: TaskId
 

@@ -193,7 +193,7 @@ class AttemptEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptBegan(AttemptEvent):
-    """The job's own code has been called: Spark is there.
+    """The job's own code can be called: Spark is there. It waits for :class:`~.commands.LetBegin`.
 
     :param handle: the handle of the query that may outlive this process; any JSON value
     """
@@ -306,8 +306,8 @@ class PlanRefused(Written):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandleWritten(Written):
-    """The record with the attempt's handle is stored."""
+class StartWritten(Written):
+    """The record that the attempt runs is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

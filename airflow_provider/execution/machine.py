@@ -18,8 +18,10 @@ that another task still has (``claims.py``); for Spark, if it has just ended; an
 while it ran (``spark_restarts.py``). A task that has ended elsewhere meanwhile is not started.
 
 Attempts. An attempt is given to a runner, and is over with its last event, however late this comes. Until then it has
-its slot, and no second one starts. A failed attempt is followed by another one, as often as the job says. An attempt
-that exceeds the job's time limit has failed, and is told to stop. If Spark ends under an attempt, it has not failed.
+its slot, and no second one starts. Its code is called when its start is stored, attached or detached, task or planner:
+if it ends this process, others know what was running. While the topic is away, it waits. A failed attempt is followed
+by another one, as often as the job says. An attempt that exceeds the job's time limit has failed, and is told to stop.
+If Spark ends under an attempt, it has not failed.
 
 Stops. To *stop* an attempt is to end its work. To *stop watching* it is to let go of its handle: the query keeps
 running without this process. A revoked task is stopped or, if it is detached, let go of. A task that is no longer
@@ -69,7 +71,6 @@ from airflow_provider.execution.events import (
     Event,
     FailedLetGo,
     GroupJoined,
-    HandleWritten,
     LeavesForGood,
     PlanRefused,
     PlanWritten,
@@ -79,6 +80,7 @@ from airflow_provider.execution.events import (
     SlotFree,
     SparkAbsent,
     SparkLost,
+    StartWritten,
     StreamBegan,
     TasksGiven,
     TasksRevoked,
@@ -105,7 +107,7 @@ _CLOSING = RunState.CLOSING
 _FAILED = RunState.FAILED
 
 _WRITTEN = (PlanWritten, PlanRefused, EndWritten, EndRefused)
-_LOOKED = (QueryAdopted, QueryCleared, QueryUnreachable, HandleWritten)
+_LOOKED = (QueryAdopted, QueryCleared, QueryUnreachable, StartWritten)
 _LAST = (AttemptFinished, AttemptFailed, AttemptStopped, SparkLost, SparkAbsent)
 _OF_ATTEMPT = (AttemptBegan, StreamBegan, AttemptProgressed, *_LAST)
 
@@ -139,7 +141,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         QueryAdopted: to(attempts.on_adopted, _STARTED),
         QueryCleared: to(attempts.on_cleared, _WAITING),
         QueryUnreachable: to(attempts.on_unreachable, _TAKING_OVER),
-        **all_late(_TAKING_OVER, _OF_ATTEMPT, _WRITTEN, (HandleWritten,)),
+        **all_late(_TAKING_OVER, _OF_ATTEMPT, _WRITTEN, (StartWritten,)),
     },
     _STARTED: {
         TasksGiven: to(late, _STARTED),
@@ -148,7 +150,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         TopicsRead: to(declared_gone.on_topics_started, _STARTED, _STOPPING, _RESTARTING, _WAITING),
         TimerFired: to(attempts.on_time_over, _TIMED_OUT),
         AttemptBegan: to(attempts.on_began, _STARTED),
-        HandleWritten: to(attempts.on_handle_written, _STARTED, _RESTARTING),
+        StartWritten: to(attempts.on_start_written, _STARTED, _RESTARTING),
         StreamBegan: to(attempts.on_stream_began, _STARTED),
         AttemptProgressed: to(attempts.on_progressed, _STARTED),
         AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING),
@@ -174,7 +176,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         SparkLost: to(attempts.on_stopped, _GONE),
         SparkAbsent: to(attempts.on_stopped, _GONE),
         QueryCleared: to(attempts.on_stopped, _GONE),
-        **all_late(_LEAVING, (AttemptBegan, StreamBegan), _WRITTEN, (QueryAdopted, QueryUnreachable, HandleWritten)),
+        **all_late(_LEAVING, (AttemptBegan, StreamBegan), _WRITTEN, (QueryAdopted, QueryUnreachable, StartWritten)),
     },
     _STOPPING: {
         TasksGiven: to(assigned.on_given_back, _RESTARTING),
@@ -191,7 +193,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         SparkAbsent: to(attempts.on_stopped, _GONE),
         QueryCleared: to(attempts.on_stopped, _GONE),
         QueryUnreachable: to(attempts.on_not_ended, _STOPPING),
-        **all_late(_STOPPING, _WRITTEN, (QueryAdopted, HandleWritten)),
+        **all_late(_STOPPING, _WRITTEN, (QueryAdopted, StartWritten)),
     },
     _TIMED_OUT: {
         TasksGiven: to(assigned.on_given_again, _TIMED_OUT),
@@ -210,7 +212,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         SparkAbsent: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         QueryCleared: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         QueryUnreachable: to(attempts.on_not_ended, _TIMED_OUT),
-        **all_late(_TIMED_OUT, _WRITTEN, (QueryAdopted, HandleWritten)),
+        **all_late(_TIMED_OUT, _WRITTEN, (QueryAdopted, StartWritten)),
     },
     _RESTARTING: {
         TasksGiven: to(late, _RESTARTING),
@@ -227,7 +229,7 @@ TRANSITIONS: Final[Table[RunState]] = {
             for last in (*_LAST, QueryCleared)
         },
         QueryUnreachable: to(attempts.on_unreachable, _RESTARTING),
-        **all_late(_RESTARTING, _WRITTEN, (QueryAdopted, HandleWritten)),
+        **all_late(_RESTARTING, _WRITTEN, (QueryAdopted, StartWritten)),
     },
     _PUBLISHING: {
         TasksGiven: to(assigned.on_given_again, _PUBLISHING),

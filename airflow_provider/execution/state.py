@@ -23,7 +23,7 @@ from airflow_provider.execution.commands import (
     Warn,
     Watch,
     WriteEnd,
-    WriteHandle,
+    WriteStart,
     WriteStatus,
     WriteStopped,
 )
@@ -305,10 +305,10 @@ class Execution:
         self.do(Watch(run=run))
         return run
 
-    def write_handle(self, run: TaskRun) -> None:
-        """Write the handle of an attempt. It begins when this is stored, so that the task's next worker knows of it."""
+    def write_start(self, run: TaskRun) -> None:
+        """Write that an attempt runs. It begins when this is stored, so that the task's next worker knows of it."""
         run = self.keep(replaced(run, number=self.next_number()))
-        self.do(WriteHandle(number=run.number, status=run.status(TaskState.RUNNING, self.settings.worker)))
+        self.do(WriteStart(number=run.number, status=run.status(TaskState.RUNNING, self.settings.worker)))
 
     def write(self, run: TaskRun, state: TaskState) -> None:
         self.do(WriteStatus(status=run.status(state, self.settings.worker)))
@@ -323,8 +323,8 @@ class Execution:
         self.do(WriteStopped(status=status))
 
     def _began_nothing(self, run: TaskRun) -> None:
-        """Stop writing its handle, if the attempt has not begun."""
-        if run.handle is not None and not run.detached:
+        """Stop writing its start, if the attempt has not begun."""
+        if run.started_at_ms is not None and not (run.let_begin or run.detached):
             self.do(GiveUpWriting(task=run.task))
 
     def remember_stopped(self, run: TaskRun) -> None:

@@ -275,7 +275,7 @@ class TaskExecutor:
             commands.TakeOver: lambda command: self._queries.take_over(order_to_watch(command.run), command.run.handle),
             commands.EndOrphan: lambda command: self._end_orphan(command.status),
             commands.LetBegin: lambda command: self._runner.proceed(command.task),
-            commands.WriteHandle: self._records.handle,
+            commands.WriteStart: self._records.start,
             commands.WriteStatus: lambda command: self._records.write(command.status),
             commands.WriteProgress: lambda command: self._records.progressed(command.status),
             commands.WriteStopped: lambda command: self._records.stopped(command.status),

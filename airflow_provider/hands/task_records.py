@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from airflow_provider.deadlines import DeadlineError, wait_at_most
-from airflow_provider.execution.commands import WriteEnd, WriteHandle, WritePlan
+from airflow_provider.execution.commands import WriteEnd, WritePlan, WriteStart
 from airflow_provider.execution.events import (
     EndRefused,
     EndWritten,
     Event,
-    HandleWritten,
     PlanRefused,
     PlanWritten,
+    StartWritten,
 )
 from airflow_provider.hands.steps import Steps
 from airflow_provider.kafka.clock import now_ms, wall_ms
@@ -36,7 +36,7 @@ class _Insisted:
     :ivar told: whether the timeline has this end already, in an earlier epoch: then it is not written there again
     """
 
-    newest: WriteEnd | WriteHandle | WritePlan
+    newest: WriteEnd | WriteStart | WritePlan
     told: bool = False
 
 
@@ -71,16 +71,18 @@ class TaskRecords:
         self._journal.outdate(task)
         self._insist(task, command)
 
-    def handle(self, command: WriteHandle) -> None:
-        """Write it until it is stored."""
-        self._insist(command.status.task, command)
+    def start(self, command: WriteStart) -> None:
+        """Write it until it is stored. It replaces a claim that is not stored yet."""
+        task = command.status.task
+        self._journal.outdate(task)
+        self._insist(task, command)
 
     def plan(self, command: WritePlan) -> None:
         """Write it until it is stored."""
         self._insist(command.task, command)
 
     def give_up(self, task: TaskId) -> None:
-        """Stop trying to write the task's end, plan or handle."""
+        """Stop trying to write the task's end, plan or start."""
         self._insisted.pop(task, None)
         self._look_whether_settled()
 
@@ -103,7 +105,7 @@ class TaskRecords:
         else:
             self._journal.keep(status.task, write)
 
-    def _insist(self, task: TaskId, command: WriteEnd | WriteHandle | WritePlan) -> None:
+    def _insist(self, task: TaskId, command: WriteEnd | WriteStart | WritePlan) -> None:
         known = self._insisted.get(task)
         if known is not None:
             known.newest = command
@@ -162,13 +164,13 @@ class TaskRecords:
             self._settled.set()
 
 
-def _outcome(command: WriteEnd | WriteHandle | WritePlan, failed: BaseException | None) -> Event:
+def _outcome(command: WriteEnd | WriteStart | WritePlan, failed: BaseException | None) -> Event:
     """:raises BaseException: any error other than a refusal by the broker"""
     now, wall, number = now_ms(), wall_ms(), command.number
-    if isinstance(command, WriteHandle):
+    if isinstance(command, WriteStart):
         if failed is not None:
             raise failed
-        return HandleWritten(now_ms=now, wall_ms=wall, task=command.status.task, number=number)
+        return StartWritten(now_ms=now, wall_ms=wall, task=command.status.task, number=number)
     if isinstance(command, WritePlan):
         if failed is None:
             return PlanWritten(now_ms=now, wall_ms=wall, task=command.task, number=number)

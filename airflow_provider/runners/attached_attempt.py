@@ -31,7 +31,7 @@ class AttachedAttempt:
 
     :param ended: done when its last event has been handled
     :ivar since: when it was started, in monotonic time
-    :ivar begun: whether the start of the job's code was reported
+    :ivar begun: whether its start was reported
     :ivar counts: what its Spark jobs had done at the last progress report
     :ivar thread_ended: set when nothing is left to be cancelled
     """

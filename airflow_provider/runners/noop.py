@@ -63,12 +63,7 @@ class NoopRunner:
             raise StillRunningError(f"task {order.task} is still running here; stop it first")
         self.stop_warming(order.task)
         self._orders[order.task] = order
-        loop = asyncio.get_running_loop()
-        loop.call_soon(self._on_event, TaskStarted(order=order))
-        ending = _ending_of(order)
-        if ending is not None:
-            seconds, error = ending
-            self._timers[order.task] = loop.call_later(seconds, self._end, order, error)
+        asyncio.get_running_loop().call_soon(self._on_event, TaskStarted(order=order))
 
     def warm(self, order: TaskOrder) -> None:
         if self._closed:
@@ -88,7 +83,11 @@ class NoopRunner:
             timer.cancel()
 
     def proceed(self, task: TaskId) -> None:
-        """No task here waits for that."""
+        order = self._orders.get(task)
+        ending = _ending_of(order) if order is not None else None
+        if order is not None and ending is not None:
+            seconds, error = ending
+            self._timers[task] = asyncio.get_running_loop().call_later(seconds, self._end, order, error)
 
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:  # noqa: ARG002
         await asyncio.sleep(0)  # so that TaskStarted comes before TaskStopped

@@ -220,7 +220,7 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
             self._failed.add(task)
         else:
             self._failed.discard(task)
-        if run.state in _LOOKING or run.waits_to_begin:
+        if run.state in _LOOKING or run.waits_to_be_read:
             self._looking.add(task)
         else:
             self._looking.discard(task)

@@ -96,11 +96,11 @@ class TaskRun:
     :param progress: the last reported progress of the present start
     :param took_before_ms: how long it took in earlier runs of its job
     :param wait_written: while it waits: whether this worker has written that it does
-    :param began_ms: when the job's code was called (monotonic milliseconds); time limits count from then
+    :param began_ms: since when the job's code may be called (monotonic milliseconds); time limits count from then
     :param handle: the handle of its query, if it may outlive this process; while it is taken over, that of the earlier
         query
     :param after: the handle of the query before this attempt, which has ended
-    :param let_begin: whether its handle is stored in the topic, so that its code may be called
+    :param let_begin: whether its start is stored in the topic, so that its code may be called
     :param detached: whether it runs without this process
     :param revoked: whether the membership waits for its release
     :param plan: for a planner: the plan that is being written
@@ -195,8 +195,14 @@ class TaskRun:
 
     @property
     def waits_to_begin(self) -> bool:
-        """Whether it waits until its handle is stored."""
-        return self.state is RunState.STARTED and self.handle is not None and not (self.let_begin or self.detached)
+        """Whether it waits until its start is stored."""
+        ready = self.state is RunState.STARTED and self.started_at_ms is not None
+        return ready and not (self.let_begin or self.detached)
+
+    @property
+    def waits_to_be_read(self) -> bool:
+        """Whether it waits until its start is read back, because its query may outlive this process."""
+        return self.waits_to_begin and self.handle is not None
 
     @property
     def plans_again(self) -> bool:

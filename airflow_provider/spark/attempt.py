@@ -156,8 +156,10 @@ def _run_and_close(
 ) -> LastEvent:
     try:
         try:
-            job = job or load_job(order.entry_point, allowed)
-            finished = _run(order, guard, session, job, emit, mask)
+            if order.task.is_planner:
+                finished = _plan(order, guard, session, allowed, emit)
+            else:
+                finished = _run(order, guard, session, job or load_job(order.entry_point, allowed), emit, mask)
         finally:
             session.close()
     except BaseException as error:  # the top of the attempt's thread: sys.exit() in a job ends here, too
@@ -206,21 +208,26 @@ def _lease_over(guard: AttemptGuard) -> str | None:
     return None
 
 
+def _plan(
+    order: TaskOrder, guard: AttemptGuard, session: TaskSession, allowed: Iterable[str], emit: OnEvent
+) -> TaskFinished:
+    """The planner is the first to import the job's code, so this is part of what is known to run."""
+    guard.begin()
+    emit(TaskStarted(order=order))
+    guard.wait_until_told()
+    job = load_job(order.entry_point, allowed)
+    plan = make_plan(job, _job_context(order, session.open))
+    return TaskFinished(order=order, result=plan, stateful=is_stateful(job))
+
+
 def _run(
     order: TaskOrder, guard: AttemptGuard, session: TaskSession, job: SparkJob, emit: OnEvent, mask: Mask
 ) -> TaskFinished:
-    if order.task.is_planner:
-        guard.begin()
-        emit(TaskStarted(order=order))
-        plan = make_plan(job, _job_context(order, session.open))
-        return TaskFinished(order=order, result=plan, stateful=is_stateful(job))
     spark = session.open()
     task = task_context(order, guard, session)
     guard.begin()
-    handle = session.handle
-    emit(TaskStarted(order=order, lineage=_named_by(job, task, order, mask), handle=handle))
-    if handle is not None:
-        guard.wait_until_told()
+    emit(TaskStarted(order=order, lineage=_named_by(job, task, order, mask), handle=session.handle))
+    guard.wait_until_told()
     result = _result_of(order, guard, session, job.run(spark, task), emit)
     return TaskFinished(order=order, result=result, wrote=task.writes.told)
 

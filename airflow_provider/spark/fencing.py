@@ -59,7 +59,7 @@ class AttemptGuard:
             self._begun, self._thread = True, threading.get_ident()
 
     def proceed(self) -> None:
-        """The handle of what is about to begin is stored, so that others know of it."""
+        """The start of the attempt is stored, so that others know of it."""
         self._told.set()
 
     def wait_until_told(self) -> None:

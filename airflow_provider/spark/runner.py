@@ -59,14 +59,16 @@ class TaskOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStarted:
-    """The job's own code has been called: the Spark session is open."""
+    """The Spark session is open. The task's code is called after :meth:`Runner.proceed`: if it ends this process,
+    others have to know that it was running.
+    """
 
     order: TaskOrder
     lineage: Lineage = NOTHING_NAMED
     """What the task reads and writes, as its job declares it."""
     handle: Any = None
-    """The handle of the query that the code is about to start, if the query may outlive this process; any JSON value.
-    The code is then called only after :meth:`Runner.proceed`."""
+    """The handle of the query that the code is about to start, if the query may outlive this process; any JSON
+    value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +280,7 @@ class Runner(Protocol):
         """
 
     def proceed(self, task: TaskId) -> None:
-        """The handle in :class:`TaskStarted` is stored: the task's code may be called now."""
+        """The start that :class:`TaskStarted` reported is stored: the task's code may be called now."""
 
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
         """Tell tasks to stop, and wait until they have ended. Tasks that do not run here are ignored.

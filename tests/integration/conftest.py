@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from begun import begins_at_once
 from fleet import Fleet, MakeFleet
 from left_open import pytest_runtest_protocol as pytest_runtest_protocol
 from quick_spark import have_spark_start_quickly
@@ -97,7 +98,7 @@ async def runner(events: Events, request: pytest.FixtureRequest) -> AsyncIterato
     SIGNALS.clear()
     SEEN.clear()
     allowed = [request.module.__name__, BENCH]
-    runner = LocalRunner(events, allowed=allowed, settings=SETTINGS)
+    runner = begins_at_once(LocalRunner(events, allowed=allowed, settings=SETTINGS))
     yield runner
     for waiting in SIGNALS.values():
         waiting.set()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from begun import begins_at_once
 from runner_bench import Events, order_of
 from standalone import StandaloneCluster
 from waiting import DEADLINE_S, eventually
@@ -84,8 +85,10 @@ async def test_the_work_of_a_connect_server_runs_on_the_executors_of_its_cluster
     (tmp_path / "cospark_near_jobs.py").write_text(textwrap.dedent(JOB))
     (tmp_path / "cospark_near_help.py").write_text("def double(value):\n    return 2 * value\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    runner = ConnectRunner(
-        events, allowed=["cospark_near_jobs"], settings=server, worker="w1", scope="cluster/group", tell_every_s=1.0
+    runner = begins_at_once(
+        ConnectRunner(
+            events, allowed=["cospark_near_jobs"], settings=server, worker="w1", scope="cluster/group", tell_every_s=1.0
+        )
     )
     cluster.wait(lambda state: [app["cores"] for app in state["activeapps"]] == [1], "it has its executor")
     for index in range(2):

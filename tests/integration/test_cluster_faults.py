@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from begun import begins_at_once
 from runner_bench import BENCH, Events, counting, holding, let_go
 from standalone import StandaloneCluster
 from waiting import eventually
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.thorough
 async def on_cluster(events: Events) -> AsyncIterator[tuple[StandaloneCluster, LocalRunner]]:
     with StandaloneCluster(recovery="FILESYSTEM") as cluster:
         cluster.add_worker()
-        runner = LocalRunner(events, allowed=[BENCH], settings=cluster.settings())
+        runner = begins_at_once(LocalRunner(events, allowed=[BENCH], settings=cluster.settings()))
         yield cluster, runner
         await runner.close()
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from begun import begins_at_once
 from runner_bench import Events
 from standalone import StandaloneCluster
 
@@ -65,7 +66,7 @@ async def on_cluster(
     (helpers / "__init__.py").touch()
     (helpers / "numbers.py").write_text("def double(value):\n    return 2 * value\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    runner = LocalRunner(events, allowed=["cospark_cluster_jobs"], settings=cluster.settings())
+    runner = begins_at_once(LocalRunner(events, allowed=["cospark_cluster_jobs"], settings=cluster.settings()))
     yield runner
     assert await runner.close() == frozenset()
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from begun import begins_at_once
 from runner_bench import SEEN, SIGNALS, Events, order_of
 from waiting import DEADLINE_S, eventually
 
@@ -60,13 +61,15 @@ async def make_runner(server: LocalConnectServer, events: Events) -> AsyncIterat
     def make(
         worker: str = "worker-1", settings: ConnectSettings | None = None, on_event: Events | None = None
     ) -> ConnectRunner:
-        runner = ConnectRunner(
-            on_event or events,
-            allowed=[__name__, "cospark_shipped"],
-            settings=settings or settings_of(server),
-            worker=worker,
-            scope="cluster/group",
-            tell_every_s=1.0,
+        runner = begins_at_once(
+            ConnectRunner(
+                on_event or events,
+                allowed=[__name__, "cospark_shipped"],
+                settings=settings or settings_of(server),
+                worker=worker,
+                scope="cluster/group",
+                tell_every_s=1.0,
+            )
         )
         made.append(runner)
         return runner

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from begun import begins_at_once
 from runner_bench import BENCH, SEEN, SETTINGS, SIGNALS, Events, counting, holding, let_go, order_of
 from waiting import DEADLINE_S, eventually
 
@@ -259,7 +260,7 @@ async def test_a_task_that_does_not_listen_is_reported_as_still_running(
 
 
 async def test_closing_stops_everything(events: Events, tmp_path: Path) -> None:
-    runner = LocalRunner(events, allowed=[BENCH], settings=SETTINGS)
+    runner = begins_at_once(LocalRunner(events, allowed=[BENCH], settings=SETTINGS))
     tasks = [holding(tmp_path, 0), counting(10**12)]
     for task in tasks:
         await runner.start(task)

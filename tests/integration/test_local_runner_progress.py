@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from begun import begins_at_once
 from runner_bench import SEEN, SETTINGS, SIGNALS, Events, order_of
 from waiting import DEADLINE_S, eventually
 
@@ -36,7 +37,7 @@ async def progressing(events: Events) -> AsyncIterator[LocalRunner]:
     """A runner with Spark's own page that reports progress often enough for a test."""
     SIGNALS.clear()
     SEEN.clear()
-    runner = LocalRunner(events, allowed=[__name__], settings=WITH_PAGE, tell_every_s=0.2)
+    runner = begins_at_once(LocalRunner(events, allowed=[__name__], settings=WITH_PAGE, tell_every_s=0.2))
     yield runner
     for waiting in SIGNALS.values():
         waiting.set()

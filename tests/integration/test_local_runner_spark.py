@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+from begun import begins_at_once
 from runner_bench import SEEN, SETTINGS, SIGNALS, Events, counting, holding, order_of
 from waiting import DEADLINE_S, eventually
 
@@ -187,7 +188,7 @@ async def test_udfs_may_use_modules_that_only_this_process_has_on_its_path(
         """)
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    helped = LocalRunner(events, allowed=["cospark_helped"], settings=SETTINGS)
+    helped = begins_at_once(LocalRunner(events, allowed=["cospark_helped"], settings=SETTINGS))
     task = TaskOrder(task=TaskId("helped", 0), entry_point="cospark_helped:run", epoch=Epoch(1))
     await helped.start(task)
     assert await events.last(task.task) == TaskFinished(order=task, result=6)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from begun import begins_at_once
 from runner_bench import SEEN, SETTINGS, SIGNALS, Events, order_of
 from waiting import DEADLINE_S, eventually
 
@@ -68,7 +69,7 @@ async def test_a_query_that_moves_goes_on_from_its_checkpoint(
 
     add_rows(source, *range(5, 8))
     others = Events()
-    other = LocalRunner(others, allowed=[__name__], settings=SETTINGS)
+    other = begins_at_once(LocalRunner(others, allowed=[__name__], settings=SETTINGS))
     try:
         await other.start(task)
         assert (await others.wait_for(task.task, QueryStarted)).query_id == first_query.query_id
@@ -302,7 +303,7 @@ class EndingLease:
 
 async def test_no_batch_is_written_after_the_lease_is_over(events: Events, tmp_path: Path) -> None:
     lease = EndingLease()
-    runner = LocalRunner(events, allowed=[__name__], lease=lease, settings=SETTINGS)
+    runner = begins_at_once(LocalRunner(events, allowed=[__name__], lease=lease, settings=SETTINGS))
     source, sink = tmp_path / "source", tmp_path / "sink"
     add_rows(source, 0)
     task = order("stream_files", checkpoint=tmp_path / "checkpoint", source=str(source), sink=str(sink))

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from begun import begins_at_once
 from runner_bench import BENCH, NOTICED_S, Events, counting, holding, let_go
 from standalone import StandaloneCluster
 from waiting import eventually
@@ -19,7 +20,7 @@ from airflow_provider.spark.runner import SparkLost, TaskFinished, TaskProgresse
 async def on_cluster(events: Events) -> AsyncIterator[tuple[StandaloneCluster, LocalRunner]]:
     """A runner on a cluster that has no Spark worker yet."""
     with StandaloneCluster() as cluster:
-        runner = LocalRunner(events, allowed=[BENCH], settings=cluster.settings())
+        runner = begins_at_once(LocalRunner(events, allowed=[BENCH], settings=cluster.settings()))
         yield cluster, runner
         await runner.close()
 

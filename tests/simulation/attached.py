@@ -260,6 +260,8 @@ class Attached:
             commands.StartWarmUp: lambda command: self.warm_ups.start(command.run.task),
             commands.StopWarmUp: lambda command: self.warm_ups.stop(command.task),
             commands.StopAttempts: lambda command: self._stop_later(command.tasks),
+            commands.LetBegin: _nothing,
+            commands.WriteStart: self._write_start,
             commands.WriteStatus: lambda command: self._say(command.status),
             commands.WriteStopped: lambda command: self._say_last(command.status),
             commands.WriteEnd: self._write_end,
@@ -348,6 +350,16 @@ class Attached:
     def _say(self, status: TaskStatus) -> None:
         word = self._word(status)
         self._process.say(lambda: self._world.task_written(word))
+
+    def _write_start(self, command: commands.WriteStart) -> None:
+        """Others count on the task from now on, although its code is called only when this is stored."""
+        word, number, process = self._word(command.status), command.number, self._process
+
+        def arrive() -> None:
+            self._world.task_written(word)
+            process.when_awake(lambda: self._feed(events.StartWritten, task=word.status.task, number=number))
+
+        process.say(arrive)
 
     def _say_last(self, status: TaskStatus, stored: Callable[[], None] | None = None) -> None:
         """The last record about a task of a removed job is a tombstone."""

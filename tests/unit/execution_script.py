@@ -14,8 +14,8 @@ from airflow_provider.execution.events import (
     AttemptStopped,
     EpochAdvanced,
     Event,
-    HandleWritten,
     LearningStopped,
+    StartWritten,
     StreamBegan,
     TasksGiven,
     TasksRevoked,
@@ -124,7 +124,9 @@ class Script:
         return self.feed(EpochAdvanced, epoch=Epoch(epoch))
 
     def begin(self, task: TaskId, handle: Any = None) -> list[Command]:
-        return self.feed(AttemptBegan, task=task, handle=handle)
+        """Its start is stored, so its code is called, unless it has a handle, which must be read back."""
+        done = self.feed(AttemptBegan, task=task, handle=handle)
+        return done if handle is not None else [*done, *self.answer(StartWritten, task)]
 
     def detached(self, task: TaskId) -> list[Command]:
         """It goes on without this process."""
@@ -135,7 +137,7 @@ class Script:
     def read_back(self, task: TaskId) -> list[Command]:
         """It is stored, and read, where this is about to begin."""
         run = self.execution.runs[task]
-        self.answer(HandleWritten, task)
+        self.answer(StartWritten, task)
         return self.say(run.status(TaskState.RUNNING, ME))
 
     def running(self, *tasks: TaskId) -> Script:
@@ -183,7 +185,13 @@ def written(done: list[Command], state: TaskState) -> TaskStatus:
     return said[0]
 
 
-_WRITES = (commands.WriteStatus, commands.WriteProgress, commands.WriteStopped, commands.WriteEnd)
+_WRITES = (
+    commands.WriteStart,
+    commands.WriteStatus,
+    commands.WriteProgress,
+    commands.WriteStopped,
+    commands.WriteEnd,
+)
 
 
 def _of_learner(command: Command) -> str:
@@ -205,7 +213,7 @@ def _of_detached(command: Command) -> str:
             return f"let {task} begin"
         case commands.EndOrphan(status=status):
             return f"end {status.task}, orphan"
-        case commands.WriteHandle(status=status):
+        case commands.WriteStart(status=status):
             return f"insist on where {status.task} begins"
     return ""
 

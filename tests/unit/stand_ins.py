@@ -123,6 +123,7 @@ class HandRunner:
         self.stubborn: set[TaskId] = set()
         self.warming: dict[TaskId, TaskOrder] = {}
         self.adopted: set[TaskId] = set()
+        self.let_begin: list[TaskId] = []
         self._running: dict[TaskId, TaskOrder] = {}
         self._closed = False
 
@@ -165,6 +166,7 @@ class HandRunner:
 
     def proceed(self, task: TaskId) -> None:
         """Nothing here waits for that."""
+        self.let_begin.append(task)
 
     async def stop(self, tasks: Iterable[TaskId], reason: str, *, timeout_s: float = 30.0) -> Tasks:
         tasks = frozenset(tasks)

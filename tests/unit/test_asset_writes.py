@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from airflow_values import job, jobs_snapshot, status_snapshot
+from begun import begins_at_once
 from execution_script import A0, Script
 from waiting import DEADLINE_S
 
@@ -146,7 +147,7 @@ def test_the_tasks_of_a_job_add_up_in_its_report() -> None:
 @pytest.mark.parametrize("writes", [{"orders": 5}, {"orders": -5}, "orders"])
 async def test_the_runner_that_runs_nothing_says_what_it_is_told_to(writes: Any) -> None:
     events: asyncio.Queue[RunnerEvent] = asyncio.Queue()
-    await NoopRunner(events.put_nowait).start(replace(ORDER, config={"seconds": 0, "writes": writes}))
+    await begins_at_once(NoopRunner(events.put_nowait)).start(replace(ORDER, config={"seconds": 0, "writes": writes}))
     while not isinstance(last := await asyncio.wait_for(events.get(), DEADLINE_S), LAST_EVENTS):
         pass
     if writes == {"orders": 5}:

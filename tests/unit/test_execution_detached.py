@@ -13,12 +13,12 @@ from airflow_provider.execution.commands import EndOrphan
 from airflow_provider.execution.events import (
     AttemptFinished,
     Closed,
-    HandleWritten,
     LeavesForGood,
     QueryAdopted,
     QueryCleared,
     QueryUnreachable,
     SparkLost,
+    StartWritten,
     StreamBegan,
     TasksRevoked,
 )
@@ -80,7 +80,7 @@ def test_the_code_is_called_when_its_handle_has_been_read_back() -> None:
     script.give(A0)
     begun = script.begin(A0, handle={"session": "s"})
     assert words(begun) == ["insist on where a:0 begins"]
-    assert words(script.answer(HandleWritten, A0)) == [], "the record of another worker may win"
+    assert words(script.answer(StartWritten, A0)) == [], "the record of another worker may win"
     assert words(script.read_back(A0)) == ["let a:0 begin"]
     alone = script.feed(StreamBegan, task=A0, handle=HANDLE)
     assert words(alone) == ["watch a:0", "write a:0 running"]
@@ -104,7 +104,7 @@ def test_an_attempt_does_not_begin_if_the_record_of_another_worker_counts() -> N
     script.give(A0)
     script.begin(A0, handle={"session": "mine"})
     said = script.execution.runs[A0].status(TaskState.RUNNING, ME)
-    script.answer(HandleWritten, A0)
+    script.answer(StartWritten, A0)
     assert words(script.say(replace(said, worker=OTHER, epoch=Epoch(2), handle=HANDLE))) == []
 
 
@@ -113,7 +113,7 @@ def test_an_attempt_that_is_told_to_stop_before_its_handle_is_stored_never_begin
     script.give(A0)
     script.begin(A0, handle={"session": "s"})
     script.revoke(A0)
-    assert words(script.answer(HandleWritten, A0)) == []
+    assert words(script.answer(StartWritten, A0)) == []
     assert words(script.stopped(A0)) == ["give up a:0", "write a:0 stopped", "released a:0"]
 
 

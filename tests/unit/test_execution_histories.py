@@ -59,7 +59,7 @@ END_WARMTH = (events.WarmUpFailed, events.WarmUpLost, events.NoSparkToWarmUp)
 OF_WARM_UP = (events.WarmUpProgressed, events.WarmUpReady, *END_WARMTH)
 OF_RUNNER = sorted(
     {event for rules in TRANSITIONS.values() for event in rules if issubclass(event, events.AttemptEvent)}
-    - {events.PlanWritten, events.PlanRefused, events.EndWritten, events.EndRefused, events.HandleWritten}
+    - {events.PlanWritten, events.PlanRefused, events.EndWritten, events.EndRefused, events.StartWritten}
     - {events.QueryAdopted, events.QueryCleared, events.QueryUnreachable},
     key=lambda event: event.__name__,
 )
@@ -132,7 +132,7 @@ class World:
 
     def write(self, command: Command) -> None:
         match command:
-            case commands.WriteHandle(status=status, number=number):
+            case commands.WriteStart(status=status, number=number):
                 self.said[status.task] = status
                 self.insisted[status.task] = number
             case commands.WriteStatus(status=status) | commands.WriteStopped(status=status):
@@ -246,7 +246,7 @@ class World:
     def begin(self, number: int) -> None:
         """The code is called of something that was started."""
         runs = self.script.execution.runs
-        if here := sorted(task for task in self.out.keys() - self.alone if runs[task].handle is None):
+        if here := sorted(task for task in self.out.keys() - self.alone if runs[task].started_at_ms is None):
             task = here[number % len(here)]
             outlives = number % 3 == 0 and not task.is_planner
             self.feed(events.AttemptBegan, task=task, handle={"session": number} if outlives else None)
@@ -258,7 +258,7 @@ class World:
         if begun:
             task = begun[number % len(begun)]
             if self.insisted.get(task) == runs[task].number:
-                self.feed(events.HandleWritten, task=task, number=self.insisted.pop(task))
+                self.feed(events.StartWritten, task=task, number=self.insisted.pop(task))
             self.feed(events.StreamBegan, task=task, handle={"session": number, "query": number})
 
     def look(self, number: int) -> None:
@@ -275,6 +275,8 @@ class World:
         run = self.script.execution.runs.get(task)
         if kind in (events.AttemptBegan, events.StreamBegan) and run is not None and run.handle is not None:
             return  # of such a one nothing else is said
+        if kind is events.AttemptBegan and run is not None and run.started_at_ms is not None:
+            return  # an attempt begins once
         fields: dict[str, Any] = {}
         if kind is events.AttemptFinished:
             plan = self.script.configs if number % 2 else [{"i": number}]
@@ -293,7 +295,7 @@ class World:
         run = self.script.execution.runs[task]
         stored, refused = _OF_PLANS if run.plan is not None else _OF_ENDS
         if run.end is None and run.plan is None:
-            self.feed(events.HandleWritten, task=task, number=self.insisted.pop(task))
+            self.feed(events.StartWritten, task=task, number=self.insisted.pop(task))
             return
         known = self.insisted.pop(task)
         again = run.end is not None and run.end.cut_short

@@ -57,7 +57,7 @@ def test_an_event_that_cannot_happen_is_refused_with_the_task_and_its_state() ->
 def test_a_task_runs_from_its_slot_to_its_release() -> None:
     script = Script(slots=1)
     assert words(script.give(A0, A1)) == ["start a:0 #1"]
-    assert words(script.begin(A0)) == ["write a:0 running"]
+    assert words(script.begin(A0)) == ["insist on where a:0 begins", "let a:0 begin"]
     assert words(script.finish(A0, {"rows": 1})) == ["insist on a:0 finished", "start a:1 #1"]
     assert words(script.answer(EndWritten, A0)) == ["finished a:0"]
     assert script.state(A0) is None

@@ -139,7 +139,7 @@ def test_a_pause_stops_what_runs_and_keeps_all_of_it_here() -> None:
     assert script.execution.runs.active == frozenset()
     assert words(script.give(A2)) == [], "what is given meanwhile waits, too"
     assert words(script.resume()) == ["start a:0 #2"]
-    assert words(script.begin(A0)) == ["write a:0 running"]
+    assert words(script.begin(A0)) == ["insist on where a:0 begins", "let a:0 begin"]
 
 
 def test_a_pause_that_ends_as_the_task_stops_has_it_start_again() -> None:

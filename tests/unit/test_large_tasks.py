@@ -48,7 +48,7 @@ def test_a_task_that_waits_while_too_few_slots_are_free_is_recorded_as_waiting()
     """Once. Otherwise a leader assumes that it is about to start, and does not move it to a worker that has room."""
     two = script(1, 2, 2, slots=2)
     assert words(two.give(A0, A1, A2)) == ["start a:0 #1", "write a:1 pending"]
-    assert words(two.begin(A0)) == ["write a:0 running"]
+    assert words(two.begin(A0)) == ["insist on where a:0 begins", "let a:0 begin"]
     assert words(two.wait(1_000)) == []
 
 

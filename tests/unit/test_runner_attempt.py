@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -177,6 +178,7 @@ class Attempt:
         self.session = session or FakeSession()
         self.events: list[RunnerEvent] = []
         guard = guard or AttemptGuard(EndlessLease())
+        guard.proceed()
         self.last = run_attempt(order, guard, self.session, [__name__], self.events.append)
         assert self.session.closed == 1
 
@@ -418,3 +420,49 @@ def test_java_stack_traces_are_left_out_of_errors() -> None:
 
 def test_very_long_errors_are_shortened() -> None:
     assert len(describe(RuntimeError("x" * 10_000))) < 2_100
+
+
+# ---- its start is stored before its code is called
+
+
+def plan_and_count(job: object) -> list[dict[str, int]]:
+    CALLED.append("plan")
+    return [{}]
+
+
+CALLED: list[str] = []
+
+
+@spark_job(plan=plan_and_count)
+def count_calls(spark: SparkSession, task: TaskContext) -> None:
+    CALLED.append("run")
+
+
+@pytest.mark.parametrize(("index", "called"), [(0, "run"), (PLANNER_INDEX, "plan")], ids=["task", "planner"])
+def test_its_code_is_called_when_its_start_is_stored_and_not_before(index: int, called: str) -> None:
+    CALLED.clear()
+    guard = AttemptGuard(EndlessLease())
+
+    def store() -> None:
+        CALLED.append("stored")
+        guard.proceed()
+
+    def store_later(_started: RunnerEvent) -> None:
+        threading.Timer(0.1, store).start()
+
+    last = run_attempt(order("count_calls", index), guard, FakeSession(), [__name__], store_later)
+    assert isinstance(last, TaskFinished)
+    assert CALLED == ["stored", called]
+
+
+@pytest.mark.parametrize("index", [0, PLANNER_INDEX], ids=["task", "planner"])
+def test_what_is_told_to_stop_before_its_start_is_stored_has_stopped_and_was_never_called(index: int) -> None:
+    CALLED.clear()
+    guard = AttemptGuard(EndlessLease())
+
+    def revoke(_started: RunnerEvent) -> None:
+        guard.stop_soon("revoked")
+
+    last = run_attempt(order("count_calls", index), guard, FakeSession(), [__name__], revoke)
+    assert last == TaskStopped(order=order("count_calls", index), reason="revoked")
+    assert not CALLED

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from begun import begins_at_once
 from waiting import DEADLINE_S, TEST_LIMIT_S, eventually
 
 from airflow_provider.driver.application import LocalSparkSettings
@@ -85,7 +86,7 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[LocalRunner, list[
     SlowSession.started.clear()
     called.clear()
     events: list[RunnerEvent] = []
-    yield LocalRunner(events.append, allowed=[__name__]), events
+    yield begins_at_once(LocalRunner(events.append, allowed=[__name__])), events
     SlowSession.started.set()
 
 
@@ -134,7 +135,7 @@ async def test_of_a_task_that_has_finished_nothing_is_told_to_be_open(
     SlowSession.started.set()
     Long.may_end.clear()
     events: list[RunnerEvent] = []
-    runner = LocalRunner(events.append, allowed=[__name__], tell_every_s=0.01 if is_long else 60)
+    runner = begins_at_once(LocalRunner(events.append, allowed=[__name__], tell_every_s=0.01 if is_long else 60))
     await runner.start(replace(order(1), entry_point=f"{__name__}:Long"))
     if is_long:
         await eventually(lambda: any(isinstance(event, TaskProgressed) for event in events))

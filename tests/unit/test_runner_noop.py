@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from begun import begins_at_once
 from turned_clock import time_passes
 from waiting import DEADLINE_S
 
@@ -37,7 +38,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.events: list[RunnerEvent] = []
-        self.runner = NoopRunner(self.events.append)
+        self.runner = begins_at_once(NoopRunner(self.events.append))
 
     async def last(self) -> RunnerEvent:
         deadline = time.monotonic() + DEADLINE_S

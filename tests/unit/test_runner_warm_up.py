@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
+from begun import begins_at_once
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.driver.application import LocalSparkSettings
@@ -224,7 +225,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.events: list[RunnerEvent] = []
-        self.runner = LocalRunner(self.events.append, allowed=[__name__])
+        self.runner = begins_at_once(LocalRunner(self.events.append, allowed=[__name__]))
 
     async def hears(self, kind: type[RunnerEvent]) -> Any:
         await eventually(lambda: any(isinstance(event, kind) for event in self.events), f"{kind.__name__} is heard")
@@ -486,8 +487,7 @@ async def test_a_closed_runner_makes_nothing_ready(watched: Watched) -> None:
 
 
 async def test_the_noop_runner_takes_as_long_as_the_configuration_says() -> None:
-    events: list[RunnerEvent] = []
-    runner = NoopRunner(events.append)
+    runner = begins_at_once(NoopRunner((events := list[RunnerEvent]()).append))
     task = order("any", config={"warm_up_seconds": 0.02})
     runner.warm(task)
     await eventually(lambda: WarmUpReady(order=task) in events)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from begun import begins_at_once
 from py4j.protocol import Py4JNetworkError
 from waiting import DEADLINE_S, eventually
 
@@ -109,10 +110,12 @@ class Watched:
         self.looks = 0
         self.conditions: list[str] = []
         self.pages: list[str] = []
-        self.runner = LocalRunner(
-            self.events.append,
-            allowed=[__name__],
-            on_condition=self._changed,
+        self.runner = begins_at_once(
+            LocalRunner(
+                self.events.append,
+                allowed=[__name__],
+                on_condition=self._changed,
+            )
         )
 
     def _changed(self) -> None:

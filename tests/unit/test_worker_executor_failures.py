@@ -218,3 +218,45 @@ async def test_what_is_stored_at_the_first_try_takes_no_task_of_the_loop() -> No
     stored.set_result(None)
     await journal.settle(5)
     await journal.flush(0)
+
+
+# ---- a topic that is away as a task is to begin
+
+
+async def test_while_its_start_can_not_be_stored_a_task_waits_and_does_not_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(journal_module, "_RETRY_S", 0.01)
+    async with bench() as worker:
+        await worker.submit(tasks=1, retries=0)
+        with worker.topics.out_of_order(AWAY):
+            worker.take(A0)
+            await eventually(lambda: worker.runner.running == {A0})
+            await asyncio.sleep(0.05)
+            assert worker.runner.let_begin == []
+        await worker.runs(A0)
+        await eventually(lambda: worker.runner.let_begin == [A0])
+        assert (worker.told(A0).attempt, worker.told(A0).failures) == (1, 0)
+
+
+async def test_a_task_that_is_revoked_before_its_start_is_stored_never_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "_RETRY_S", 0.01)
+    async with bench() as worker:
+        await worker.submit(tasks=1)
+        with worker.topics.out_of_order(AWAY):
+            worker.take(A0)
+            await eventually(lambda: worker.runner.running == {A0})
+            worker.stop(A0)
+            await worker.releases(A0, into=worker.stopped)
+        await asyncio.sleep(0.05)
+        assert worker.state(A0) is not TaskState.RUNNING, "nobody writes its start any more"
+        assert worker.runner.let_begin == []
+
+
+async def test_the_starts_of_many_tasks_are_stored_side_by_side() -> None:
+    async with bench(slots=50) as worker:
+        await worker.submit(tasks=50)
+        worker.topics.takes_s = 0.2
+        worker.take(*(TaskId("a", index) for index in range(50)))
+        await eventually(lambda: len(worker.runner.running) == 50)
+        await eventually(lambda: worker.topics.writing >= 50, "all of them are on their way together")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from begun import begins_at_once
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.protocol.model import Epoch, planner_of
@@ -63,7 +64,7 @@ def heard() -> Iterator[Heard]:
 @pytest.mark.parametrize("at", ["end", "while it runs"])
 async def test_the_worker_is_heard_after_a_task_has_changed_the_logging(heard: Heard, by: str, at: str) -> None:
     events: list[RunnerEvent] = []
-    runner = LocalRunner(events.append, allowed=[__name__])
+    runner = begins_at_once(LocalRunner(events.append, allowed=[__name__]))
     task = planner_of("changes")
     order = TaskOrder(task=task, entry_point=f"{__name__}:Changes", config={"by": by, "at": at}, epoch=Epoch(1))
     await runner.start(order)

@@ -56,7 +56,9 @@ def tell_much(spark: object, task: Any) -> None:
 def failure_of(entry_point: str, **config: Any) -> TaskFailed:
     order = TaskOrder(task=A0, entry_point=f"{__name__}:{entry_point}", config=config, epoch=Epoch(1))
     session: Any = NoSession()
-    last = run_attempt(order, AttemptGuard(EndlessLease()), session, [__name__], lambda _: None, mask)
+    guard = AttemptGuard(EndlessLease())
+    guard.proceed()
+    last = run_attempt(order, guard, session, [__name__], lambda _: None, mask)
     assert isinstance(last, TaskFailed)
     return last
 

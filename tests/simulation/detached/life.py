@@ -169,8 +169,8 @@ class Life:
             case commands.EndOrphan(status=status):
                 ended = replace(status, state=TaskState.STOPPED)
                 self.queries.end(status.handle, lambda: self._say(ended), still=lambda: True)
-            case commands.WriteHandle(status=status, number=number):
-                self._say(status, events.HandleWritten, number)
+            case commands.WriteStart(status=status, number=number):
+                self._say(status, events.StartWritten, number)
             case commands.WriteEnd(status=status, number=number):
                 self._say(status, events.EndWritten, number)
             case commands.WriteStatus(status=status) | commands.WriteStopped(status=status):
