@@ -120,7 +120,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=DEFAULT_MAX_SPARK_DEATHS,
         metavar="N",
-        help="a task fails for good when Spark has ended N times while it ran (default: %(default)s)",
+        help="a task fails for good when Spark or the process has ended N times while it ran, the last time while it"
+        " was on trial alone (default: %(default)s)",
     )
     parser.add_argument(
         "--progress-interval",

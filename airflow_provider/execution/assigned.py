@@ -18,6 +18,7 @@ from airflow_provider.execution.events import (
 from airflow_provider.execution.state import LAST_WORDS_MS, Execution
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
+from airflow_provider.records import TaskState
 from airflow_provider.runs.runs import RunState, TaskRun, ended_elsewhere, says_that_it_was_released
 
 _MOST_SAID: Final = 100
@@ -30,6 +31,9 @@ _MOST_SAID: Final = 100
 def on_given(x: Execution, task: TaskId, event: TasksGiven) -> None:
     if not x.admit(task, event.epoch):
         x.release_stopped(task)
+    elif task in x.suspects.condemned:
+        x.suspects.condemned.discard(task)
+        x.close(x.runs[task], TaskState.FAILED)
 
 
 def on_given_back(x: Execution, task: TaskId, event: TasksGiven) -> None:
@@ -306,5 +310,5 @@ def on_slot_free(x: Execution, task: TaskId, _event: SlotFree) -> None:
     slots = x.runs.share_of(run, slots=x.slots)
     if slots < run.work.slots:
         x.do(Inform(message=f"task {run.label} wants {run.work.slots} slots, and gets {slots} of {x.slots}"))
-    x.runs[task] = run = run.start(slots)
+    x.runs[task] = run = run.start(slots, alone=x.turn.is_alone(task))
     x.do(StartAttempt(run=run))

@@ -195,10 +195,10 @@ def on_timed_out(x: Execution, task: TaskId, _event: Event) -> None:
 
 
 def on_spark_lost(x: Execution, task: TaskId, event: SparkLost) -> None:
-    run = x.restarts.lost(x.runs, event)
+    run = x.suspects.lost(x.runs, event)
     if run.started_at_ms is None:
         _still_to_come(x, task)
-    elif x.restarts.condemns(run):
+    elif x.suspects.condemns(run):
         x.close(run, TaskState.FAILED)
     else:
         x.wait_for_next(run, 0)
@@ -268,7 +268,7 @@ def _planned(x: Execution, run: TaskRun) -> None:
     if definition.replan_interval_ms is None:
         x.close(run, TaskState.FINISHED, {"tasks": len(run.plan.configs), "bounded": definition.bounded})
         return
-    x.wait_for_next(replaced(run, failures=0, error=None), definition.replan_interval_ms)
+    x.wait_for_next(run.with_all_retries(), definition.replan_interval_ms)
     on_topics_waiting(x, run.task)  # what came while the plan was being written
 
 

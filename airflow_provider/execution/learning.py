@@ -12,7 +12,7 @@ A failed warm-up is tried again here after a while. When it has failed three tim
 the leader lets another task be learned instead. This does no harm: the task runs where it is. If Spark ends during a
 warm-up, the warm-up starts again in the next Spark; from the second time on after a while, because it may be the
 reason. If the worker's process ends during a warm-up, its next process counts this (``warm_up_deaths.py``). No warm-up
-begins while a task is on trial (``spark_restarts.py``), because the task would be blamed for what the warm-up does.
+begins while a task is on trial (``suspects.py``), because the task would be blamed for what the warm-up does.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def on_failed(x: Execution, task: TaskId, event: WarmUpFailed) -> None:
 
 
 def on_spark_lost(x: Execution, task: TaskId, event: WarmUpLost) -> None:
-    x.restarts.wait_after(x.runs, event)
+    x.suspects.wait_after(x.runs, event)
     _keep_or_forget(x, x.learners.tasks[task].again(now_ms=x.now, spark_deaths=1))
 
 

@@ -14,8 +14,8 @@ says so. A task that ends while it is being revoked is finished.
 Turns. A task waits until one slot is free, or as many as it wants. Jobs that were submitted first come first, and no
 other task overtakes one that waits for several slots. A planner takes no slot, because it is short and others wait for
 it. A waiting task may also have to wait for something else: for the delay before its next attempt; for a checkpoint
-that another task still has (``claims.py``); for Spark, if it has just ended; and for its trial, if Spark has ended
-while it ran (``spark_restarts.py``). A task that has ended elsewhere meanwhile is not started.
+that another task still has (``claims.py``); for Spark, if it has just ended; and for its trial, if Spark or its
+process has ended while it ran (``suspects.py``). A task that has ended elsewhere meanwhile is not started.
 
 Attempts. An attempt is given to a runner, and is over with its last event, however late this comes. Until then it has
 its slot, and no second one starts. Its code is called when its start is stored, attached or detached, task or planner:
@@ -91,6 +91,7 @@ from airflow_provider.execution.rules import Table, all_late, apply, late, to
 from airflow_provider.execution.state import Execution
 from airflow_provider.ledger.status_view import said_since
 from airflow_provider.protocol.model import TaskId
+from airflow_provider.records import TaskState
 from airflow_provider.runs.runs import RunState
 
 _GONE: Final = None
@@ -114,7 +115,7 @@ _OF_ATTEMPT = (AttemptBegan, StreamBegan, AttemptProgressed, *_LAST)
 
 TRANSITIONS: Final[Table[RunState]] = {
     _GONE: {
-        TasksGiven: to(assigned.on_given, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _FAILED, _GONE),
+        TasksGiven: to(assigned.on_given, _WAITING, _PAUSED, _TAKING_OVER, _RESTARTING, _CLOSING, _FAILED, _GONE),
         TasksRevoked: to(assigned.on_revoked_unknown, _GONE),
         **all_late(_GONE, _OF_ATTEMPT, _WRITTEN, _LOOKED),
     },
@@ -271,6 +272,7 @@ def handle(x: Execution, event: Event) -> list[Command]:
     x.begin(event)
     for task in _concerned(x, event):
         _apply(x, task, event)
+    _tell_of_suspects(x)
     learning.follow(x, event)
     _start_next(x)
     learning.begin_next(x)
@@ -342,16 +344,30 @@ def _apply(x: Execution, task: TaskId, event: Event) -> None:
     apply(TRANSITIONS, x.state_of, x, task, event)
 
 
+def _tell_of_suspects(x: Execution) -> None:
+    """Of those that have become suspects, and those that are none any more."""
+    for message in x.suspects.news():
+        x.warn(message)
+    for acquitted in x.suspects.acquitted(x.runs, now_ms=x.now):
+        x.write(x.keep(acquitted), TaskState.RUNNING)
+
+
 def _start_next(x: Execution) -> None:
     """Start as many tasks as there are free slots. A task that has ended elsewhere makes room for another one."""
     if not x.may_start:
         return
-    turn, ended = SlotFree(now_ms=x.now, wall_ms=x.wall), False
-    x.blocked = x.restarts.blocked(x.runs, x.look_at_claims(), now_ms=x.now, wall_ms=x.wall)
-    for task in x.runs.startable(slots=x.slots, now_ms=x.now, blocked=x.blocked):
-        _apply(x, task, turn)
+    free, ended = SlotFree(now_ms=x.now, wall_ms=x.wall), False
+    x.turn = x.suspects.turn(x.runs, x.look_at_claims(), slots=x.slots, now_ms=x.now)
+    x.blocked, only = x.turn.blocked, x.turn.only
+    for task in (
+        x.runs.startable(slots=x.slots, now_ms=x.now, blocked=x.blocked)
+        if only is None
+        else x.runs.startable_among(only, slots=x.slots, now_ms=x.now)
+    ):
+        _apply(x, task, free)
         learning.start(x, task)
         ended = ended or task not in x.runs
+    x.suspects.begun(x.turn, x.runs)
     if ended:
         _start_next(x)
     elif x.runs.held_back is not None and not x.runs[x.runs.held_back].wait_written:

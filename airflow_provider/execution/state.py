@@ -28,7 +28,7 @@ from airflow_provider.execution.commands import (
     WriteStopped,
 )
 from airflow_provider.execution.events import Event
-from airflow_provider.execution.spark_restarts import SparkRestarts
+from airflow_provider.execution.suspects import Suspects, Turn
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import has_failed, needs_running
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -38,6 +38,7 @@ from airflow_provider.records import TaskFailure, TaskState, TaskStatus, TaskWor
 from airflow_provider.runs import claims
 from airflow_provider.runs.claims import Claims
 from airflow_provider.runs.learners import Learners, LearnerState
+from airflow_provider.runs.process_deaths import died_with_its_process
 from airflow_provider.runs.run_table import RunTable
 from airflow_provider.runs.runs import (
     End,
@@ -69,7 +70,7 @@ class ExecutionSettings:
     :param lease_ms: how long it may continue after another process has taken its worker's name
     :param linger_ms: in a process: hand the membership over when there was nothing to do for this long; in a triggerer:
         don't ask for a process before this time is over
-    :param max_spark_deaths: a task fails when Spark has ended this often while it ran
+    :param max_spark_deaths: a task may fail when Spark or its process has ended this often while it ran
     :param mask: removes secrets from error messages
     :param in_triggerer: whether detached tasks are watched, and nothing is started
     """
@@ -112,8 +113,10 @@ class Execution:
         self.keeps_failed = True
         self.stopped_running = 0
         self.runs = RunTable()
-        self.learners = Learners(deaths=deaths_after(status.workers.get(settings.worker), settings.process))
-        self.restarts = SparkRestarts(settings.max_spark_deaths)
+        self._before = status.workers.get(settings.worker)
+        self.learners = Learners(deaths=deaths_after(self._before, settings.process))
+        self.suspects = Suspects(settings.max_spark_deaths)
+        self.turn = Turn()
         self.claims = Claims(process=settings.process, lease_ms=settings.lease_ms)
         self.stops: dict[TaskId, TaskStatus] = {}
         self.idle_since_ms = self.now = now_ms
@@ -174,9 +177,7 @@ class Execution:
 
     def next_due_ms(self) -> int | None:
         """When something changes without an event (monotonic milliseconds)."""
-        due = self.restarts.due_ms(
-            self.runs, self.runs.next_due_ms(now_ms=self.now), now_ms=self.now, wall_ms=self.wall
-        )
+        due = self.suspects.due_ms(self.runs, self.runs.next_due_ms(now_ms=self.now), now_ms=self.now)
         over = self.idle_since_ms + self.settings.linger_ms
         lingers = over if self._wants_to_go and over > self.now else None
         learns = self._next_warm_up_ms()
@@ -186,7 +187,7 @@ class Execution:
         if not self.learners.tasks:
             return None
         if self.may_begin and self.learners.due(now_ms=self.now):
-            return self.restarts.trial_ms(self.runs, now_ms=self.now, wall_ms=self.wall)
+            return self.suspects.trial_ms(self.runs, now_ms=self.now)
         return self.learners.next_due_ms(now_ms=self.now)
 
     # ---- what handlers do
@@ -208,7 +209,7 @@ class Execution:
             return self._admit_failed(work, epoch)
         last = last_word(self.status.tasks.get(task), self.stops.pop(task, None))
         run = first_run(work, epoch, last, now_ms=self.now, wall_ms=self.wall)
-        run = replaced(run, read_to=self.jobs.offset)
+        run = self._suspected(replaced(run, read_to=self.jobs.offset), last)
         unended = self.status.unended.get(task)
         if unended:
             self._take_over(run, unended[0], attempt=max(run.attempt, unended[0].attempt))
@@ -223,15 +224,23 @@ class Execution:
         if claim is not None:
             run = replaced(run, claim=claim)
         self.runs[task] = run
-        self.restarts.admit(run)
+        self.suspects.admit(run)
         if claim is not None or is_said_to_run(last):
             self.write_waiting(task)
         return True
 
+    def _suspected(self, run: TaskRun, last: TaskStatus | None) -> TaskRun:
+        mine, process = self.settings.worker, self.settings.process
+        if not died_with_its_process(last, self.status, worker=mine, process=process, before=self._before):
+            return run
+        assert last is not None
+        same = last.is_of(run.work.definition.run_key, run.work.fingerprint)
+        return self.suspects.process_ended(run, last, wall_ms=self.wall) if same else run
+
     def _take_over(self, run: TaskRun, last: TaskStatus, *, attempt: int) -> None:
         """Take over the task's earlier query. If it is of another work, end it before anything else starts."""
         run = self.keep(taken_over(run, last, attempt=attempt, now_ms=self.now, wall_ms=self.wall))
-        self.restarts.admit(run)
+        self.suspects.admit(run)
         self.do(TakeOver(run=run))
         if not last.is_of(run.work.definition.run_key, run.work.fingerprint):
             self.stop(run.task, RunState.RESTARTING, "its configuration has changed")
@@ -256,7 +265,7 @@ class Execution:
     def _admit_paused(self, run: TaskRun, last: TaskStatus | None) -> None:
         """A paused task does not claim its checkpoint, so that it keeps no other task from it."""
         self.runs[run.task] = replaced(run, state=RunState.PAUSED)
-        self.restarts.admit(run)
+        self.suspects.admit(run)
         self.idle_since_ms = self.now
         if is_said_to_run(last):
             self.write_waiting(run.task)
@@ -323,8 +332,8 @@ class Execution:
         self.do(WriteStopped(status=status))
 
     def _began_nothing(self, run: TaskRun) -> None:
-        """Stop writing its start, if the attempt has not begun."""
-        if run.started_at_ms is not None and not (run.let_begin or run.detached):
+        """Stop writing its start, if this is not known to be stored: it may be read back before that."""
+        if run.started_at_ms is not None and not run.detached and (run.handle is not None or not run.let_begin):
             self.do(GiveUpWriting(task=run.task))
 
     def remember_stopped(self, run: TaskRun) -> None:
@@ -399,12 +408,12 @@ class Execution:
     @property
     def may_begin(self) -> bool:
         """Whether something could start, here or in a process of its own."""
-        return not (self.closed or self.unable or self.restarts.holds(self.now))
+        return not (self.closed or self.unable or self.suspects.holds(self.now))
 
     @property
     def may_warm_up(self) -> bool:
         """Not while a task is on trial: it would be blamed if the warm-up ended Spark."""
-        on_trial = self.restarts.trial_ms(self.runs, now_ms=self.now, wall_ms=self.wall) is not None
+        on_trial = self.suspects.trial_ms(self.runs, now_ms=self.now) is not None
         return self.may_begin and self.slots > 0 and not on_trial
 
     def look_at_claims(self) -> Tasks:

@@ -54,7 +54,7 @@ class TaskExecutor:
     :param changed: called whenever the state here has changed
     :param lease_ms: how long this process may continue after another one has taken its worker's name
     :param mask: removes secrets from error messages
-    :param max_spark_deaths: a task fails when Spark has ended this often while it ran
+    :param max_spark_deaths: a task may fail when Spark or its process has ended this often while it ran
     :param log_levels: sets the levels of the jobs' loggers
     :param linger_s: in a process: hand the membership over when there was nothing to run for this long; in a triggerer:
         don't ask for a process before this time is over

@@ -56,7 +56,7 @@ class WatchesInTriggerer:
     :param server: the URL of the worker's Spark Connect server
     :param token_of: gives the tokens for this server, and for others on which its tasks may have run before
     :param tell_every_s: report a task's progress at most this often, in seconds
-    :param max_spark_deaths: a task fails when Spark has ended this often while it ran
+    :param max_spark_deaths: a task may fail when Spark or its process has ended this often while it ran
     """
 
     is_gone = None

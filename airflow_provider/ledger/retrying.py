@@ -42,6 +42,8 @@ def to_try_again(
             attempt=status.attempt + 1,
             failures=0,
             spark_deaths=0,
+            suspected=0,
+            died_alone=0,
             started_at_ms=None,
             finished_at_ms=None,
             progress=None,

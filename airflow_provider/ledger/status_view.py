@@ -189,6 +189,8 @@ def check_counts(record: StatusRecord, now_ms: int) -> None:
                 "attempt": record.attempt,
                 "failures": record.failures,
                 "spark_deaths": record.spark_deaths,
+                "suspected": record.suspected,
+                "died_alone": record.died_alone,
             }
     for name, count in counts.items():
         if count > now_ms * 1_000:

@@ -102,7 +102,7 @@ class SparkWorkerOperator(AsWritten):
     :param spark_conf: Spark's settings; with Spark Connect those of each session
     :param checkpoint_root: folder or URI of all streaming checkpoints, the same for all workers of the group. Without
         it tasks of streaming jobs fail. ``temporary``, for trials: a folder among the machine's temporary files
-    :param max_spark_deaths: a Spark task fails for good when Spark has ended this often while it ran
+    :param max_spark_deaths: a Spark task may fail when Spark or the process has ended this often while it ran
     :param progress_interval: shortest time between two progress reports of a Spark task, in the log and in the group's
         topics
     :param linger: how long to keep the process when there is nothing to run, from the end or the move of its last task,

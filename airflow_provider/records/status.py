@@ -147,6 +147,9 @@ class TaskStatus:
         epoch, no record of an attempt replaces the record of its end
     :param failures: how many of the attempts have failed; these use up the job's retries
     :param spark_deaths: how often Spark has ended under an attempt; these use up no retries
+    :param suspected: how often its worker's process has ended, or lost its lease, under an attempt; the same
+    :param alone: for a running task: it is on trial with no other task (``execution/suspects.py``)
+    :param died_alone: how often in a row Spark or the process has ended while it was alone on trial
     :param started_at_ms: when this attempt started (wall clock, milliseconds since 1970)
     :param finished_at_ms: when the attempt ended, in whatever way (wall clock, milliseconds since 1970)
     :param retry_at_ms: start the next attempt no sooner, on any worker (wall clock, milliseconds since 1970)
@@ -176,6 +179,9 @@ class TaskStatus:
     attempt: Annotated[int, COUNT] = 1
     failures: Annotated[int, COUNT] = 0
     spark_deaths: Annotated[int, COUNT] = 0
+    suspected: Annotated[int, COUNT] = 0
+    alone: bool = False
+    died_alone: Annotated[int, COUNT] = 0
     started_at_ms: Annotated[int, COUNT] | None = None
     finished_at_ms: Annotated[int, COUNT] | None = None
     retry_at_ms: Annotated[int, COUNT] | None = None
@@ -203,6 +209,11 @@ class TaskStatus:
         the handle.
         """
         return self.handle is not None and self.state in (TaskState.PENDING, TaskState.RUNNING)
+
+    @property
+    def deaths(self) -> int:
+        """How often Spark or its worker's process has ended while it ran."""
+        return self.spark_deaths + self.suspected
 
     @property
     def server(self) -> str:
@@ -300,6 +311,9 @@ class TaskStatus:
             **({"work": self.work.to_json()} if self.work else {}),
             **({"took_before_ms": list(self.took_before_ms)} if self.took_before_ms else {}),
             **({"kept": True} if self.kept else {}),
+            **({"suspected": self.suspected} if self.suspected else {}),
+            **({"alone": True} if self.alone else {}),
+            **({"died_alone": self.died_alone} if self.died_alone else {}),
         }
 
     def encoded(self, **more: str | int) -> bytes:

@@ -112,6 +112,7 @@ def _assigned(tasks: Sequence[tuple[str, int]], known: Mapping[str, Any]) -> str
 def _listed(tasks: Mapping[str, Any]) -> list[str]:
     return [
         f"  task {task}{_slots(run)}: {run['state']} at {run['worker']}{_server(run)}, attempt {run['attempt']}"
+        + _suspected(run)
         + _when(run)
         + (f"{whose(run['state'])}: {TaskFailure(message=run['error']).line}" if run["error"] else "")
         for task, run in tasks.items()
@@ -124,6 +125,12 @@ def _slots(run: Mapping[str, Any]) -> str:
 
 def _server(run: Mapping[str, Any]) -> str:
     return f", detached on {run['server']}" if "server" in run else ""
+
+
+def _suspected(run: Mapping[str, Any]) -> str:
+    """How often Spark or the process has ended while it ran, unless it has stood its trial since."""
+    times = run.get("suspected", 0)
+    return f", suspected {times} times" if times > 1 else ", suspected once" if times else ""
 
 
 def _when(run: Mapping[str, Any]) -> str:

@@ -32,6 +32,7 @@ def run_to_json(status: TaskStatus, now_ms: int) -> dict[str, Any]:
         "worker": status.worker,
         **({"server": status.server} if status.server else {}),
         "attempt": status.attempt,
+        **({"suspected": status.deaths} if status.deaths else {}),
         "started_at": None if status.started_at_ms is None else time_as_text(status.started_at_ms),
         "seconds": None if ms is None else ms / 1000,
         **last,

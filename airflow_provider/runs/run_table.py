@@ -159,6 +159,14 @@ class RunTable(MutableMapping[TaskId, TaskRun]):
         for turn in put_off:
             heappush(self._startable, turn)
 
+    def startable_among(self, tasks: Tasks, *, slots: int, now_ms: int) -> Iterator[TaskId]:
+        """Those of these tasks that may start, as in :meth:`startable`, when nothing else may."""
+        self.held_back = None
+        for run in sorted((self._runs[task] for task in tasks), key=_turn):
+            fits = run.task.is_planner or self._busy + self.share_of(run, slots=slots) <= slots
+            if _waits(run) and run.not_before_ms <= now_ms and fits:
+                yield run.task
+
     def overdue(self, *, now_ms: int) -> list[TaskId]:
         """The tasks that do not wait, and whose time has come (:attr:`TaskRun.due_ms`)."""
         self._wake(now_ms)

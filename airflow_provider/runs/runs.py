@@ -86,6 +86,7 @@ class TaskRun:
     """A task in this worker.
 
     :param attempt: the number of the present or next start, from 1
+    :param alone: whether it was started alone on trial
     :param slots: how many slots it was given at its present start
     :param read_to: how far the jobs topic had been read when the task was admitted or restarted: restarts that were
         requested after this offset are still to be done
@@ -116,6 +117,9 @@ class TaskRun:
     attempt: int = 1
     failures: int = 0
     spark_deaths: int = 0
+    suspected: int = 0
+    alone: bool = False
+    died_alone: int = 0
     slots: int = 1
     read_to: int = 0
     not_before_ms: int = 0
@@ -217,6 +221,11 @@ class TaskRun:
         return replaced(self, failures=self.failures + 1, error=error)
 
     @property
+    def deaths(self) -> int:
+        """How often Spark or its worker's process has ended under an attempt."""
+        return self.spark_deaths + self.suspected
+
+    @property
     def may_try_again(self) -> bool:
         """Whether its job allows another try."""
         return self.failures <= self.work.definition.retries
@@ -240,6 +249,7 @@ class TaskRun:
             handle=None,
             after=self.handle or self.after,
             let_begin=False,
+            alone=False,
             detached=False,
             progress=None,
             plan=None,
@@ -256,13 +266,15 @@ class TaskRun:
             return replaced(self, work=work)
         return replaced(self, work=work, not_before_ms=now_ms + longest_ms, retry_at_ms=wall_ms + longest_ms)
 
-    def start(self, slots: int) -> TaskRun:
-        """:param slots: how many it gets"""
-        return replaced(self, state=RunState.STARTED, retry_at_ms=None, slots=slots)
+    def start(self, slots: int, *, alone: bool = False) -> TaskRun:
+        """:param slots: how many it gets
+        :param alone: whether it is alone on trial
+        """
+        return replaced(self, state=RunState.STARTED, retry_at_ms=None, slots=slots, alone=alone)
 
     def with_all_retries(self) -> TaskRun:
         """Without failures, as at the start of this run of the job."""
-        return replaced(self, failures=0, spark_deaths=0, error=None)
+        return replaced(self, failures=0, spark_deaths=0, suspected=0, died_alone=0, error=None)
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
         """The record of this state."""
@@ -277,6 +289,9 @@ class TaskRun:
             attempt=self.attempt,
             failures=self.failures,
             spark_deaths=self.spark_deaths,
+            suspected=self.suspected,
+            alone=self.alone and state is TaskState.RUNNING,
+            died_alone=self.died_alone,
             started_at_ms=self.started_at_ms,
             retry_at_ms=self.retry_at_ms,
             error=self.error,
@@ -320,6 +335,8 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
         attempt=last.attempt + 1 if began else last.attempt,
         failures=last.failures,
         spark_deaths=last.spark_deaths,
+        suspected=last.suspected,
+        died_alone=last.died_alone,
         not_before_ms=now_ms + waits_ms if waits_ms else 0,
         retry_at_ms=wall_ms + waits_ms if waits_ms else None,
         error=last.error,

@@ -452,7 +452,7 @@ def test_its_code_is_called_when_its_start_is_stored_and_not_before(index: int, 
 
     last = run_attempt(order("count_calls", index), guard, FakeSession(), [__name__], store_later)
     assert isinstance(last, TaskFinished)
-    assert CALLED == ["stored", called]
+    assert ["stored", called] == CALLED
 
 
 @pytest.mark.parametrize("index", [0, PLANNER_INDEX], ids=["task", "planner"])

@@ -1,0 +1,172 @@
+"""Tasks whose worker's process has ended under them: each is a suspect, and in the end one of them is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from execution_script import A0, A1, A2, ME, OTHER, PLANNER, Script, words, written
+from group_records import record_of
+
+from airflow_provider.execution.commands import Command, WriteStatus
+from airflow_provider.execution.state import Execution
+from airflow_provider.execution.suspects import TRIAL_MS
+from airflow_provider.ledger.status_view import Point
+from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+
+STREAM = TaskKind.STREAMING
+
+
+class Group(Script):
+    """This worker beside another one, which may end."""
+
+    def ran_there(self, *tasks: TaskId, **fields: Any) -> None:
+        """The other worker has written that it runs these."""
+        for task in tasks:
+            work = self.jobs.work_of(task)
+            assert work is not None
+            ran = TaskStatus(
+                task=task,
+                state=TaskState.RUNNING,
+                epoch=Epoch(1),
+                worker=OTHER,
+                run_key="r",
+                fingerprint=work.fingerprint,
+                started_at_ms=self.now + self.wall_ahead,
+            )
+            self.say(replace(ran, **fields))
+
+    def other_is(self, phase: WorkerPhase, *, member: bool = False) -> None:
+        """What the other worker has said, and whether the last round still has it."""
+        said = WorkerStatus(worker=OTHER, state=phase, epoch=Epoch(1), slots=2, process="there/1/2")
+        members = {ME: frozenset[TaskId]()} | ({OTHER: frozenset[TaskId]()} if member else {})
+        self.status = replace(self.status, workers={OTHER: said}, group=record_of(members, epoch=2), point=Point())
+        self.read(self.jobs)
+
+    def begins(self, *tasks: TaskId) -> None:
+        for task in tasks:
+            self.begin(task)
+
+    def dies(self) -> Group:
+        """This worker's process is killed. Its next one has read all that was written."""
+        mine = frozenset(self.execution.runs)
+        for task in mine:
+            run = self.execution.runs[task]
+            state = TaskState.RUNNING if run.let_begin else TaskState.PENDING
+            self.status = replace(self.status, tasks={**self.status.tasks, task: run.status(state, ME)}, point=Point())
+        said = WorkerStatus(worker=ME, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=2, process="an/earlier/one/1")
+        self.status = replace(self.status, workers={ME: said}, point=Point())
+        self.execution = Execution(self.execution.settings, self.jobs, self.status, now_ms=self.now)
+        return self
+
+    def runs(self, *tasks: TaskId) -> bool:
+        started = {task for task, run in self.execution.runs.items() if run.state.runs}
+        return started == set(tasks)
+
+
+def told(done: list[Command]) -> list[str]:
+    return [line for line in words(done) if "Any of them may be the reason" in line]
+
+
+def test_what_ran_in_a_process_that_was_lost_is_suspected_in_its_record_and_in_one_line_of_the_log() -> None:
+    group = Group(slots=3)
+    group.ran_there(A0, A1, A2)
+    group.other_is(WorkerPhase.STABLE)
+    done = group.give(A0, A1, A2, epoch=2)
+    (line,) = told(done)
+    assert line.startswith("the process of worker w2 has ended, or lost its lease, while a:0, a:1, a:2 ran: they run")
+    pending = [command.status for command in done if isinstance(command, WriteStatus)]
+    assert [(said.state, said.attempt, said.failures, said.suspected) for said in pending] == [
+        (TaskState.PENDING, 2, 0, 1)
+    ] * 3
+    assert all(said.error is not None and "lost its lease, once" in said.error.message for said in pending)
+    assert group.runs(A0, A1, A2), "all run again"
+
+
+def test_a_planner_is_suspected_like_any_task() -> None:
+    group = Group()
+    group.ran_there(PLANNER, fingerprint=group.definition.fingerprint)
+    group.other_is(WorkerPhase.STABLE)
+    group.read(replace(group.jobs, plans={}))
+    said = written(group.give(PLANNER, epoch=2), TaskState.PENDING)
+    assert (said.attempt, said.suspected) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("phase", "member", "fields"),
+    [
+        (WorkerPhase.LEFT, False, {}),
+        (WorkerPhase.STOPPING, False, {}),
+        (WorkerPhase.DEFERRED, False, {}),
+        (WorkerPhase.STABLE, True, {}),
+        (WorkerPhase.STABLE, False, {"state": TaskState.STOPPED}),
+        (WorkerPhase.STABLE, False, {"started_at_ms": None, "state": TaskState.PENDING}),
+        (WorkerPhase.STABLE, False, {"run_key": "an earlier run"}),
+    ],
+    ids=["left", "stops", "deferred", "still a member", "has stopped", "waited", "another run"],
+)
+def test_what_ended_in_order_is_not_suspected(phase: WorkerPhase, member: bool, fields: dict[str, Any]) -> None:
+    group = Group()
+    group.ran_there(A0, **fields)
+    group.other_is(phase, member=member)
+    assert told(group.give(A0, epoch=2)) == []
+    assert group.execution.runs[A0].suspected == 0
+
+
+def test_a_new_process_of_the_same_worker_suspects_what_ran_in_the_last_one() -> None:
+    group = Group()
+    group.running(A0)
+    assert group.dies().give(A0)
+    assert group.execution.runs[A0].suspected == 1
+    assert group.execution.runs[A0].attempt == 2
+
+
+def test_who_ends_the_process_again_and_again_is_failed_and_its_neighbours_run() -> None:
+    """The first task ends its process as soon as its code is called."""
+    group = Group(slots=9, tasks=9, kind=STREAM, retries=0)
+    tasks, culprit = [TaskId("a", index) for index in range(9)], TaskId("a", 5)
+    deaths, done = 0, group.give(*tasks)
+    while group.state(culprit) is None or not any("insist on a:5 failed" in line for line in words(done)):
+        began = [task for task, run in group.execution.runs.items() if run.state.runs and run.began_ms is None]
+        group.begins(*(task for task in began if task != culprit))
+        if culprit in began:
+            group.begin(culprit)
+            deaths += 1
+            group.now += 5_000
+            done = group.dies().give(*tasks)
+        else:
+            done = group.wait(TRIAL_MS)
+        assert deaths <= 2 + 4 + 2, "two together, as many as halve nine tasks, and two alone"
+    assert group.execution.runs[culprit].error is not None
+    failure = group.execution.runs[culprit].error
+    assert failure is not None
+    assert "so the task counts as the reason and is not tried again: look for what ends a process" in failure.message
+    for _ in range(5):
+        group.begins(*(t for t, run in group.execution.runs.items() if run.state.runs and run.began_ms is None))
+        group.wait(TRIAL_MS)
+    assert group.runs(*(task for task in tasks if task != culprit)), "the others run"
+    assert not any(group.execution.runs[task].failures for task in tasks)
+
+
+def test_who_has_stood_its_trial_is_suspected_no_more_and_the_topic_is_told() -> None:
+    group = Group(kind=STREAM)
+    group.ran_there(A0, suspected=1)
+    group.other_is(WorkerPhase.STABLE)
+    group.give(A0, epoch=2)
+    assert group.execution.runs[A0].suspected == 2
+    group.begin(A0)
+    assert words(group.wait(TRIAL_MS - 1)) == []
+    said = written(group.wait(1), TaskState.RUNNING)
+    assert (said.suspected, said.alone) == (0, False)
+
+
+def test_while_one_is_on_trial_alone_nothing_begins_and_its_record_says_so() -> None:
+    group = Group(kind=STREAM)
+    group.ran_there(A0, suspected=1)
+    group.other_is(WorkerPhase.STABLE)
+    assert "start a:0 #2" in words(group.give(A0, A1, epoch=2))
+    assert written(group.begin(A0), TaskState.RUNNING).alone
+    assert group.runs(A0)
+    assert "start a:1 #1" in words(group.wait(TRIAL_MS))

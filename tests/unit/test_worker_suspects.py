@@ -1,0 +1,312 @@
+"""A worker whose Spark ends: its tasks run again, and who ends Spark again and again does not take the others along."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from executor_bench import A0, A1, A2, bench
+from waiting import eventually
+
+from airflow_provider.execution import suspects as module
+from airflow_provider.execution.events import SparkLost
+from airflow_provider.execution.suspects import TRIAL_MS, Suspects, Turn
+from airflow_provider.protocol.model import Epoch, TaskId, Tasks, WorkerId
+from airflow_provider.records import JobDefinition, TaskFailure, TaskKind, TaskState, TaskStatus, TaskWork
+from airflow_provider.runs.run_table import RunTable
+from airflow_provider.runs.runs import RunState, TaskRun
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark is started again in milliseconds."""
+    monkeypatch.setattr(module, "_FIRST_WAIT_MS", 20)
+
+
+# ---- in a worker
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_what_ran_on_a_lost_spark_runs_again_and_no_retry_is_used_up() -> None:
+    async with bench() as worker:
+        await worker.submit(retries=0)
+        worker.take(A0, A1)
+        await worker.runs(A0, A1)
+        worker.runner.lose(A0, A1)
+        await worker.runs(A0, A1)
+        for task in (A0, A1):
+            told = worker.told(task)
+            assert (told.attempt, told.failures, told.spark_deaths) == (2, 0, 1)
+            assert told.error is not None
+            assert told.error.message == "Spark has ended once while this task ran. The last time: exit code -9"
+
+
+async def test_nothing_starts_until_spark_has_had_its_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FIRST_WAIT_MS", HOUR_MS)
+    monkeypatch.setattr(module, "_LONGEST_WAIT_MS", HOUR_MS)
+    async with bench(slots=2) as worker:
+        await worker.submit(tasks=3)
+        worker.take(A0, A1, A2)
+        await worker.runs(A0, A1)
+        worker.runner.lose(A0)
+        await worker.becomes(A0, TaskState.PENDING)
+        assert worker.runner.running == {A1}, "neither the lost one nor the one that waits"
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_under_which_task_spark_has_ended_three_times_that_fails_and_its_neighbour_goes_on() -> None:
+    async with bench() as worker:
+        await worker.submit(retries=9)
+        worker.take(A0, A1)
+        await worker.runs(A0, A1)
+        worker.runner.lose(A0, A1, spark=1)
+        await worker.runs(A0, A1)
+        worker.runner.lose(A1, A0, spark=2)
+        await worker.runs(A0)
+        await worker.becomes(A1, TaskState.PENDING)
+        worker.runner.lose(A0, spark=3)
+        await worker.becomes(A0, TaskState.FAILED)
+        error = worker.told(A0).error
+        assert error is not None
+        assert "Spark has ended 3 times while this task ran, so the task counts as the reason" in error.message
+        assert "max_spark_deaths=3" in error.message
+        await worker.runs(A1)
+        assert (worker.told(A1).spark_deaths, worker.told(A1).failures) == (2, 0)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_the_deaths_of_spark_count_on_whoever_has_the_task() -> None:
+    async with bench() as worker:
+        job = await worker.submit(retries=9)
+        plan = worker.topics.jobs.plan_of(job.name)
+        assert plan is not None
+        last = TaskStatus(
+            task=A0,
+            state=TaskState.STOPPED,
+            epoch=Epoch(1),
+            worker=WorkerId("w0"),
+            fingerprint=plan.fingerprints[0],
+            attempt=2,
+            spark_deaths=2,
+            started_at_ms=1,
+        )
+        await worker.topics.publish_task(last)
+        worker.take(A0, epoch=2)
+        await worker.runs(A0)
+        assert worker.told(A0).spark_deaths == 2
+        worker.runner.lose(A0)
+        await worker.becomes(A0, TaskState.FAILED)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_task_that_was_to_stop_as_spark_ended_has_stopped() -> None:
+    async with bench() as worker:
+        await worker.submit()
+        worker.take(A0)
+        await worker.runs(A0)
+        worker.runner.stubborn.add(A0)
+        worker.stop(A0)
+        worker.runner.lose(A0)
+        await worker.releases(A0, into=worker.stopped)
+        await worker.becomes(A0, TaskState.STOPPED)
+        assert worker.told(A0).spark_deaths == 0
+
+
+@pytest.mark.slow
+async def test_a_stream_on_trial_lets_the_next_one_begin_when_it_has_stood_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FIRST_WAIT_MS", 20)
+    monkeypatch.setattr(module, "_LOOK_AGAIN_MS", 20)
+    monkeypatch.setattr(module, "TRIAL_MS", 200)
+    async with bench() as worker:
+        await worker.submit(kind=TaskKind.STREAMING)
+        worker.take(A0, A1)
+        for spark in (1, 2):
+            await worker.runs(A0, A1)
+            worker.runner.lose(A0, A1, spark=spark)
+        await eventually(lambda: worker.runner.running == {A0})
+        await worker.runs(A0, A1)
+
+
+# ---- the rule
+
+
+def run_of(
+    index: int, *, deaths: int = 0, state: RunState = RunState.WAITING, began_ms: int | None = None, **more: Any
+) -> TaskRun:
+    task = TaskId("a", index)
+    work = TaskWork(definition=JobDefinition(name="a", entry_point="m:f"), task=task, config={}, fingerprint="f")
+    run = TaskRun(work=work, epoch=Epoch(1), spark_deaths=deaths, state=state, began_ms=began_ms, attempt=deaths + 1)
+    return replace(run, **more)
+
+
+def running(index: int, deaths: int, began_ms: int, **more: Any) -> TaskRun:
+    return run_of(index, deaths=deaths, state=RunState.STARTED, began_ms=began_ms, **more)
+
+
+def table(*runs: TaskRun) -> RunTable:
+    made = RunTable()
+    made.update({run.task: run for run in runs})
+    return made
+
+
+def knowing(runs: RunTable, max_deaths: int = 3) -> Suspects:
+    suspects = Suspects(max_deaths)
+    for run in runs.values():
+        suspects.admit(run)
+    return suspects
+
+
+def death_of(run: TaskRun, spark: int = 1, *, now_ms: int) -> SparkLost:
+    return SparkLost(task=run.task, spark=spark, failure=TaskFailure.of("gone"), now_ms=now_ms, wall_ms=0)
+
+
+def tasks(*indexes: int) -> Tasks:
+    return frozenset(TaskId("a", index) for index in indexes)
+
+
+def test_with_one_chance_left_tasks_run_one_after_the_other_and_nothing_begins_beside() -> None:
+    runs = table(run_of(0, deaths=2), run_of(1, deaths=2), run_of(2, deaths=1), run_of(3))
+    suspects = knowing(runs)
+    assert suspects.turn(runs, slots=9, now_ms=0) == Turn(tasks(1), tasks(0))
+    assert suspects.turn(runs, tasks(0), slots=9, now_ms=0) == Turn(tasks(0), tasks(1)), "the first can't start now"
+    runs[A0] = running(0, 2, began_ms=1_000)
+    assert suspects.turn(runs, slots=9, now_ms=1_000 + TRIAL_MS - 1) == Turn(tasks(1), tasks())
+    assert suspects.due_ms(runs, now_ms=1_000) is not None
+
+
+def test_a_trial_begins_when_what_runs_has_run_as_long_as_a_trial() -> None:
+    runs = table(run_of(0, deaths=2), running(1, 0, began_ms=1_000), run_of(2))
+    suspects = knowing(runs)
+    assert suspects.turn(runs, slots=9, now_ms=2_000) == Turn(tasks(), tasks())
+    assert suspects.due_ms(runs, now_ms=2_000) is not None
+    assert suspects.turn(runs, slots=9, now_ms=1_000 + TRIAL_MS) == Turn(tasks(), tasks(0))
+    assert suspects.due_ms(runs, now_ms=1_000 + TRIAL_MS) is None
+
+
+def test_what_waits_for_a_trial_keeps_nobody_from_running_while_it_has_no_slot() -> None:
+    runs = table(run_of(0, deaths=2), running(1, 0, began_ms=0), run_of(2))
+    assert knowing(runs).turn(runs, slots=1, now_ms=5) == Turn(tasks(), None)
+
+
+def test_batches_grow_while_nothing_ends() -> None:
+    runs = table(*(run_of(index, deaths=2) for index in range(16)))
+    suspects, now, sizes = knowing(runs), 0, []
+    while batch := suspects.turn(runs, slots=99, now_ms=now).only:
+        sizes.append(len(batch))
+        suspects.begun(Turn(only=batch), runs)
+        for task in batch:
+            runs[task] = replace(runs[task], state=RunState.STARTED, began_ms=now)
+        assert suspects.turn(runs, slots=99, now_ms=now).only == tasks()
+        now += TRIAL_MS
+        for run in suspects.acquitted(runs, now_ms=now):
+            runs[run.task] = run
+            assert run.deaths == 0
+    assert sizes == [1, 2, 4, 8, 1]
+
+
+def test_those_that_were_counted_less_come_back_together_before_the_others() -> None:
+    runs = table(run_of(0, deaths=3), run_of(1, deaths=3), *(run_of(index, deaths=2) for index in range(2, 9)))
+    assert knowing(runs).turn(runs, slots=99, now_ms=0).only == tasks(*range(2, 9))
+
+
+def test_what_ran_and_needs_no_trial_comes_back_before_all_trials() -> None:
+    runs = table(running(0, 2, began_ms=TRIAL_MS), running(1, 0, began_ms=0), run_of(2, deaths=2), run_of(3))
+    suspects = knowing(runs)
+    for task in (A0, A1):
+        lost = suspects.lost(runs, death_of(runs[task], now_ms=TRIAL_MS + 1))
+        runs[task] = replace(lost, state=RunState.WAITING, began_ms=None)
+    assert runs[A1].deaths == 0, "it was not on trial"
+    assert suspects.turn(runs, slots=9, now_ms=HOUR_MS) == Turn(tasks(0, 2), None)
+    runs[A1] = running(1, 0, began_ms=HOUR_MS)
+    assert suspects.turn(runs, slots=9, now_ms=HOUR_MS + TRIAL_MS) == Turn(tasks(0), tasks(2))
+
+
+def test_a_death_during_a_trial_counts_for_the_one_on_trial_alone() -> None:
+    now = TRIAL_MS + 1_000
+    runs = table(running(0, 0, began_ms=0), running(1, 2, began_ms=TRIAL_MS, alone=True), running(2, 0, began_ms=0))
+    suspects = knowing(runs)
+    after = {}
+    for task in (A2, A1, A0):
+        after[task] = runs[task] = suspects.lost(runs, death_of(runs[task], now_ms=now))
+        runs[task] = replace(runs[task], state=RunState.WAITING, began_ms=None)
+    assert {task: run.spark_deaths for task, run in after.items()} == {A0: 0, A1: 3, A2: 0}
+    assert [task for task, run in after.items() if suspects.condemns(run)] == [A1]
+
+
+def test_a_death_while_nobody_is_on_trial_counts_for_all_and_fails_nobody() -> None:
+    runs = table(running(0, 1, began_ms=0), running(1, 1, began_ms=0), running(3, 0, began_ms=0))
+    suspects = knowing(runs)
+    after = [suspects.lost(runs, death_of(run, now_ms=5)) for run in runs.values()]
+    assert [run.spark_deaths for run in after] == [2, 2, 1]
+    together = [replace(run, spark_deaths=99) for run in after]
+    assert not any(suspects.condemns(run) for run in together)
+
+
+def test_spark_that_ends_before_a_task_has_begun_says_nothing_of_the_task() -> None:
+    runs = table(run_of(0, state=RunState.STARTED))
+    assert Suspects(1).lost(runs, death_of(runs[A0], now_ms=0)).spark_deaths == 0
+
+
+def test_on_a_server_a_task_must_have_been_alone_twice() -> None:
+    """People restart servers."""
+    run = replace(running(0, 2, began_ms=0, alone=True), handle="h", detached=True)
+    suspects = knowing(table(run))
+    once = suspects.lost(table(run), death_of(run, -1, now_ms=5))
+    assert not suspects.condemns(once)
+    again = replace(once, began_ms=10)
+    assert suspects.condemns(suspects.lost(table(again), death_of(again, -2, now_ms=15)))
+    among_others = suspects.lost(table(replace(again, alone=False)), death_of(again, -3, now_ms=15))
+    assert not suspects.condemns(among_others), "it was not alone both times"
+
+
+def test_a_streams_old_deaths_are_forgiven_and_a_batchs_are_not() -> None:
+    for kind, deaths in ((TaskKind.STREAMING, 1), (TaskKind.BATCH, 2)):
+        runs = table(running(0, 1, began_ms=0, kind=kind))
+        assert knowing(runs).lost(runs, death_of(runs[A0], now_ms=HOUR_MS)).spark_deaths == deaths
+
+
+def test_a_batch_task_that_ends_spark_late_is_tried_for_longer_each_time() -> None:
+    def stands_after_ms(attempt: int) -> int:
+        runs = table(running(0, 2, began_ms=0, attempt=attempt), running(1, 0, began_ms=0))
+        suspects = knowing(runs)
+        return next(ms for ms in range(0, HOUR_MS, TRIAL_MS) if suspects.acquitted(runs, now_ms=ms))
+
+    assert [stands_after_ms(attempt) // TRIAL_MS for attempt in (3, 4, 5, 6, 99)] == [1, 2, 4, 8, 32]
+
+
+def test_a_batch_task_without_others_is_not_acquitted_by_time() -> None:
+    runs = table(running(0, 2, began_ms=0, alone=True))
+    suspects = knowing(runs)
+    assert not suspects.acquitted(runs, now_ms=HOUR_MS)
+    assert suspects.turn(runs, slots=2, now_ms=HOUR_MS) == Turn(), "but others may begin"
+    assert suspects.condemns(suspects.lost(runs, death_of(runs[A0], now_ms=HOUR_MS)))
+
+
+def test_a_server_may_be_restarted_three_times_in_an_hour() -> None:
+    run, suspects = running(0, 0, began_ms=0, kind=TaskKind.STREAMING, detached=True, handle="h"), Suspects(3)
+    for spark in range(6):
+        now = (spark + 1) * HOUR_MS // 6
+        run = suspects.lost(table(run), death_of(run, -spark, now_ms=now))
+        assert run.spark_deaths == 1
+        run = replace(run, began_ms=now)
+
+
+def test_each_death_is_followed_by_a_longer_pause_and_a_calm_time_by_a_short_one() -> None:
+    runs = table(running(0, 0, began_ms=0))
+    suspects, pauses, now = Suspects(99), [], 0
+    for spark in range(9):
+        for _ in range(2):  # each of its tasks tells of it
+            suspects.lost(runs, death_of(runs[A0], spark, now_ms=now))
+        until = suspects.due_ms(runs, now_ms=now)
+        assert until is not None
+        assert suspects.holds(until - 1)
+        assert not suspects.holds(until)
+        pauses.append(until - now)
+        now = until
+    assert pauses == [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
+    now += 600_000
+    suspects.lost(runs, death_of(runs[A0], 10, now_ms=now))
+    assert suspects.due_ms(runs, now_ms=now) == now + 1_000
