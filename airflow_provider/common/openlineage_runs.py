@@ -40,6 +40,7 @@ from airflow_provider.spark.runner import (
     QueryDetached,
     RunnerEvent,
     SparkLost,
+    TaskConflicted,
     TaskFailed,
     TaskFinished,
     TaskOrder,
@@ -157,7 +158,7 @@ class OpenLineageRuns:
             self._outputs |= {*begun.lineage.outputs}
         elif isinstance(event, QueryDetached):
             state = RunState.RUNNING  # it ends later, watched by a process that does not know this run
-        elif isinstance(event, (TaskFailed, SparkLost)):
+        elif isinstance(event, (TaskFailed, TaskConflicted, SparkLost)):
             state = RunState.FAIL
             error = error_message_run.ErrorMessageRunFacet(
                 message=event.error, programmingLanguage="python", stackTrace=event.traceback or None

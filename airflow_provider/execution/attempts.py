@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from airflow_provider.execution.assigned import on_topics, on_topics_waiting
 from airflow_provider.execution.commands import GiveUpWriting, Inform, LetBegin, WritePlan, WriteProgress
 from airflow_provider.execution.events import (
     AttemptBegan,
+    AttemptConflicted,
     AttemptFailed,
     AttemptFinished,
     AttemptProgressed,
@@ -29,7 +32,13 @@ from airflow_provider.execution.state import Execution, ImpossibleEventError
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import JobError, PlanRecord, TaskKind, TaskState, TaskStatus
+from airflow_provider.runs.pauses import conflict_pause_ms
 from airflow_provider.runs.runs import RunState, TaskRun
+
+_LONG_CONFLICT_MS: Final = 600_000
+"""A predecessor should be over by then: people are warned of another writer."""
+_WARN_EACH: Final = 10
+"""Conflicts: with the longest pause, about ten minutes."""
 
 # ---- it runs
 
@@ -187,6 +196,20 @@ def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
         _try_again(x, failed)
     else:
         x.close(failed, TaskState.FAILED)
+
+
+def on_conflicted(x: Execution, task: TaskId, event: AttemptConflicted) -> None:
+    """The task has not failed. It waits until the other writer may be over, and says so."""
+    run = x.runs[task].in_conflict(x.wall)
+    writes_s = run.in_conflict_ms(x.wall) // 1_000
+    how_long = f" for {writes_s // 60} min" if writes_s >= 60 else ""
+    why = x.failure(
+        f"it waits for another writer, which has used its checkpoint or table{how_long}: {event.failure.message}",
+        event.failure.traceback,
+    )
+    if run.in_conflict_ms(x.wall) >= _LONG_CONFLICT_MS and run.conflicts % _WARN_EACH == 0:
+        x.warn(f"task {run.label}: {why.message}")
+    x.wait_for_next(replaced(run, error=why), conflict_pause_ms(run.conflicts))
 
 
 def on_timed_out(x: Execution, task: TaskId, _event: Event) -> None:

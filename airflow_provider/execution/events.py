@@ -165,6 +165,13 @@ class WarmUpFailed(LearnerEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpConflicted(LearnerEvent):
+    """The warm-up has met another writer."""
+
+    failure: TaskFailure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpLost(LearnerEvent):
     """The Spark of the warm-up has ended.
 
@@ -260,6 +267,13 @@ class AttemptFailed(AttemptEvent):
 
     failure: TaskFailure
     retryable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptConflicted(AttemptEvent):
+    """Another writer uses the task's checkpoint or table, and the attempt has ended."""
+
+    failure: TaskFailure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

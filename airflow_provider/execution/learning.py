@@ -8,7 +8,8 @@ A learner task that moves here is *taken*. Its attempt continues with the warm-u
 waits for a slot, the warm-up goes on. When there is a slot, the task starts, however far the warm-up is: if a task
 moves before it is ready, its owner was lost, so it already stands still.
 
-A failed warm-up is tried again here after a while. When it has failed three times in a row, the worker writes so, and
+A warm-up that meets another writer waits until that may be over; this is no failure. A failed warm-up is tried again
+here after a while. When it has failed three times in a row, the worker writes so, and
 the leader lets another task be learned instead. This does no harm: the task runs where it is. If Spark ends during a
 warm-up, the warm-up starts again in the next Spark; from the second time on after a while, because it may be the
 reason. If the worker's process ends during a warm-up, its next process counts this (``warm_up_deaths.py``). No warm-up
@@ -33,6 +34,7 @@ from airflow_provider.execution.events import (
     TasksRevoked,
     TasksToLearn,
     TopicsRead,
+    WarmUpConflicted,
     WarmUpDue,
     WarmUpFailed,
     WarmUpLost,
@@ -146,6 +148,13 @@ def on_failed(x: Execution, task: TaskId, event: WarmUpFailed) -> None:
     _keep_or_forget(x, learner)
 
 
+def on_conflicted(x: Execution, task: TaskId, event: WarmUpConflicted) -> None:
+    learner = x.learners.tasks[task].after_conflict(now_ms=x.now)
+    why = x.settings.mask(event.failure.line)
+    x.do(Inform(message=f"the warm-up of {x.jobs.label(task)} waits for another writer: {why}"))
+    _keep_or_forget(x, learner)
+
+
 def on_spark_lost(x: Execution, task: TaskId, event: WarmUpLost) -> None:
     x.suspects.wait_after(x.runs, event)
     _keep_or_forget(x, x.learners.tasks[task].again(now_ms=x.now, spark_deaths=1))
@@ -202,7 +211,7 @@ _WARMING = LearnerState.WARMING
 _READY = LearnerState.READY
 _FAILED = LearnerState.FAILED
 
-_OF_RUNNER = (WarmUpProgressed, WarmUpReady, WarmUpFailed, WarmUpLost, NoSparkToWarmUp)
+_OF_RUNNER = (WarmUpProgressed, WarmUpReady, WarmUpFailed, WarmUpConflicted, WarmUpLost, NoSparkToWarmUp)
 
 TRANSITIONS: Final[Table[LearnerState]] = {
     _GONE: {
@@ -231,6 +240,7 @@ TRANSITIONS: Final[Table[LearnerState]] = {
         WarmUpProgressed: to(on_progressed, _WARMING),
         WarmUpReady: to(on_ready, _READY),
         WarmUpFailed: to(on_failed, _WAITING, _FAILED, _GONE),
+        WarmUpConflicted: to(on_conflicted, _WAITING, _GONE),
         WarmUpLost: to(on_spark_lost, _WAITING, _GONE),
         NoSparkToWarmUp: to(on_no_spark, _WAITING, _GONE),
     },
@@ -244,7 +254,7 @@ TRANSITIONS: Final[Table[LearnerState]] = {
         TakenTaskStarted: to(on_started, _GONE),
         TakenTaskGone: to(on_dropped, _GONE),
         WarmUpLost: to(on_spark_lost, _WAITING, _GONE),
-        **all_late(_READY, (WarmUpProgressed, WarmUpReady, WarmUpFailed, NoSparkToWarmUp)),
+        **all_late(_READY, (WarmUpProgressed, WarmUpReady, WarmUpFailed, WarmUpConflicted, NoSparkToWarmUp)),
     },
     _FAILED: {
         TasksToLearn: to(late, _FAILED),

@@ -58,6 +58,7 @@ from airflow_provider.execution import assigned, attempts, declared_gone, learni
 from airflow_provider.execution.commands import Command
 from airflow_provider.execution.events import (
     AttemptBegan,
+    AttemptConflicted,
     AttemptEvent,
     AttemptFailed,
     AttemptFinished,
@@ -109,7 +110,7 @@ _FAILED = RunState.FAILED
 
 _WRITTEN = (PlanWritten, PlanRefused, EndWritten, EndRefused)
 _LOOKED = (QueryAdopted, QueryCleared, QueryUnreachable, StartWritten)
-_LAST = (AttemptFinished, AttemptFailed, AttemptStopped, SparkLost, SparkAbsent)
+_LAST = (AttemptFinished, AttemptFailed, AttemptConflicted, AttemptStopped, SparkLost, SparkAbsent)
 _OF_ATTEMPT = (AttemptBegan, StreamBegan, AttemptProgressed, *_LAST)
 
 
@@ -156,6 +157,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         AttemptProgressed: to(attempts.on_progressed, _STARTED),
         AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _WAITING),
         AttemptFailed: to(attempts.on_failed, _WAITING, _CLOSING),
+        AttemptConflicted: to(attempts.on_conflicted, _WAITING),
         AttemptStopped: to(attempts.on_stopped, _GONE),
         SparkLost: to(attempts.on_spark_lost, _WAITING, _CLOSING),
         SparkAbsent: to(attempts.on_spark_absent, _WAITING),
@@ -173,6 +175,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         AttemptProgressed: to(late, _LEAVING),
         AttemptFinished: to(attempts.on_finished, _CLOSING),
         AttemptFailed: to(attempts.on_stopped, _GONE),
+        AttemptConflicted: to(attempts.on_stopped, _GONE),
         AttemptStopped: to(attempts.on_stopped, _GONE),
         SparkLost: to(attempts.on_stopped, _GONE),
         SparkAbsent: to(attempts.on_stopped, _GONE),
@@ -189,6 +192,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         AttemptProgressed: to(late, _STOPPING),
         AttemptFinished: to(attempts.on_finished, _CLOSING, _PUBLISHING, _GONE),
         AttemptFailed: to(attempts.on_stopped, _GONE),
+        AttemptConflicted: to(attempts.on_stopped, _GONE),
         AttemptStopped: to(attempts.on_stopped, _GONE),
         SparkLost: to(attempts.on_stopped, _GONE),
         SparkAbsent: to(attempts.on_stopped, _GONE),
@@ -208,6 +212,7 @@ TRANSITIONS: Final[Table[RunState]] = {
         AttemptProgressed: to(late, _TIMED_OUT),
         AttemptFinished: to(attempts.on_finished, _CLOSING),
         AttemptFailed: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
+        AttemptConflicted: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         AttemptStopped: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         SparkLost: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),
         SparkAbsent: to(attempts.on_timed_out, _WAITING, _CLOSING, _GONE),

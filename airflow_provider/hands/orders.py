@@ -21,12 +21,14 @@ from airflow_provider.spark.runner import (
     RunnerEvent,
     SparkAbsent,
     SparkLost,
+    TaskConflicted,
     TaskFailed,
     TaskFinished,
     TaskOrder,
     TaskProgressed,
     TaskStarted,
     TaskStopped,
+    WarmUpConflicted,
     WarmUpEvent,
     WarmUpFailed,
     WarmUpLost,
@@ -75,8 +77,8 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
     """The machine's event for an event of a runner."""
     if isinstance(event, WarmUpEvent):
         return _heard_of_warm_up(event, now_ms=now_ms, wall_ms=wall_ms)
-    if isinstance(event, SparkLost | SparkAbsent):
-        return _heard_of_spark(event, now_ms=now_ms, wall_ms=wall_ms)
+    if isinstance(event, TaskConflicted | SparkLost | SparkAbsent):
+        return _heard_of_others(event, now_ms=now_ms, wall_ms=wall_ms)
     if isinstance(event, QueryDetached | LookedEvent):
         return _heard_of_query(event, now_ms=now_ms, wall_ms=wall_ms)
     task = event.order.task
@@ -125,6 +127,9 @@ def _heard_of_warm_up(event: WarmUpEvent, *, now_ms: int, wall_ms: int) -> event
         case WarmUpFailed():
             failure = TaskFailure.of(event.error, event.traceback)
             return events.WarmUpFailed(now_ms=now_ms, wall_ms=wall_ms, task=task, failure=failure)
+        case WarmUpConflicted():
+            failure = TaskFailure.of(event.error)
+            return events.WarmUpConflicted(now_ms=now_ms, wall_ms=wall_ms, task=task, failure=failure)
         case WarmUpLost(spark=spark):
             return events.WarmUpLost(now_ms=now_ms, wall_ms=wall_ms, task=task, spark=spark)
         case NoSparkToWarmUp(error=error):
@@ -145,9 +150,15 @@ def _heard_of_query(event: QueryDetached | LookedEvent, *, now_ms: int, wall_ms:
             return events.QueryUnreachable(now_ms=now_ms, wall_ms=wall_ms, task=task, why=event.why)
 
 
-def _heard_of_spark(event: SparkLost | SparkAbsent, *, now_ms: int, wall_ms: int) -> events.AttemptEvent:
+def _heard_of_others(
+    event: TaskConflicted | SparkLost | SparkAbsent, *, now_ms: int, wall_ms: int
+) -> events.AttemptEvent:
+    """The machine's event for an end that is not the task's own."""
     task = event.order.task
     match event:
+        case TaskConflicted():
+            failure = TaskFailure.of(event.error, event.traceback)
+            return events.AttemptConflicted(now_ms=now_ms, wall_ms=wall_ms, task=task, failure=failure)
         case SparkLost():
             failure = TaskFailure.of(event.error, event.traceback)
             return events.SparkLost(now_ms=now_ms, wall_ms=wall_ms, task=task, spark=event.spark, failure=failure)

@@ -163,6 +163,9 @@ RETRIED: Final = _task("cospark.tasks_retried", "failed attempts that are follow
 FAILED: Final = _task("cospark.tasks_failed", "tasks that failed for good")
 STOPPED: Final = _task("cospark.tasks_stopped", "running tasks that were stopped, to run again elsewhere or later")
 SPARK_DEATHS: Final = _task("cospark.spark_deaths", "attempts during which Spark ended")
+CONFLICTS: Final = _task(
+    "cospark.task_conflicts", "attempts that ended because another writer used the task's checkpoint or table"
+)
 STOOD_STILL: Final = _time("cospark.task_stood_still", "from the stop of a task to its next start")
 TASK_TIME: Final = _time("cospark.task_time", "how long the successful attempt of a task took")
 PLANNER_TIME: Final = _time("cospark.planner_time", "how long the successful attempt of a planner took")
@@ -185,7 +188,7 @@ DECLARED: Final = (
     MEMBERS, EPOCH, CONVERGED, UNCONVERGED_S, SINCE_REBALANCE_S, LOST_TASKS, SLOTS, BUSY_SLOTS, MISSING_SLOTS, JOBS,
     TASKS, PENDING_AGE_S, LEARNERS, LEARNER_LAG,
     REBALANCES, REBALANCE_TIME, MOVED, LESSONS_GIVEN_UP,
-    STARTED, FINISHED, ATTEMPTS_FAILED, RETRIED, FAILED, STOPPED, SPARK_DEATHS, STOOD_STILL, TASK_TIME, PLANNER_TIME,
-    LEASES_ENDED, SHARD_UNSERVED_S,
+    STARTED, FINISHED, ATTEMPTS_FAILED, RETRIED, FAILED, STOPPED, SPARK_DEATHS, CONFLICTS, STOOD_STILL, TASK_TIME,
+    PLANNER_TIME, LEASES_ENDED, SHARD_UNSERVED_S,
 )  # fmt: skip
 """All metrics, in the order of the docs."""

@@ -150,6 +150,9 @@ class TaskStatus:
     :param suspected: how often its worker's process has ended, or lost its lease, under an attempt; the same
     :param alone: for a running task: it is on trial with no other task (``execution/suspects.py``)
     :param died_alone: how often in a row Spark or the process has ended while it was alone on trial
+    :param conflicts: how many attempts in a row another writer has ended, which uses the task's checkpoint or table;
+        these use up no retries
+    :param conflict_since_ms: when the first of these began (wall clock, milliseconds since 1970)
     :param started_at_ms: when this attempt started (wall clock, milliseconds since 1970)
     :param finished_at_ms: when the attempt ended, in whatever way (wall clock, milliseconds since 1970)
     :param retry_at_ms: start the next attempt no sooner, on any worker (wall clock, milliseconds since 1970)
@@ -182,6 +185,8 @@ class TaskStatus:
     suspected: Annotated[int, COUNT] = 0
     alone: bool = False
     died_alone: Annotated[int, COUNT] = 0
+    conflicts: Annotated[int, COUNT] = 0
+    conflict_since_ms: Annotated[int, COUNT] | None = None
     started_at_ms: Annotated[int, COUNT] | None = None
     finished_at_ms: Annotated[int, COUNT] | None = None
     retry_at_ms: Annotated[int, COUNT] | None = None
@@ -297,6 +302,8 @@ class TaskStatus:
             "attempt": self.attempt,
             "failures": self.failures,
             "spark_deaths": self.spark_deaths,
+            **({"conflicts": self.conflicts} if self.conflicts else {}),
+            **({"conflict_since_ms": self.conflict_since_ms} if self.conflict_since_ms is not None else {}),
             "started_at_ms": self.started_at_ms,
             "finished_at_ms": self.finished_at_ms,
             "retry_at_ms": self.retry_at_ms,

@@ -12,10 +12,11 @@ from airflow_provider.driver.errors import SparkGoneError
 from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.runners.sessions import AttachedSession
 from airflow_provider.runners.threads import start_thread
-from airflow_provider.spark.attempt import spark_lost
+from airflow_provider.spark.attempt import ended_by
+from airflow_provider.spark.blame import spark_to_blame
 from airflow_provider.spark.failures import Mask
 from airflow_provider.spark.fencing import AttemptGuard
-from airflow_provider.spark.runner import LastEvent, TaskFailed, TaskOrder, TaskStopped
+from airflow_provider.spark.runner import LastEvent, TaskConflicted, TaskFailed, TaskOrder, TaskStopped
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +58,8 @@ class AttachedAttempt:
 
     def last_word(self, last: LastEvent, mask: Mask) -> LastEvent:
         """The last event to report: if Spark has ended, that is the reason, whatever error the code has raised."""
-        if self._lost is not None and isinstance(last, (TaskStopped, TaskFailed)):
-            return spark_lost(self.order, self._lost, mask)
+        if self._lost is not None and isinstance(last, (TaskStopped, TaskFailed, TaskConflicted)):
+            return ended_by(spark_to_blame(self._lost, mask), self.order)
         return last
 
     def stop(self, reason: str) -> bool:

@@ -13,7 +13,9 @@ from typing import Any, Final
 
 from airflow_provider.protocol.model import TaskId, Tasks
 from airflow_provider.runners.watches import MakeWatch, SettingsOf, Watch, Watches
-from airflow_provider.spark.failures import Mask, describe_query, nothing_secret, traceback_of_query
+from airflow_provider.spark.attempt import ended_by
+from airflow_provider.spark.blame import blame_for_query
+from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import (
     LAST_EVENTS,
     OnEvent,
@@ -22,7 +24,6 @@ from airflow_provider.spark.runner import (
     QueryUnreachable,
     RunnerEvent,
     SparkLost,
-    TaskFailed,
     TaskFinished,
     TaskOrder,
     TaskProgressed,
@@ -287,8 +288,7 @@ class DetachedQueries:
     async def _fail(self, watched: _Watched, why: str) -> None:
         """Close the session first, then report: the next attempt may start on another server."""
         await self._close_session(watched)
-        error, trace = describe_query(why, self._mask), traceback_of_query(why, self._mask)
-        self._say(watched, TaskFailed(order=watched.order, error=error, traceback=trace, retryable=True))
+        self._say(watched, ended_by(blame_for_query(why, self._mask), watched.order))
 
     async def _close_session(self, watched: _Watched) -> None:
         """The query has ended by itself. If its session stayed open, the process that started it could still use it."""

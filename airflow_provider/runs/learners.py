@@ -10,6 +10,7 @@ from typing import Final
 from airflow_provider.protocol.model import TaskId, Tasks
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import TaskWork
+from airflow_provider.runs.pauses import conflict_pause_ms, doubling_ms
 
 ALMOST: Final = 0.99
 """The highest progress of a warm-up that is not done."""
@@ -43,6 +44,7 @@ class LearnerTask:
     :param progress: from 0 to 1, and 1 when it is ready
     :param failures: how often its warm-up has failed in a row
     :param spark_deaths: how often Spark has ended during its warm-up
+    :param conflicts: how often in a row its warm-up has met another writer
     :param not_before_ms: start its warm-up no sooner (monotonic milliseconds)
     :param began_ms: when its first warm-up began (monotonic milliseconds)
     :param taken: whether it has moved here and waits for a slot: nobody waits for its warm-up any more
@@ -54,6 +56,7 @@ class LearnerTask:
     progress: float = 0.0
     failures: int = 0
     spark_deaths: int = 0
+    conflicts: int = 0
     not_before_ms: int = 0
     began_ms: int | None = None
     taken: bool = False
@@ -61,15 +64,21 @@ class LearnerTask:
     def again(self, *, now_ms: int, failures: int = 0, spark_deaths: int = 0) -> LearnerTask:
         """To be warmed up again. There is no wait after Spark's first end, which may have had another cause."""
         tries = self.failures + failures + max(0, self.spark_deaths + spark_deaths - 1)
-        wait_ms = min(_FIRST_WAIT_MS << min(tries - 1, 10), _LONGEST_WAIT_MS) if tries else 0
+        wait_ms = doubling_ms(_FIRST_WAIT_MS, tries, _LONGEST_WAIT_MS) if tries else 0
         return replaced(
             self,
             state=LearnerState.WAITING,
             progress=0.0,
             failures=self.failures + failures,
             spark_deaths=self.spark_deaths + spark_deaths,
+            conflicts=0,
             not_before_ms=now_ms + wait_ms,
         )
+
+    def after_conflict(self, *, now_ms: int) -> LearnerTask:
+        """To be warmed up again when the other writer may be over. This is no failure of the warm-up."""
+        again, conflicts = self.again(now_ms=now_ms), self.conflicts + 1
+        return replaced(again, conflicts=conflicts, not_before_ms=now_ms + conflict_pause_ms(conflicts))
 
     @property
     def fails_for_good(self) -> bool:

@@ -23,6 +23,7 @@ from airflow_provider.records import (
     cost_of,
     task_name,
 )
+from airflow_provider.runs.pauses import conflict_pause_ms
 
 
 class RunState(str, Enum):
@@ -87,6 +88,8 @@ class TaskRun:
 
     :param attempt: the number of the present or next start, from 1
     :param alone: whether it was started alone on trial
+    :param conflicts: how many attempts in a row another writer has ended
+    :param conflict_since_ms: when the first of them began (wall clock); None: there was none
     :param slots: how many slots it was given at its present start
     :param read_to: how far the jobs topic had been read when the task was admitted or restarted: restarts that were
         requested after this offset are still to be done
@@ -120,6 +123,8 @@ class TaskRun:
     suspected: int = 0
     alone: bool = False
     died_alone: int = 0
+    conflicts: int = 0
+    conflict_since_ms: int | None = None
     slots: int = 1
     read_to: int = 0
     not_before_ms: int = 0
@@ -218,7 +223,16 @@ class TaskRun:
         return self.work.is_same(work)
 
     def failed(self, error: TaskFailure) -> TaskRun:
-        return replaced(self, failures=self.failures + 1, error=error)
+        return replaced(self, failures=self.failures + 1, conflicts=0, conflict_since_ms=None, error=error)
+
+    def in_conflict(self, wall_ms: int) -> TaskRun:
+        """After another writer has ended its attempt."""
+        since_ms = self.conflict_since_ms or self.started_at_ms or wall_ms
+        return replaced(self, conflicts=self.conflicts + 1, conflict_since_ms=since_ms)
+
+    def in_conflict_ms(self, wall_ms: int) -> int:
+        """For how long another writer has kept it from running."""
+        return max(0, wall_ms - (self.conflict_since_ms or wall_ms))
 
     @property
     def deaths(self) -> int:
@@ -261,7 +275,7 @@ class TaskRun:
 
     def under(self, work: TaskWork, *, now_ms: int, wall_ms: int) -> TaskRun:
         """The same work under a definition with other retries or intervals. No wait gets longer."""
-        longest_ms = _longest_wait_ms(work)
+        longest_ms = max(_longest_wait_ms(work), conflict_pause_ms(self.conflicts))
         if self.not_before_ms <= now_ms + longest_ms:
             return replaced(self, work=work)
         return replaced(self, work=work, not_before_ms=now_ms + longest_ms, retry_at_ms=wall_ms + longest_ms)
@@ -274,7 +288,8 @@ class TaskRun:
 
     def with_all_retries(self) -> TaskRun:
         """Without failures, as at the start of this run of the job."""
-        return replaced(self, failures=0, spark_deaths=0, suspected=0, died_alone=0, error=None)
+        cleared = {"failures": 0, "spark_deaths": 0, "suspected": 0, "died_alone": 0, "conflicts": 0}
+        return replaced(self, **cleared, conflict_since_ms=None, error=None)
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
         """The record of this state."""
@@ -292,6 +307,8 @@ class TaskRun:
             suspected=self.suspected,
             alone=self.alone and state is TaskState.RUNNING,
             died_alone=self.died_alone,
+            conflicts=self.conflicts,
+            conflict_since_ms=self.conflict_since_ms,
             started_at_ms=self.started_at_ms,
             retry_at_ms=self.retry_at_ms,
             error=self.error,
@@ -329,7 +346,8 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
     if last is None or not last.is_of(work.definition.run_key, work.fingerprint):
         return run
     began = last.started_at_ms is not None
-    waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), _longest_wait_ms(work))
+    longest_ms = max(_longest_wait_ms(work), conflict_pause_ms(last.conflicts))
+    waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), longest_ms)
     return replaced(
         run,
         attempt=last.attempt + 1 if began else last.attempt,
@@ -337,6 +355,8 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
         spark_deaths=last.spark_deaths,
         suspected=last.suspected,
         died_alone=last.died_alone,
+        conflicts=last.conflicts,
+        conflict_since_ms=last.conflict_since_ms,
         not_before_ms=now_ms + waits_ms if waits_ms else 0,
         retry_at_ms=wall_ms + waits_ms if waits_ms else None,
         error=last.error,

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.records.json_value import NotJsonError, to_small_json_value
+from airflow_provider.spark.blame import Blame, SparkToBlame, TaskToBlame, WorkerToBlame, WriterToBlame, blame
 from airflow_provider.spark.entry_point import JOB_RAISES, load_job
 from airflow_provider.spark.failures import (
     ForgottenQueryError,
@@ -16,10 +16,7 @@ from airflow_provider.spark.failures import (
     ResultError,
     UnboundedError,
     describe,
-    is_retryable,
     nothing_secret,
-    traceback_tail,
-    why_no_spark,
 )
 from airflow_provider.spark.fencing import AttemptGuard
 from airflow_provider.spark.job import (
@@ -41,6 +38,7 @@ from airflow_provider.spark.runner import (
     QueryStarted,
     SparkAbsent,
     SparkLost,
+    TaskConflicted,
     TaskFailed,
     TaskFinished,
     TaskOrder,
@@ -167,34 +165,23 @@ def _run_and_close(
         if stopped:
             log.debug("Task %s ended while stopping", order.task, exc_info=error)
             return TaskStopped(order=order, reason=stopped)
-        return _failure(order, session, error, mask)
+        return ended_by(blame(error, session.explain, mask), order)
     if guard.stopping:
         return TaskStopped(order=order, reason=guard.reason)
     return finished
 
 
-def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask: Mask) -> LastEvent:
-    try:
-        plain = session.explain(error)
-        if isinstance(plain, SparkGoneError):
-            return spark_lost(order, plain, mask)
-        if isinstance(plain, SparkStartError):
-            return SparkAbsent(order=order, error=why_no_spark(plain, mask))
-        return TaskFailed(
-            order=order,
-            error=describe(plain, mask),
-            traceback=traceback_tail(plain, mask),
-            retryable=is_retryable(plain),
-        )
-    except Exception as wrong:  # noqa: BLE001  the attempt has ended, even if its error can't be described
-        short = f"{type(error).__name__}; its message can't be shown, because that failed with {type(wrong).__name__}"
-        return TaskFailed(order=order, error=short, traceback="", retryable=is_retryable(error))
-
-
-def spark_lost(order: TaskOrder, gone: SparkGoneError, mask: Mask) -> SparkLost:
-    """The event of an attempt that has ended because its Spark has. The errors of its code are consequences of that."""
-    error = mask(f"{type(gone).__name__}: {gone}")
-    return SparkLost(order=order, spark=gone.spark, error=error, traceback=traceback_tail(gone, mask))
+def ended_by(verdict: Blame, order: TaskOrder) -> LastEvent:
+    """The last event of an attempt that has ended with an error."""
+    match verdict:
+        case TaskToBlame(error=error, traceback=traceback, retryable=retryable):
+            return TaskFailed(order=order, error=error, traceback=traceback, retryable=retryable)
+        case WorkerToBlame(error=error):
+            return SparkAbsent(order=order, error=error)
+        case SparkToBlame(spark=spark, error=error, traceback=traceback):
+            return SparkLost(order=order, spark=spark, error=error, traceback=traceback)
+        case WriterToBlame(error=error, traceback=traceback):
+            return TaskConflicted(order=order, error=error, traceback=traceback)
 
 
 def _lease_over(guard: AttemptGuard) -> str | None:

@@ -85,7 +85,7 @@ def describe(error: BaseException, mask: Mask = nothing_secret) -> str:
 def why_no_spark(error: BaseException, mask: Mask = nothing_secret) -> str:
     """Why Spark did not start, in one line, as a worker's condition has it."""
     first, *causes = _chain(error)
-    text = "; caused by ".join((_message(first), *map(_headline, causes)))
+    text = "; caused by ".join((message_of(first), *map(_headline, causes)))
     return _begin_of(" ".join(mask(text).split()))
 
 
@@ -127,7 +127,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _headline(error: BaseException) -> str:
-    message = _message(error)
+    message = message_of(error)
     name = "" if names_its_type(message) else type(error).__name__
     return _cause_first(": ".join(filter(None, (name, without_traces(message)))), message)
 
@@ -140,11 +140,12 @@ def _cause_first(head: str, message: str) -> str:
 
 def _in_full(error: BaseException) -> str:
     """The type and the message of an error, with the traceback of an executor's Python."""
-    text = without_java_frames(_message(error))
+    text = without_java_frames(message_of(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """Its message, whatever class it is of."""
     try:
         return str(error)
     except Exception as wrong:  # noqa: BLE001  the error may be of a job's own class: report it in any case

@@ -149,6 +149,15 @@ class TaskFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskConflicted:
+    """Another writer uses the checkpoint or the table of the task, and the task has ended. It has not failed."""
+
+    order: TaskOrder
+    error: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStopped:
     """The task was told to stop, and has ended."""
 
@@ -202,6 +211,14 @@ class WarmUpFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WarmUpConflicted:
+    """Another writer uses what the warm-up has read. It has not failed."""
+
+    order: TaskOrder
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WarmUpLost:
     """The Spark of the warm-up has ended."""
 
@@ -218,11 +235,13 @@ class NoSparkToWarmUp:
     error: str
 
 
-WarmUpEvent: TypeAlias = WarmUpProgressed | WarmUpReady | WarmUpFailed | WarmUpLost | NoSparkToWarmUp
-WARM_UP_ENDS: Final = (WarmUpFailed, WarmUpLost, NoSparkToWarmUp)
+WarmUpEvent: TypeAlias = WarmUpProgressed | WarmUpReady | WarmUpFailed | WarmUpConflicted | WarmUpLost | NoSparkToWarmUp
+WARM_UP_ENDS: Final = (WarmUpFailed, WarmUpConflicted, WarmUpLost, NoSparkToWarmUp)
 """After one of these events, nothing is left of the warm-up."""
-LastEvent: TypeAlias = TaskFinished | TaskFailed | TaskStopped | SparkLost | SparkAbsent | QueryDetached
-LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskStopped, SparkLost, SparkAbsent, QueryDetached)
+LastEvent: TypeAlias = (
+    TaskFinished | TaskFailed | TaskConflicted | TaskStopped | SparkLost | SparkAbsent | QueryDetached
+)
+LAST_EVENTS: Final = (TaskFinished, TaskFailed, TaskConflicted, TaskStopped, SparkLost, SparkAbsent, QueryDetached)
 LookedEvent: TypeAlias = QueryAdopted | QueryCleared | QueryUnreachable
 RunnerEvent: TypeAlias = TaskStarted | QueryStarted | TaskProgressed | LastEvent | LookedEvent | WarmUpEvent
 

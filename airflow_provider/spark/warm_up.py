@@ -9,18 +9,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.driver.checkpoint_files import read_newest
-from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.spark.attempt import TaskSession, task_context
-from airflow_provider.spark.failures import Mask, describe, traceback_tail, why_no_spark
+from airflow_provider.spark.blame import Blame, SparkToBlame, TaskToBlame, WorkerToBlame, WriterToBlame, blame
+from airflow_provider.spark.failures import Mask
 from airflow_provider.spark.job import SparkJob, TaskContext
-from airflow_provider.spark.runner import NoSparkToWarmUp, TaskOrder, WarmUpFailed, WarmUpLost, WarmUpReady
+from airflow_provider.spark.runner import (
+    NoSparkToWarmUp,
+    TaskOrder,
+    WarmUpConflicted,
+    WarmUpFailed,
+    WarmUpLost,
+    WarmUpReady,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
-Outcome = WarmUpReady | WarmUpFailed | WarmUpLost | NoSparkToWarmUp
+Outcome = WarmUpReady | WarmUpFailed | WarmUpConflicted | WarmUpLost | NoSparkToWarmUp
 """The last event of a warm-up."""
 
 
@@ -90,7 +97,7 @@ def warm_up(
         if guard.stopping:
             log.debug("The warm-up of task %s ended while stopping", order.task, exc_info=error)
             return WarmedUp(outcome=None, job=None)
-        return WarmedUp(outcome=_failure(order, session, error, mask), job=None)
+        return WarmedUp(outcome=_ended_by(blame(error, session.explain, mask), order), job=None)
     return WarmedUp(outcome=None if guard.stopping else WarmUpReady(order=order), job=job)
 
 
@@ -129,14 +136,13 @@ def _nothing_more(_spark: SparkSession, _task: TaskContext) -> None:
     """The warm-up of a job without one of its own."""
 
 
-def _failure(order: TaskOrder, session: TaskSession, error: BaseException, mask: Mask) -> Outcome:
-    try:
-        plain = session.explain(error)
-        if isinstance(plain, SparkGoneError):
-            return WarmUpLost(order=order, spark=plain.spark)
-        if isinstance(plain, SparkStartError):
-            return NoSparkToWarmUp(order=order, error=why_no_spark(plain, mask))
-        return WarmUpFailed(order=order, error=describe(plain, mask), traceback=traceback_tail(plain, mask))
-    except Exception as wrong:  # noqa: BLE001  whatever cannot be said of it, the warm-up has ended
-        short = f"{type(error).__name__}; its message can't be shown, because that failed with {type(wrong).__name__}"
-        return WarmUpFailed(order=order, error=short, traceback="")
+def _ended_by(verdict: Blame, order: TaskOrder) -> Outcome:
+    match verdict:
+        case TaskToBlame(error=error, traceback=traceback):
+            return WarmUpFailed(order=order, error=error, traceback=traceback)
+        case WorkerToBlame(error=error):
+            return NoSparkToWarmUp(order=order, error=error)
+        case SparkToBlame(spark=spark):
+            return WarmUpLost(order=order, spark=spark)
+        case WriterToBlame(error=error):
+            return WarmUpConflicted(order=order, error=error)

@@ -67,6 +67,7 @@ _IS_ACTIVE: Final = 4
 _PROGRESS_JSON: Final = 5
 _EXCEPTION_MESSAGE: Final = 1
 _ERROR_CLASS: Final = 2
+_STACK_TRACE: Final = 3
 _ACTIVE_QUERIES: Final = 1
 
 _ID: Final = 1
@@ -173,9 +174,10 @@ def read_last_progress(answers: Iterable[bytes]) -> QueryProgress | None:
 
 
 def read_error(answers: Iterable[bytes]) -> str | None:
-    """None: the query has not failed."""
+    """With Java's trace, which begins with the message and names the causes; None: the query has not failed."""
     said = _result(answers, _QUERY_RESULT).message(_RESULT_EXCEPTION)
-    return None if said is None else said.text(_EXCEPTION_MESSAGE) or said.text(_ERROR_CLASS) or None
+    fields = (_STACK_TRACE, _EXCEPTION_MESSAGE, _ERROR_CLASS)
+    return None if said is None else next(filter(None, map(said.text, fields)), None)
 
 
 def read_running(answers: Iterable[bytes]) -> list[RunningQuery]:

@@ -9,6 +9,7 @@ from airflow_provider.execution import commands
 from airflow_provider.execution.commands import Command
 from airflow_provider.execution.events import (
     AttemptBegan,
+    AttemptConflicted,
     AttemptFailed,
     AttemptFinished,
     AttemptStopped,
@@ -152,6 +153,9 @@ class Script:
 
     def fail(self, task: TaskId, message: str = "boom", *, retryable: bool = True) -> list[Command]:
         return self.feed(AttemptFailed, task=task, failure=TaskFailure.of(message), retryable=retryable)
+
+    def conflict(self, task: TaskId, message: str = "race") -> list[Command]:
+        return self.feed(AttemptConflicted, task=task, failure=TaskFailure.of(message))
 
     def stopped(self, task: TaskId) -> list[Command]:
         return self.feed(AttemptStopped, task=task)

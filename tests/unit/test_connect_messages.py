@@ -124,6 +124,8 @@ def test_the_error_of_a_query_is_read() -> None:
     assert read_error(answered(exception=said(exception_message="zu viele Zeilen €", error_class="X"))) == (
         "zu viele Zeilen €"
     )
+    traced = said(exception_message="too many", error_class="X", stack_trace="E: too many\n\tat a\nCaused by: F: b")
+    assert read_error(answered(exception=traced)) == "E: too many\n\tat a\nCaused by: F: b"
     assert read_error(answered(exception=said(error_class="X"))) == "X"
     assert read_error(answered(exception=said())) is None
     assert read_error(answered()) is None

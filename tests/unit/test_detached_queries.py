@@ -19,6 +19,7 @@ from airflow_provider.spark.runner import (
     QueryUnreachable,
     RunnerEvent,
     SparkLost,
+    TaskConflicted,
     TaskFailed,
     TaskFinished,
     TaskOrder,
@@ -54,6 +55,15 @@ async def test_a_query_that_was_started_here_is_watched_without_an_event() -> No
             TaskFinished(order=ORDER, result={"query_id": "q", "last_batch": 3}),
         ),
         (QueryEnded(STARTED, "boom", 3), TaskFailed(order=ORDER, error="boom", traceback="", retryable=True)),
+        (
+            QueryEnded(
+                STARTED, "E: x\n\tat a\nCaused by: java.lang.IllegalStateException: Race while writing batch 7", 3
+            ),
+            TaskConflicted(
+                order=ORDER,
+                error="java.lang.IllegalStateException: Race while writing batch 7\nby way of E: x",
+            ),
+        ),
         (
             QueryEnded(STARTED, "failed: Traceback (most recent call last):\n  File\nValueError: boom\n\tat x", 3),
             TaskFailed(

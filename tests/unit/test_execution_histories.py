@@ -24,18 +24,21 @@ SLOTS = 2
 LAST = (
     events.AttemptFinished,
     events.AttemptFailed,
+    events.AttemptConflicted,
     events.AttemptStopped,
     events.SparkLost,
     events.SparkAbsent,
 )
 FIELDS: dict[type[events.Event], dict[str, Any]] = {
     events.AttemptFailed: {"failure": TaskFailure.of("boom"), "retryable": True},
+    events.AttemptConflicted: {"failure": TaskFailure.of("race")},
     events.SparkLost: {"spark": 1, "failure": TaskFailure.of("gone")},
     events.SparkAbsent: {"error": "no Java"},
     events.QueryAdopted: {"handle": {"session": 1, "query": 1}},
     events.QueryUnreachable: {"why": "nobody answers"},
     events.WarmUpProgressed: {"progress": 0.5},
     events.WarmUpFailed: {"failure": TaskFailure.of("boom")},
+    events.WarmUpConflicted: {"failure": TaskFailure.of("race")},
     events.WarmUpLost: {"spark": 2},
     events.NoSparkToWarmUp: {"error": "no Java"},
     events.PlanRefused: {"refusal": "too large"},
@@ -55,7 +58,7 @@ DEFINITIONS: Sequence[dict[str, Any]] = (
     {"replan_interval_ms": 200, "timeout_ms": 300},
     {"replan_interval_ms": None, "retries": 1, "timeout_ms": 100},
 )
-END_WARMTH = (events.WarmUpFailed, events.WarmUpLost, events.NoSparkToWarmUp)
+END_WARMTH = (events.WarmUpFailed, events.WarmUpConflicted, events.WarmUpLost, events.NoSparkToWarmUp)
 OF_WARM_UP = (events.WarmUpProgressed, events.WarmUpReady, *END_WARMTH)
 OF_RUNNER = sorted(
     {event for rules in TRANSITIONS.values() for event in rules if issubclass(event, events.AttemptEvent)}

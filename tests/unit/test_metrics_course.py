@@ -114,6 +114,11 @@ def test_a_death_of_spark_is_no_failure() -> None:
     assert follow(tasks(said(**START)), tasks(dead)) == [{(declared.SPARK_DEATHS, OF_JOB): 1}]
 
 
+def test_a_conflict_with_another_writer_is_no_failure() -> None:
+    waits = said(state=TaskState.PENDING, attempt=2, conflicts=1)
+    assert follow(tasks(said(**START)), tasks(waits)) == [{(declared.CONFLICTS, OF_JOB): 1}]
+
+
 def round_of(epoch: int, *, applied: int | None = None, **changes: Any) -> StatusSnapshot:
     return group_snapshot(epoch, applied=applied, **changes)
 

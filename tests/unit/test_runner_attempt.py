@@ -14,7 +14,7 @@ from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.protocol.model import PLANNER_INDEX, Epoch, TaskId
 from airflow_provider.spark.asset_writes import AssetWrite
 from airflow_provider.spark.attempt import run_attempt
-from airflow_provider.spark.failures import describe
+from airflow_provider.spark.failures import describe, nothing_secret
 from airflow_provider.spark.fencing import AttemptGuard, EndlessLease
 from airflow_provider.spark.job import FencedError, TaskContext, TaskGuard, spark_job
 from airflow_provider.spark.lineage import Dataset, Lineage
@@ -23,13 +23,16 @@ from airflow_provider.spark.runner import (
     RunnerEvent,
     SparkAbsent,
     SparkLost,
+    TaskConflicted,
     TaskFailed,
     TaskFinished,
     TaskOrder,
     TaskProgressed,
     TaskStarted,
     TaskStopped,
+    WarmUpConflicted,
 )
+from airflow_provider.spark.warm_up import WarmUpGuard, warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -319,6 +322,29 @@ def test_a_task_whose_spark_has_ended_has_not_failed() -> None:
     last = Attempt(order("fail"), session=Gone()).last
     assert isinstance(last, SparkLost)
     assert (last.spark, last.error) == (4, "SparkGoneError: this worker's Spark has ended")
+
+
+class Raced(FakeSession):
+    """Another writer has the checkpoint of its task."""
+
+    def open(self) -> None:
+        race = "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log."
+        raised = type("Py4JJavaError", (Exception,), {"__module__": "py4j.protocol"})
+        raise raised(f"An error occurred while calling o1.start.\n: {race}")
+
+
+def test_a_task_whose_checkpoint_another_writer_uses_has_not_failed() -> None:
+    last = Attempt(order("fail"), session=Raced()).last
+    assert isinstance(last, TaskConflicted)
+    assert last.error == "SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log."
+
+
+def test_neither_has_its_warm_up() -> None:
+    raced, to_warm = Raced(), order("fail")
+    done = warm_up(to_warm, WarmUpGuard(), raced, lambda: fail, lambda _far: None, nothing_secret)
+    assert done.outcome == WarmUpConflicted(
+        order=to_warm, error="SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log."
+    )
 
 
 def test_a_task_for_which_spark_does_not_start_has_not_failed() -> None:
