@@ -50,17 +50,36 @@ class QueryProgress:
 def await_termination(query: StreamingQuery, tell: Callable[[QueryProgress], None], *, every_s: float) -> None:
     """Wait until the query ends.
 
-    :param tell: called with the query's last batch, if this has changed since the last call
-    :param every_s: call ``tell`` at most this often, in seconds
+    :param tell: called with the query's last batch, if this has changed since the last call. If the query fails, it is
+        called once more: the batches before that tell how well the query has gone
+    :param every_s: otherwise call ``tell`` at most this often, in seconds
     :raises Exception: if the query failed
     """
     told: QueryProgress | None = None
-    while not query.awaitTermination(every_s):  # type: ignore[arg-type]  # Spark takes parts of seconds, too
+
+    def look() -> None:
+        nonlocal told
         said = query.lastProgress
         progress = None if said is None else QueryProgress.of(said)
         if progress is not None and progress != told:
             told = progress
             tell(progress)
+
+    try:
+        while not query.awaitTermination(every_s):  # type: ignore[arg-type]  # Spark takes parts of seconds, too
+            look()
+    except Exception as failed:
+        if _is_failed_query(failed):
+            with contextlib.suppress(Exception):  # that it failed matters more
+                look()
+        raise
+
+
+def _is_failed_query(error: Exception) -> bool:
+    """Whether Spark is there, and says that the query has failed."""
+    from pyspark.errors import StreamingQueryException
+
+    return isinstance(error, StreamingQueryException)
 
 
 def summary_of(query: StreamingQuery) -> dict[str, Any]:

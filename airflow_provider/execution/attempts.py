@@ -32,7 +32,8 @@ from airflow_provider.execution.state import Execution, ImpossibleEventError
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import JobError, PlanRecord, TaskKind, TaskState, TaskStatus
-from airflow_provider.runs.pauses import conflict_pause_ms
+from airflow_provider.runs.going_well import forgiven
+from airflow_provider.runs.pauses import conflict_pause_ms, retry_pause_ms
 from airflow_provider.runs.runs import RunState, TaskRun
 
 _LONG_CONFLICT_MS: Final = 600_000
@@ -147,7 +148,7 @@ def on_not_ended(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
 
 
 def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
-    run = x.keep(replaced(x.runs[task], progress=event.progress))
+    run = x.keep(forgiven(replaced(x.runs[task], progress=event.progress), wall_ms=x.wall))
     x.do(WriteProgress(status=run.status(TaskState.RUNNING, x.settings.worker)))
     x.do(Inform(message=f"task {run.label}: {event.progress.in_words()}"))
 
@@ -191,7 +192,8 @@ def on_stopped_to_restart(x: Execution, task: TaskId, _event: Event) -> None:
 
 def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
     failure = event.failure
-    failed = x.runs[task].failed(x.failure(failure.message, failure.traceback))
+    run = forgiven(x.runs[task], wall_ms=x.wall)
+    failed = run.failed(x.failure(failure.message, failure.traceback))
     if event.retryable:
         _try_again(x, failed)
     else:
@@ -200,7 +202,7 @@ def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
 
 def on_conflicted(x: Execution, task: TaskId, event: AttemptConflicted) -> None:
     """The task has not failed. It waits until the other writer may be over, and says so."""
-    run = x.runs[task].in_conflict(x.wall)
+    run = forgiven(x.runs[task], wall_ms=x.wall).in_conflict(x.wall)
     writes_s = run.in_conflict_ms(x.wall) // 1_000
     how_long = f" for {writes_s // 60} min" if writes_s >= 60 else ""
     why = x.failure(
@@ -247,7 +249,8 @@ def _try_again(x: Execution, failed: TaskRun) -> None:
         x.write_stopped(failed, ended_at_ms=x.wall)
         x.release_stopped(failed.task)
     else:
-        x.wait_for_next(failed, failed.work.definition.retry_delay_ms)
+        delay_ms = failed.work.definition.retry_delay_ms
+        x.wait_for_next(failed, retry_pause_ms(failed.task, delay_ms, failed.counted_failures))
 
 
 # ---- a plan

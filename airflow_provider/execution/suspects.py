@@ -39,6 +39,7 @@ from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import TaskFailure, TaskKind, TaskStatus
+from airflow_provider.runs.pauses import doubling_ms
 from airflow_provider.runs.run_table import RunTable
 from airflow_provider.runs.runs import RunState, TaskRun
 
@@ -184,8 +185,7 @@ class Suspects:
         calm = self._last_ms is not None and event.now_ms - self._last_ms >= _CALM_MS
         self._in_a_row = 1 if calm else self._in_a_row + 1
         self._last_ms = event.now_ms
-        longer = min(self._in_a_row - 1, 10)
-        self._hold_until_ms = event.now_ms + min(_FIRST_WAIT_MS << longer, _LONGEST_WAIT_MS)
+        self._hold_until_ms = event.now_ms + doubling_ms(_FIRST_WAIT_MS, self._in_a_row, _LONGEST_WAIT_MS)
 
     def holds(self, now_ms: int) -> bool:
         """Whether nothing may start because Spark has just ended."""

@@ -41,6 +41,7 @@ def to_try_again(
             state=TaskState.UNASSIGNED,
             attempt=status.attempt + 1,
             failures=0,
+            forgiven=0,
             spark_deaths=0,
             suspected=0,
             died_alone=0,

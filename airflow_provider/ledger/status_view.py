@@ -191,6 +191,7 @@ def check_counts(record: StatusRecord, now_ms: int) -> None:
                 "spark_deaths": record.spark_deaths,
                 "suspected": record.suspected,
                 "died_alone": record.died_alone,
+                "forgiven": record.forgiven,
                 "conflicts": record.conflicts,
             }
     for name, count in counts.items():

@@ -118,7 +118,7 @@ class _Counts:
             (declared.FINISHED, now is TaskState.FINISHED),
             (declared.STOPPED, now is TaskState.STOPPED and last.started_at_ms is not None),
             (declared.SPARK_DEATHS, _more(last.spark_deaths, before.spark_deaths if before else 0)),
-            (declared.CONFLICTS, _more(last.conflicts, before.conflicts if before else 0)),
+            (declared.CONFLICTS, last.conflicts_since(before)),
         ):
             if count > 0:
                 self._counted[metric, (last.task.job,)] += int(count)

@@ -68,7 +68,8 @@ class SparkJobOperator(AsWritten):
     :param kind: ``batch``: its tasks end by themselves; ``streaming``: they run until the job is removed
     :param task_retries: how often a failed Spark task is tried again. (Airflow's own ``retries`` are those of this
         task)
-    :param task_retry_delay: how long to wait before that
+    :param task_retry_delay: how long to wait before the first of these; each further time about twice as long, up to
+        five minutes
     :param task_timeout: how long an attempt of a Spark task may take, from the call of its code. After that it is
         stopped and counts as failed. None: no limit
     :param session_conf: settings for the session of each Spark task, such as ``spark.sql.shuffle.partitions``, from its

@@ -99,7 +99,7 @@ class AlterSparkJobOperator(SteerSparkJob):
         change made meanwhile is not overwritten
     :param max_tasks: the most tasks a plan may have
     :param task_retries: how often a failed Spark task is tried again
-    :param task_retry_delay: how long to wait before that
+    :param task_retry_delay: how long to wait before the first of these; then it grows
     :param task_timeout: how long an attempt of a Spark task may take
     :param replan_interval: how long after a plan to plan again
     :param kafka_conn_id: a connection of type ``kafka``

@@ -63,7 +63,7 @@ class JobDefinition:
         again
     :param kind: of its tasks
     :param retries: how often a failed task is run again
-    :param retry_delay_ms: the wait before that
+    :param retry_delay_ms: the wait before the first of these; then it grows (:mod:`airflow_provider.runs.pauses`)
     :param timeout_ms: an attempt of a task that takes longer is stopped and has failed; None: no limit
     :param session_conf: settings for the session of each task, from its next start on
     :param replan_interval_ms: plan again after so long, for jobs that watch for changes; None: plan once

@@ -35,6 +35,12 @@ _TRACEBACK_TAIL: Final = 4_000
 _MESSAGE_LENGTH: Final = 500
 _FREE: Final = ("after", "handle", "progress", "result", "wrote")
 """Fields of a task's record with other values than this package's own texts and whole numbers."""
+_RARE: Final = {
+    **dict.fromkeys(("forgiven", "conflicts", "suspected", "died_alone"), 0),
+    **dict.fromkeys(("conflict_since_ms", "ended_after_batch", "after", "read_to"), None),
+    **dict.fromkeys(("alone", "kept"), False),
+}
+"""Fields that are only written if they differ from this."""
 
 
 class TaskState(str, Enum):
@@ -146,6 +152,7 @@ class TaskStatus:
     :param attempt: 1 for the first start; one more with each other start, also after a move or a lost worker. Within an
         epoch, no record of an attempt replaces the record of its end
     :param failures: how many of the attempts have failed; these use up the job's retries
+    :param forgiven: how many of these no longer count, because the stream has gone well since
     :param spark_deaths: how often Spark has ended under an attempt; these use up no retries
     :param suspected: how often its worker's process has ended, or lost its lease, under an attempt; the same
     :param alone: for a running task: it is on trial with no other task (``execution/suspects.py``)
@@ -153,6 +160,7 @@ class TaskStatus:
     :param conflicts: how many attempts in a row another writer has ended, which uses the task's checkpoint or table;
         these use up no retries
     :param conflict_since_ms: when the first of these began (wall clock, milliseconds since 1970)
+    :param ended_after_batch: for a stream: the last batch before the last attempt that ended badly; None: unknown
     :param started_at_ms: when this attempt started (wall clock, milliseconds since 1970)
     :param finished_at_ms: when the attempt ended, in whatever way (wall clock, milliseconds since 1970)
     :param retry_at_ms: start the next attempt no sooner, on any worker (wall clock, milliseconds since 1970)
@@ -181,12 +189,14 @@ class TaskStatus:
     fingerprint: Annotated[str, TEXT] = ""
     attempt: Annotated[int, COUNT] = 1
     failures: Annotated[int, COUNT] = 0
+    forgiven: Annotated[int, COUNT] = 0
     spark_deaths: Annotated[int, COUNT] = 0
     suspected: Annotated[int, COUNT] = 0
     alone: bool = False
     died_alone: Annotated[int, COUNT] = 0
     conflicts: Annotated[int, COUNT] = 0
     conflict_since_ms: Annotated[int, COUNT] | None = None
+    ended_after_batch: Annotated[int, COUNT] | None = None
     started_at_ms: Annotated[int, COUNT] | None = None
     finished_at_ms: Annotated[int, COUNT] | None = None
     retry_at_ms: Annotated[int, COUNT] | None = None
@@ -255,6 +265,11 @@ class TaskStatus:
         took = self.took_ms if self.state is TaskState.FINISHED else None
         return (*self.took_before_ms, *(() if took is None else (took,)))[-RUNS_KEPT:]
 
+    def conflicts_since(self, before: TaskStatus | None) -> int:
+        """How many attempts another writer has ended since that earlier record."""
+        known = before is not None and before.conflict_since_ms == self.conflict_since_ms
+        return max(0, self.conflicts - before.conflicts) if known and before is not None else self.conflicts
+
     def running_ms(self, wall_ms: int) -> int | None:
         """For how long it has been running; None if it is not running, or this is unknown.
 
@@ -302,8 +317,6 @@ class TaskStatus:
             "attempt": self.attempt,
             "failures": self.failures,
             "spark_deaths": self.spark_deaths,
-            **({"conflicts": self.conflicts} if self.conflicts else {}),
-            **({"conflict_since_ms": self.conflict_since_ms} if self.conflict_since_ms is not None else {}),
             "started_at_ms": self.started_at_ms,
             "finished_at_ms": self.finished_at_ms,
             "retry_at_ms": self.retry_at_ms,
@@ -311,16 +324,11 @@ class TaskStatus:
             "result": self.result,
             "handle": self.handle,
             "claim": self.claim.to_json() if self.claim else None,
-            **({"after": self.after} if self.after is not None else {}),
-            **({"read_to": self.read_to} if self.read_to is not None else {}),
+            **{name: value for name, usual in _RARE.items() if (value := getattr(self, name)) != usual},
             **({"progress": self.progress.to_json()} if self.progress else {}),
             **({"wrote": [asset.to_json() for asset in self.wrote]} if self.wrote else {}),
             **({"work": self.work.to_json()} if self.work else {}),
             **({"took_before_ms": list(self.took_before_ms)} if self.took_before_ms else {}),
-            **({"kept": True} if self.kept else {}),
-            **({"suspected": self.suspected} if self.suspected else {}),
-            **({"alone": True} if self.alone else {}),
-            **({"died_alone": self.died_alone} if self.died_alone else {}),
         }
 
     def encoded(self, **more: str | int) -> bytes:

@@ -23,7 +23,7 @@ from airflow_provider.records import (
     cost_of,
     task_name,
 )
-from airflow_provider.runs.pauses import conflict_pause_ms
+from airflow_provider.runs.pauses import conflict_pause_ms, longest_retry_ms
 
 
 class RunState(str, Enum):
@@ -88,8 +88,10 @@ class TaskRun:
 
     :param attempt: the number of the present or next start, from 1
     :param alone: whether it was started alone on trial
+    :param forgiven: how many of the failures no longer count (``going_well.py``)
     :param conflicts: how many attempts in a row another writer has ended
     :param conflict_since_ms: when the first of them began (wall clock); None: there was none
+    :param ended_after_batch: for a stream: the last batch before the last attempt that ended badly; None: unknown
     :param slots: how many slots it was given at its present start
     :param read_to: how far the jobs topic had been read when the task was admitted or restarted: restarts that were
         requested after this offset are still to be done
@@ -119,12 +121,14 @@ class TaskRun:
     kind: TaskKind = TaskKind.BATCH
     attempt: int = 1
     failures: int = 0
+    forgiven: int = 0
     spark_deaths: int = 0
     suspected: int = 0
     alone: bool = False
     died_alone: int = 0
     conflicts: int = 0
     conflict_since_ms: int | None = None
+    ended_after_batch: int | None = None
     slots: int = 1
     read_to: int = 0
     not_before_ms: int = 0
@@ -223,12 +227,21 @@ class TaskRun:
         return self.work.is_same(work)
 
     def failed(self, error: TaskFailure) -> TaskRun:
-        return replaced(self, failures=self.failures + 1, conflicts=0, conflict_since_ms=None, error=error)
+        return replaced(
+            self,
+            failures=self.failures + 1,
+            conflicts=0,
+            conflict_since_ms=None,
+            ended_after_batch=self._last_batch,
+            error=error,
+        )
 
     def in_conflict(self, wall_ms: int) -> TaskRun:
         """After another writer has ended its attempt."""
         since_ms = self.conflict_since_ms or self.started_at_ms or wall_ms
-        return replaced(self, conflicts=self.conflicts + 1, conflict_since_ms=since_ms)
+        return replaced(
+            self, conflicts=self.conflicts + 1, conflict_since_ms=since_ms, ended_after_batch=self._last_batch
+        )
 
     def in_conflict_ms(self, wall_ms: int) -> int:
         """For how long another writer has kept it from running."""
@@ -240,9 +253,25 @@ class TaskRun:
         return self.spark_deaths + self.suspected
 
     @property
+    def _last_batch(self) -> int | None:
+        return self.progress.batch if isinstance(self.progress, StreamProgress) else self.ended_after_batch
+
+    @property
+    def counted_failures(self) -> int:
+        """How many failures use up the job's retries."""
+        return max(0, self.failures - self.forgiven)
+
+    @property
     def may_try_again(self) -> bool:
         """Whether its job allows another try."""
-        return self.failures <= self.work.definition.retries
+        return self.counted_failures <= self.work.definition.retries
+
+    @property
+    def longest_wait_ms(self) -> int:
+        """The longest wait before its next attempt, whatever another host's clock says."""
+        definition = self.work.definition
+        retry_ms = longest_retry_ms(definition.retry_delay_ms, self.counted_failures)
+        return max(retry_ms, conflict_pause_ms(self.conflicts), definition.replan_interval_ms or 0)
 
     def cut_short(self, refusal: str) -> TaskRun:
         """With a shorter error, because the record of its end was refused for its size."""
@@ -275,10 +304,11 @@ class TaskRun:
 
     def under(self, work: TaskWork, *, now_ms: int, wall_ms: int) -> TaskRun:
         """The same work under a definition with other retries or intervals. No wait gets longer."""
-        longest_ms = max(_longest_wait_ms(work), conflict_pause_ms(self.conflicts))
+        run = replaced(self, work=work)
+        longest_ms = run.longest_wait_ms
         if self.not_before_ms <= now_ms + longest_ms:
-            return replaced(self, work=work)
-        return replaced(self, work=work, not_before_ms=now_ms + longest_ms, retry_at_ms=wall_ms + longest_ms)
+            return run
+        return replaced(run, not_before_ms=now_ms + longest_ms, retry_at_ms=wall_ms + longest_ms)
 
     def start(self, slots: int, *, alone: bool = False) -> TaskRun:
         """:param slots: how many it gets
@@ -288,8 +318,8 @@ class TaskRun:
 
     def with_all_retries(self) -> TaskRun:
         """Without failures, as at the start of this run of the job."""
-        cleared = {"failures": 0, "spark_deaths": 0, "suspected": 0, "died_alone": 0, "conflicts": 0}
-        return replaced(self, **cleared, conflict_since_ms=None, error=None)
+        uncounted = replaced(self, failures=0, forgiven=0, spark_deaths=0, suspected=0, died_alone=0, conflicts=0)
+        return replaced(uncounted, conflict_since_ms=None, error=None)
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
         """The record of this state."""
@@ -303,12 +333,14 @@ class TaskRun:
             fingerprint=self.work.fingerprint,
             attempt=self.attempt,
             failures=self.failures,
+            forgiven=self.forgiven,
             spark_deaths=self.spark_deaths,
             suspected=self.suspected,
             alone=self.alone and state is TaskState.RUNNING,
             died_alone=self.died_alone,
             conflicts=self.conflicts,
             conflict_since_ms=self.conflict_since_ms,
+            ended_after_batch=self.ended_after_batch,
             started_at_ms=self.started_at_ms,
             retry_at_ms=self.retry_at_ms,
             error=self.error,
@@ -346,21 +378,21 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
     if last is None or not last.is_of(work.definition.run_key, work.fingerprint):
         return run
     began = last.started_at_ms is not None
-    longest_ms = max(_longest_wait_ms(work), conflict_pause_ms(last.conflicts))
-    waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), longest_ms)
-    return replaced(
+    run = replaced(
         run,
         attempt=last.attempt + 1 if began else last.attempt,
         failures=last.failures,
+        forgiven=last.forgiven,
         spark_deaths=last.spark_deaths,
         suspected=last.suspected,
         died_alone=last.died_alone,
         conflicts=last.conflicts,
         conflict_since_ms=last.conflict_since_ms,
-        not_before_ms=now_ms + waits_ms if waits_ms else 0,
-        retry_at_ms=wall_ms + waits_ms if waits_ms else None,
+        ended_after_batch=last.ended_after_batch,
         error=last.error,
     )
+    waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), run.longest_wait_ms)
+    return replaced(run, not_before_ms=now_ms + waits_ms, retry_at_ms=wall_ms + waits_ms) if waits_ms else run
 
 
 def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wall_ms: int) -> TaskRun:
@@ -387,10 +419,6 @@ def taken_over(run: TaskRun, last: TaskStatus, *, attempt: int, now_ms: int, wal
         not_before_ms=0,
         retry_at_ms=None,
     )
-
-
-def _longest_wait_ms(work: TaskWork) -> int:
-    return max(work.definition.retry_delay_ms, work.definition.replan_interval_ms or 0)
 
 
 def ended_elsewhere(run: TaskRun, statuses: Mapping[TaskId, TaskStatus]) -> bool:

@@ -206,6 +206,8 @@ class QueryPolling:
             if error is not None:
                 await calls.require_spark()
             last = await calls.last_progress(session, query)
+            if error is not None and last is not None and last != watched.told and not watched.gone:
+                watched.listener.tell(QueryProgressed(watched.handle, last))  # it tells how well the query has gone
             return QueryEnded(watched.handle, error, None if last is None else last.batch)
         watched.round = in_round
         if now >= watched.tell_at:

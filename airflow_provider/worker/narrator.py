@@ -110,10 +110,9 @@ class Narrator:
 
     def _tell_trouble(self, last: TaskStatus, before: TaskStatus | None) -> str:
         """Log what went wrong with a task; of what went well, how it is, or nothing if that is no news."""
-        state, failures, deaths, conflicts = TaskState.UNASSIGNED, 0, 0, 0
+        state, failures, deaths = TaskState.UNASSIGNED, 0, 0
         if before is not None and before.run_key == last.run_key:
             state, failures, deaths = before.state, before.failures, before.spark_deaths
-            conflicts = before.conflicts
         moved_on = state is not last.state
         if last.error and (last.failures > failures or (moved_on and last.state is TaskState.FAILED)):
             again = "" if last.state is TaskState.FAILED else "; it will be tried again"
@@ -121,7 +120,7 @@ class Narrator:
             log.error("Task %s failed: %s%s%s", self._topics.jobs.label(last.task), last.error.message, again, trace)
         elif last.error and last.spark_deaths > deaths:
             log.warning("Task %s is to run again: %s", self._topics.jobs.label(last.task), last.error.line)
-        elif last.error and last.conflicts > conflicts:
+        elif last.error and last.conflicts_since(before):
             log.info("Task %s: %s", self._topics.jobs.label(last.task), last.error.line)
         elif moved_on and last.state in _TOLD:
             attempt = "" if last.attempt == 1 else f", attempt {last.attempt}"

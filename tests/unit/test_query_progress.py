@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from airflow_provider.driver.query_progress import QueryProgress, await_termination
 
@@ -85,3 +86,24 @@ def test_a_query_that_fails_fails_the_waiting() -> None:
     query: Any = Failing()
     with pytest.raises(RuntimeError, match="no disk"):
         await_termination(query, lambda _progress: None, every_s=30)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["Spark answers", "Spark answers no more"])
+def test_the_last_batch_before_a_failure_is_told(there: bool) -> None:
+    """It tells how well the query has gone, which may not have run long enough to be looked at."""
+
+    class Failing:
+        @property
+        def lastProgress(self) -> dict[str, Any]:  # noqa: N802
+            if not there:
+                raise ConnectionRefusedError
+            return batch(11, 2.0)
+
+        def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
+            raise StreamingQueryException("no such customer")
+
+    told: list[QueryProgress] = []
+    query: Any = Failing()
+    with pytest.raises(StreamingQueryException):
+        await_termination(query, told.append, every_s=30)
+    assert told == ([QueryProgress(batch=11, rows_per_second=2.0)] if there else [])

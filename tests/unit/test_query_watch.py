@@ -85,6 +85,15 @@ async def test_a_failed_query_is_reported_with_its_error(server: FakeConnect) ->
         assert await hearing.hears(QueryEnded) == [QueryEnded(handle, "no such column", None)]
 
 
+async def test_before_a_failure_the_last_batch_is_told(server: FakeConnect) -> None:
+    """It tells how well the query has gone since it failed before."""
+    handle = server.handle(FakeQuery(active=False, error="no such column", batch=11))
+    async with Hearing(server, tell_every_s=3600) as hearing:
+        hearing.watch.watch(handle)
+        await hearing.hears(QueryEnded)
+        assert [told.progress.batch for told in hearing.of(QueryProgressed)] == [11]
+
+
 async def test_a_query_that_fails_while_its_server_shuts_down_is_lost(server: FakeConnect) -> None:
     """Such a server answers for a while, and its queries fail by whatever they miss first."""
     query = FakeQuery()

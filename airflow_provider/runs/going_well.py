@@ -1,0 +1,37 @@
+"""When a stream has gone well for so long that what went wrong before no longer counts.
+
+A stream may run for months, so errors that are far apart must not add up to its end. An attempt has gone well when it
+has run for a while, or when enough batches were committed since the last attempt that ended badly. A batch that always
+fails is never followed by others, so its failures add up. A task that ends by itself has no use for this.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from airflow_provider.protocol.replacing import replaced
+from airflow_provider.records import StreamProgress, TaskKind
+from airflow_provider.runs.runs import TaskRun
+
+GOOD_MS: Final = 600_000
+GOOD_BATCHES: Final = 10
+
+
+def has_run_for(run: TaskRun, ms: int, *, wall_ms: int) -> bool:
+    """Whether this attempt of a stream has been running for so long."""
+    return run.kind is TaskKind.STREAMING and run.started_at_ms is not None and wall_ms - run.started_at_ms >= ms
+
+
+def forgiven(run: TaskRun, *, wall_ms: int) -> TaskRun:
+    """The task without what went wrong before, if it has gone well since."""
+    went_wrong = run.counted_failures or run.conflicts
+    if went_wrong and (has_run_for(run, GOOD_MS, wall_ms=wall_ms) or _batches_since(run) >= GOOD_BATCHES):
+        return replaced(run, forgiven=run.failures, conflicts=0, conflict_since_ms=None, error=None)
+    return run
+
+
+def _batches_since(run: TaskRun) -> int:
+    """How many batches were committed since the last attempt ended badly, as far as it is known."""
+    if run.ended_after_batch is None or not isinstance(run.progress, StreamProgress):
+        return 0
+    return run.progress.batch - run.ended_after_batch
