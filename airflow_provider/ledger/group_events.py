@@ -16,6 +16,7 @@ from typing import Any, Final
 from airflow_provider.assignors.record import GroupRecord
 from airflow_provider.protocol.model import PLANNER_INDEX, TaskId, WorkerId
 from airflow_provider.records import Event, RebalanceEvent, TaskEvent, TaskState, TaskStatus
+from airflow_provider.records.failing import begins_to_keep_failing
 
 _RUNS_KEPT: Final = 4
 """Of a job: what comes late of a run is still of that run."""
@@ -39,6 +40,8 @@ class EventKind(str, Enum):
     """
     TASK_FAILED = "task_failed"
     """A task has failed for good: its retries are used up."""
+    TASK_KEEPS_FAILING = "task_keeps_failing"
+    """A task has failed five times in a row, and is tried again."""
     WORKER_LOST = "worker_lost"
     """The group has gone on without a worker that has not left in order."""
 
@@ -73,6 +76,7 @@ class _Run:
     :ivar errors: those of the tasks that have failed, the first one first; of many only so many
     :ivar again: the attempt of each task that has begun again after an end
     :ivar work: the fingerprint of what each task was heard to run last, and the epoch of that
+    :ivar alarms: of each task that fails again and again: what it runs, and the attempt with which that was told
     :ivar told: whether its end has been told, and nothing of it has begun again since
     """
 
@@ -84,6 +88,7 @@ class _Run:
     errors: dict[int, str] = field(default_factory=dict)
     again: dict[int, int] = field(default_factory=dict)
     work: dict[int, tuple[str, int]] = field(default_factory=dict)
+    alarms: dict[int, tuple[str, int]] = field(default_factory=dict)
     told: bool = False
 
     def failed(self) -> list[int]:
@@ -190,10 +195,14 @@ class EventFold:
 
     def _task(self, status: TaskStatus, at_ms: int) -> Iterator[GroupEvent]:
         run = self._run(status.task.job, status.run_key)
+        alarm = status.fingerprint, status.attempt
+        if begins_to_keep_failing(status) and run.alarms.get(status.task.index) != alarm:
+            run.alarms[status.task.index] = alarm
+            yield _failed(EventKind.TASK_KEEPS_FAILING, status, at_ms)
         if not run.take(status):
             return
         if status.state is TaskState.FAILED:
-            yield _failed(status, at_ms)
+            yield _failed(EventKind.TASK_FAILED, status, at_ms)
         if run.over and not run.told:
             run.told = True
             yield _over(run, status, at_ms)
@@ -225,10 +234,10 @@ def _round_in_short(record: GroupRecord, before: Set[WorkerId]) -> dict[str, Any
     }
 
 
-def _failed(status: TaskStatus, at_ms: int) -> GroupEvent:
+def _failed(kind: EventKind, status: TaskStatus, at_ms: int) -> GroupEvent:
     return GroupEvent(
-        kind=EventKind.TASK_FAILED,
-        id=_id_of(EventKind.TASK_FAILED, status.task, status),
+        kind=kind,
+        id=_id_of(kind, status.task, status),
         at_ms=at_ms,
         job=status.task.job,
         about={

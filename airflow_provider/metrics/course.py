@@ -15,6 +15,7 @@ from airflow_provider.metrics.sample import Sample
 from airflow_provider.metrics.spokesman import spokesman
 from airflow_provider.protocol.model import Epoch, WorkerId
 from airflow_provider.records import TaskState, TaskStatus
+from airflow_provider.records.failing import conflicts_since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +119,7 @@ class _Counts:
             (declared.FINISHED, now is TaskState.FINISHED),
             (declared.STOPPED, now is TaskState.STOPPED and last.started_at_ms is not None),
             (declared.SPARK_DEATHS, _more(last.spark_deaths, before.spark_deaths if before else 0)),
-            (declared.CONFLICTS, last.conflicts_since(before)),
+            (declared.CONFLICTS, conflicts_since(last, before)),
         ):
             if count > 0:
                 self._counted[metric, (last.task.job,)] += int(count)

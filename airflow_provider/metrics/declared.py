@@ -120,6 +120,9 @@ PENDING_AGE_S: Final = _group(
     "how long the longest waiting task has waited to start; 0 if none waits",
     tags=_JOB,
 )
+FAILING: Final = _group(
+    "cospark.job.failing_tasks", "tasks that have failed at least five times in a row and are tried again", tags=_JOB
+)
 LEARNERS: Final = _group(
     "cospark.job.learners", "learner tasks: tasks that a worker makes ready while another one runs them", tags=_JOB
 )
@@ -186,7 +189,7 @@ SHARD_UNSERVED_S: Final = Metric(
 
 DECLARED: Final = (
     MEMBERS, EPOCH, CONVERGED, UNCONVERGED_S, SINCE_REBALANCE_S, LOST_TASKS, SLOTS, BUSY_SLOTS, MISSING_SLOTS, JOBS,
-    TASKS, PENDING_AGE_S, LEARNERS, LEARNER_LAG,
+    TASKS, PENDING_AGE_S, FAILING, LEARNERS, LEARNER_LAG,
     REBALANCES, REBALANCE_TIME, MOVED, LESSONS_GIVEN_UP,
     STARTED, FINISHED, ATTEMPTS_FAILED, RETRIED, FAILED, STOPPED, SPARK_DEATHS, CONFLICTS, STOOD_STILL, TASK_TIME,
     PLANNER_TIME, LEASES_ENDED, SHARD_UNSERVED_S,

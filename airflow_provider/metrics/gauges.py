@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from airflow_provider.ledger.capacity import slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import present
 from airflow_provider.ledger.progress import job_progress
 from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.ledger.task_places import status_of, tasks_of
 from airflow_provider.metrics import declared
 from airflow_provider.metrics.declared import Metric
 from airflow_provider.metrics.sample import Sample
 from airflow_provider.metrics.waiting import waits_since_ms
-from airflow_provider.records import TaskState, WorkerStatus
+from airflow_provider.protocol.model import planner_of
+from airflow_provider.records import TaskState, TaskStatus, WorkerStatus
+from airflow_provider.records.failing import keeps_failing
 from airflow_provider.reports.learners import LearnerTask, learners
 
 
@@ -52,7 +56,7 @@ def gauges_of_removed(group: str, job: str) -> Iterator[Sample]:
     """Zeros for a job that was removed: otherwise its gauges would keep their last values."""
     for state in TaskState:
         yield Sample(metric=declared.TASKS, value=0, tags=(group, job, state.value))
-    for metric in (declared.PENDING_AGE_S, declared.LEARNERS, declared.LEARNER_LAG):
+    for metric in (declared.PENDING_AGE_S, declared.FAILING, declared.LEARNERS, declared.LEARNER_LAG):
         yield Sample(metric=metric, value=0, tags=(group, job))
 
 
@@ -63,6 +67,16 @@ def _of_job(group: str, job: str, jobs: JobsSnapshot, status: StatusSnapshot, no
         yield Sample(metric=declared.TASKS, value=progress.counts.get(state, 0), tags=(group, job, state.value))
     waits = _seconds(waits_since_ms(job, jobs, status), now_ms)
     yield Sample(metric=declared.PENDING_AGE_S, value=waits, tags=(group, job))
+    failing = sum(map(keeps_failing, _present_words(job, jobs, status)))
+    yield Sample(metric=declared.FAILING, value=failing, tags=(group, job))
+
+
+def _present_words(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:
+    """The records of the job's present run, its planner's among them."""
+    definition, plan = jobs.jobs[job], jobs.plan_of(job)
+    said = [status_of(planner_of(job), definition, definition.fingerprint, status.tasks)]
+    tasks = () if plan is None else tasks_of(definition, plan, status.tasks)
+    yield from filter(None, chain(said, (last for _, last in tasks)))
 
 
 def _of_learners(group: str, jobs: JobsSnapshot, found: tuple[LearnerTask, ...]) -> Iterator[Sample]:

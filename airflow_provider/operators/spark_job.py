@@ -66,8 +66,8 @@ class SparkJobOperator(AsWritten):
     :param run_key: names one run of the job; under a new key it runs again. By default the DAG run's id for a job that
         ends by itself, and none for one that does not (``streaming``, or with a ``replan_interval``)
     :param kind: ``batch``: its tasks end by themselves; ``streaming``: they run until the job is removed
-    :param task_retries: how often a failed Spark task is tried again. (Airflow's own ``retries`` are those of this
-        task)
+    :param task_retries: how often a failed Spark task is tried again; None: a streaming one as often as it takes,
+        others not at all. (Airflow's own ``retries`` are those of this task)
     :param task_retry_delay: how long to wait before the first of these; each further time about twice as long, up to
         five minutes
     :param task_timeout: how long an attempt of a Spark task may take, from the call of its code. After that it is
@@ -114,7 +114,7 @@ class SparkJobOperator(AsWritten):
         max_tasks: int | str = 1,
         run_key: str | None = None,
         kind: str = TaskKind.BATCH.value,
-        task_retries: int = 0,
+        task_retries: int | None = None,
         task_retry_delay: TimeSpan = timedelta(seconds=10),
         task_timeout: TimeSpan | None = None,
         session_conf: Mapping[str, Any] | None = None,

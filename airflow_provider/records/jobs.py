@@ -62,7 +62,8 @@ class JobDefinition:
     :param run_key: the name of one run of the job, at most 1,000 characters; the same definition with a new key runs
         again
     :param kind: of its tasks
-    :param retries: how often a failed task is run again
+    :param retries: how often a failed task is run again; None: as its kind says (:meth:`retries_of`). None is not
+        written, because older releases take what is missing for 0
     :param retry_delay_ms: the wait before the first of these; then it grows (:mod:`airflow_provider.runs.pauses`)
     :param timeout_ms: an attempt of a task that takes longer is stopped and has failed; None: no limit
     :param session_conf: settings for the session of each task, from its next start on
@@ -84,7 +85,7 @@ class JobDefinition:
     max_tasks: int = 1
     run_key: str = ""
     kind: TaskKind = TaskKind.BATCH
-    retries: int = 0
+    retries: int | None = None
     retry_delay_ms: int = 0
     timeout_ms: int | None = None
     replan_interval_ms: int | None = None
@@ -106,7 +107,8 @@ class JobDefinition:
             )
         object.__setattr__(self, "config", json_object(self.name, "config", self.config))
         self._check_number("max_tasks", self.max_tasks, 1)
-        self._check_number("retries", self.retries, 0)
+        if self.retries is not None:
+            self._check_number("retries", self.retries, 0)
         self._check_number("retry_delay_ms", self.retry_delay_ms, 0, most=_LONGEST_WAIT_MS)
         if self.timeout_ms is not None:
             self._check_number("timeout_ms", self.timeout_ms, 1, most=_LONGEST_WAIT_MS)
@@ -147,6 +149,15 @@ class JobDefinition:
         """Whether a run of this job ends by itself."""
         return self.kind is TaskKind.BATCH and self.replan_interval_ms is None
 
+    def retries_of(self, task: TaskId) -> int | None:
+        """How often the task or planner is run again after it has failed; None: as often as it takes. What has no end
+        is expected to go on: a stream, and the planner that plans for one again and again.
+        """
+        if self.retries is not None:
+            return self.retries
+        has_end = self.kind is TaskKind.BATCH or (task.is_planner and self.replan_interval_ms is None)
+        return 0 if has_end else None
+
     @property
     def tasks_basis(self) -> str:
         """What its tasks' fingerprints are computed from, besides their own configs."""
@@ -170,7 +181,7 @@ class JobDefinition:
             "max_tasks": self.max_tasks,
             "run_key": self.run_key,
             "kind": self.kind.value,
-            "retries": self.retries,
+            **({} if self.retries is None else {"retries": self.retries}),
             "retry_delay_ms": self.retry_delay_ms,
             "timeout_ms": self.timeout_ms,
             "replan_interval_ms": self.replan_interval_ms,

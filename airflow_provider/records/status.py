@@ -265,11 +265,6 @@ class TaskStatus:
         took = self.took_ms if self.state is TaskState.FINISHED else None
         return (*self.took_before_ms, *(() if took is None else (took,)))[-RUNS_KEPT:]
 
-    def conflicts_since(self, before: TaskStatus | None) -> int:
-        """How many attempts another writer has ended since that earlier record."""
-        known = before is not None and before.conflict_since_ms == self.conflict_since_ms
-        return max(0, self.conflicts - before.conflicts) if known and before is not None else self.conflicts
-
     def running_ms(self, wall_ms: int) -> int | None:
         """For how long it has been running; None if it is not running, or this is unknown.
 

@@ -114,6 +114,11 @@ class JobDescription:
             },
         }
 
+    @property
+    def _retries(self) -> int | str:
+        retries = self.definition.retries_of(TaskId(self.definition.name, 0))
+        return "as often as it takes" if retries is None else retries
+
     def lines(self) -> list[str]:
         """The description for a terminal."""
         definition, progress = self.definition, self.report.progress
@@ -125,7 +130,7 @@ class JobDescription:
             halted = [f"  {self.halt.halt.value} by {self.halt.by or 'somebody'} at {time_in_words(self.halt.at_ms)}"]
         settings = {
             "max tasks": definition.max_tasks,
-            "retries": definition.retries,
+            "retries": self._retries,
             "retry delay": f"{definition.retry_delay_ms} ms",
             "task timeout": None if definition.timeout_ms is None else f"{definition.timeout_ms} ms",
             "plans again after": None

@@ -264,7 +264,8 @@ class TaskRun:
     @property
     def may_try_again(self) -> bool:
         """Whether its job allows another try."""
-        return self.counted_failures <= self.work.definition.retries
+        retries = self.work.definition.retries_of(self.task)
+        return retries is None or self.counted_failures <= retries
 
     @property
     def longest_wait_ms(self) -> int:

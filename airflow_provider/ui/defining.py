@@ -37,7 +37,7 @@ class SubmitJob:
     config: dict[str, Any] = field(default_factory=dict)
     max_tasks: int = 1
     kind: TaskKind = TaskKind.BATCH
-    retries: int = 0
+    retries: int | None = None
     run_key: str = ""
     session_conf: dict[str, Any] = field(default_factory=dict)
 
@@ -106,7 +106,7 @@ class JobForm:
     defined_at: int
     config: Mapping[str, Any]
     max_tasks: int
-    retries: int
+    retries: int | None
     session_conf: Mapping[str, str]
     declared: Declared
 

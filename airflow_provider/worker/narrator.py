@@ -14,6 +14,7 @@ from airflow_provider.ledger.status_view import StatusSnapshot, steps_since
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import TaskState, TaskStatus
+from airflow_provider.records.failing import conflicts_since, counted_failures, keeps_failing
 from airflow_provider.reports.narration import epoch_in_words
 
 if TYPE_CHECKING:
@@ -117,15 +118,20 @@ class Narrator:
         if last.error and (last.failures > failures or (moved_on and last.state is TaskState.FAILED)):
             again = "" if last.state is TaskState.FAILED else "; it will be tried again"
             trace = f"\n{last.error.traceback}" if last.error.traceback else ""
-            log.error("Task %s failed: %s%s%s", self._topics.jobs.label(last.task), last.error.message, again, trace)
+            label, times = self._topics.jobs.label(last.task), _how_often(last)
+            log.error("Task %s failed%s: %s%s%s", label, times, last.error.message, again, trace)
         elif last.error and last.spark_deaths > deaths:
             log.warning("Task %s is to run again: %s", self._topics.jobs.label(last.task), last.error.line)
-        elif last.error and last.conflicts_since(before):
+        elif last.error and conflicts_since(last, before):
             log.info("Task %s: %s", self._topics.jobs.label(last.task), last.error.line)
         elif moved_on and last.state in _TOLD:
             attempt = "" if last.attempt == 1 else f", attempt {last.attempt}"
             return f"{last.state.value} (epoch {last.epoch}{attempt})"
         return ""
+
+
+def _how_often(last: TaskStatus) -> str:
+    return f", {counted_failures(last)} times in a row" if keeps_failing(last) else ""
 
 
 def _tell_alike(tasks: Sequence[str], how: str) -> None:

@@ -110,6 +110,19 @@ def test_so_does_one_that_has_run_for_long_without_a_batch(ms: int, well: bool) 
     assert ("write a:0 pending" in words(script.fail(A0))) is well
 
 
+def test_a_stream_whose_job_says_nothing_of_retries_is_tried_again_as_often_as_it_takes() -> None:
+    script = Script(kind=STREAMING, retries=None, retry_delay_ms=10_000).running(A0)
+    for _ in range(100):
+        assert written(script.fail(A0), TaskState.PENDING).error is not None
+        again(script)
+    assert ArmTimer(at_ms=script.now + 300_000) in script.fail(A0), "the pause does not grow for ever"
+
+
+def test_what_another_try_can_not_mend_is_not_tried_again_all_the_same() -> None:
+    script = Script(kind=STREAMING, retries=None).running(A0)
+    assert words(script.fail(A0, retryable=False)) == ["insist on a:0 failed"]
+
+
 def test_a_task_that_ends_by_itself_gets_no_retry_back() -> None:
     script = Script(retries=1).running(A0)
     script.fail(A0)

@@ -80,6 +80,20 @@ def test_a_job_has_finished_with_the_last_of_its_tasks() -> None:
     }
 
 
+def test_that_a_task_fails_again_and_again_is_told_once_until_it_has_gone_well() -> None:
+    def failures(number: int, forgiven: int = 0) -> TaskEvent:
+        more: dict[str, Any] = {"error": TaskFailure.of("no luck"), "failures": number, "forgiven": forgiven}
+        return task(0, TaskState.PENDING, attempt=number + 1, **more)
+
+    row = [failures(number) for number in range(1, 8)]
+    (begins,) = told(unbounded(1), *row, row[2], row[4], row[6])
+    assert begins.kind is EventKind.TASK_KEEPS_FAILING
+    assert (begins.about["task"], begins.about["attempt"], begins.about["error"]) == (0, 6, "no luck")
+    later = [failures(number, forgiven=7) for number in range(8, 15)]
+    assert kinds(unbounded(1), *row, *later) == ["task_keeps_failing"] * 2
+    assert kinds(unbounded(1), *later[:4]) == []
+
+
 def test_it_is_told_whatever_comes_first() -> None:
     """Tasks are given out as soon as the plan can be read; the planner's own end may be stored later."""
     assert kinds(task(0, FINISHED), planned(1)) == ["job_finished"]

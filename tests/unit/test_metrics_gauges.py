@@ -64,7 +64,16 @@ def test_a_group_that_has_converged() -> None:
         declared.MISSING_SLOTS: 0,
         declared.JOBS: 1,
         declared.PENDING_AGE_S: 64.999,
+        declared.FAILING: 0,
     }
+
+
+def test_tasks_that_fail_again_and_again_are_counted_until_they_go_well() -> None:
+    pending = last(T0, TaskState.PENDING, failures=5)
+    well, few = last(T1, TaskState.RUNNING, failures=9, forgiven=9), last(T2, TaskState.PENDING, failures=4)
+    assert told(JOBS, group(pending, well, few))[declared.FAILING] == 1
+    for_good = replace(pending, state=TaskState.FAILED)
+    assert told(JOBS, group(for_good, well, few))[declared.FAILING] == 0, "another gauge has it"
 
 
 def test_a_group_that_has_not_says_for_how_long() -> None:
@@ -92,7 +101,7 @@ def test_tasks_that_wait_for_their_worker_and_streams_without_a_slot() -> None:
 
 
 def test_before_the_first_round_only_jobs_are_known() -> None:
-    assert told(JOBS, StatusSnapshot()).keys() == {declared.JOBS, declared.PENDING_AGE_S}
+    assert told(JOBS, StatusSnapshot()).keys() == {declared.JOBS, declared.PENDING_AGE_S, declared.FAILING}
 
 
 def test_every_state_is_said_so_that_none_keeps_an_old_number() -> None:

@@ -284,7 +284,7 @@ def test_that_nothing_was_lost_need_not_be_known_of_what_is_stored() -> None:
 
 
 def test_what_is_so_already_is_no_alteration() -> None:
-    topics = group_with(RUNNING, job=dataclasses.replace(JOB, config={"limit": 1}))
+    topics = group_with(RUNNING, job=dataclasses.replace(JOB, config={"limit": 1}, retries=0))
     assert not ask(topics, AlterJob(job="etl", config={"limit": 1}, settings={"retries": 0})).changed
 
 

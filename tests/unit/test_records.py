@@ -391,6 +391,32 @@ def test_the_fingerprint_is_of_what_runs_and_not_of_when() -> None:
     assert _job(config={"where": None, "months": [1, 2]}).fingerprint == JOB.fingerprint
 
 
+@pytest.mark.parametrize(
+    ("definition", "of_tasks", "of_planner"),
+    [
+        ({"retries": None}, 0, 0),
+        ({"retries": None, "replan_interval_ms": 5}, 0, 0),
+        ({"retries": None, "kind": TaskKind.STREAMING}, None, 0),
+        ({"retries": None, "kind": TaskKind.STREAMING, "replan_interval_ms": 5}, None, None),
+        ({"retries": 2, "kind": TaskKind.STREAMING, "replan_interval_ms": 5}, 2, 2),
+        ({"retries": 0, "kind": TaskKind.STREAMING}, 0, 0),
+    ],
+)
+def test_what_has_no_end_is_tried_again_as_often_as_it_takes_unless_its_job_says_how_often(
+    definition: Any, of_tasks: int | None, of_planner: int | None
+) -> None:
+    job = _job(**definition)
+    tries = [job.retries_of(TaskId(job.name, index)) for index in (0, 7, -1)]
+    assert tries == [of_tasks, of_tasks, of_planner]
+
+
+def test_a_job_that_says_nothing_of_retries_is_one_without_any_for_older_releases() -> None:
+    silent = _job(retries=None)
+    assert "retries" not in silent.to_json(), "they take null for an unreadable record, and nothing for 0"
+    assert JobDefinition.from_json(silent.to_json()) == silent
+    assert not silent.same_as(_job(retries=0)), "to say 0 sets a limit"
+
+
 def test_a_job_that_was_removed_is_another_one_afterwards_which_its_submitter_need_not_know() -> None:
     again = _job(removal=7)
     assert again.fingerprint != JOB.fingerprint

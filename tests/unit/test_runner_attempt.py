@@ -327,7 +327,7 @@ def test_a_task_whose_spark_has_ended_has_not_failed() -> None:
 class Raced(FakeSession):
     """Another writer has the checkpoint of its task."""
 
-    def open(self) -> None:
+    def open(self) -> Any:
         race = "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log."
         raised = type("Py4JJavaError", (Exception,), {"__module__": "py4j.protocol"})
         raise raised(f"An error occurred while calling o1.start.\n: {race}")

@@ -8,7 +8,7 @@ const labelled = (words, input, hint) => el("label", { class: "field" }, el("spa
 
 const select = (name, choices, chosen = "") => el("select", { name }, choices.map(([value, words]) => el("option", { value, selected: value === chosen }, words)));
 
-const number = (name, { min, max, value }) => el("input", { type: "number", name, min, max, value, required: true });
+const number = (name, { min, max, value, required = true }) => el("input", { type: "number", name, min, max, value, required });
 
 // A part of a form: an element, and a function that reads its values.
 function formOf(...parts) {
@@ -37,11 +37,11 @@ export function levelForm(workers, levels, worker) {
 export async function alterForm(job) {
   const { defined_at, config, max_tasks: most, retries, session_conf: conf, declared } = (await ask(`api/definition${about({ job })}`)).body;
   const fields = configPart(declared, config), settings = settingsPart(conf);
-  const tasks = number("max_tasks", { min: 1, value: most }), again = number("retries", { min: 0, value: retries });
+  const tasks = number("max_tasks", { min: 1, value: most }), again = number("retries", { min: 0, value: retries ?? "", required: retries !== null });
   return formOf(
     part(fields.element, () => ({ defined_at, config: changes(config, fields.read()) })),
     part(labelled("Maximum tasks", tasks), () => (tasks.valueAsNumber === most ? {} : { max_tasks: tasks.valueAsNumber })),
-    part(labelled("Retries per task", again), () => (again.valueAsNumber === retries ? {} : { retries: again.valueAsNumber })),
+    part(labelled("Retries per task", again), () => (again.value === "" || again.valueAsNumber === retries ? {} : { retries: again.valueAsNumber })),
     part(settings.element, () => ({ session_conf: changes(conf, settings.read()) })),
   );
 }
@@ -58,7 +58,7 @@ export function submitForm() {
   const job = el("input", { name: "job", required: true, pattern: "[A-Za-z0-9._\\-]{1,200}", autocomplete: "off" });
   const entryPoint = el("input", { name: "entry_point", required: true, pattern: "[^\\s:]+:[^\\s:]+", placeholder: "package.module:Class", autocomplete: "off", onchange: declare });
   const kind = select("kind", [["batch", "batch: its tasks end by themselves"], ["streaming", "streaming: its tasks run until it is removed"]]);
-  const tasks = number("max_tasks", { min: 1, value: 1 }), again = number("retries", { min: 0, value: 0 });
+  const tasks = number("max_tasks", { min: 1, value: 1 }), again = number("retries", { min: 0, value: "", required: false });
   const runKey = el("input", { name: "run_key", maxLength: 1000, autocomplete: "off" });
   const place = el("div", { class: "fields" }), settings = settingsPart({});
   let fields;
@@ -81,7 +81,7 @@ export function submitForm() {
     part(place, () => ({ config: fields.read() })),
     part(labelled("Kind", kind), () => ({ kind: kind.value })),
     part(labelled("Maximum tasks", tasks), () => ({ max_tasks: tasks.valueAsNumber })),
-    part(labelled("Retries per task", again), () => ({ retries: again.valueAsNumber })),
+    part(labelled("Retries per task", again, "empty: streams as often as it takes, others not at all"), () => (again.value === "" ? {} : { retries: again.valueAsNumber })),
     part(settings.element, () => ({ session_conf: settings.read() })),
     part(labelled("Run key", runKey, "a new key runs the same batch job again"), () => ({ run_key: runKey.value })),
   );

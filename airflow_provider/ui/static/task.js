@@ -44,7 +44,7 @@ export function openTask({ job, index }, { about, me, again }) {
   function content({ line, defined_at, message, traceback, result, retries, halt, attempts }) {
     const acts = me.steers && actions.task({ line, defined_at, halt }, { again: () => { poll.now(); again(); } });
     return [
-      el("p", { class: "headline" }, badge(line.state), line.worker && el("span", {}, `at ${line.worker}`), line.slots > 1 && el("span", {}, `takes ${count(line.slots, "slot")}`), line.attempt && el("span", {}, `attempt ${line.attempt}`), line.failures > 0 && muted(`${count(line.failures, "failed attempt")}, ${count(retries, "retry", "retries")} allowed`), line.state === "running" && line.started_at_ms && el("span", {}, "for ", counting(line.started_at_ms)), line.took_ms !== null && el("span", {}, `took ${span(line.took_ms)}`)),
+      el("p", { class: "headline" }, badge(line.state), line.worker && el("span", {}, `at ${line.worker}`), line.slots > 1 && el("span", {}, `takes ${count(line.slots, "slot")}`), line.attempt && el("span", {}, `attempt ${line.attempt}`), line.failures > 0 && muted(`${count(line.failures, "failed attempt")}, ${retries === null ? "tried again as often as it takes" : `${count(retries, "retry", "retries")} allowed`}`), line.state === "running" && line.started_at_ms && el("span", {}, "for ", counting(line.started_at_ms)), line.took_ms !== null && el("span", {}, `took ${span(line.took_ms)}`)),
       halt && el("p", {}, `stopped by ${halt.by || "somebody"}, ${clock(halt.at_ms)}, until it is restarted`),
       line.server && el("p", {}, `detached: it runs on ${line.server}, also while its worker is away`),
       (line.progress || line.waits_for) && el("p", {}, line.progress || `its worker: ${line.waits_for}`),

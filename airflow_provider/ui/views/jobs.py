@@ -58,7 +58,7 @@ class JobLine:
     run_key: str
     submitted_by: str
     submitted_at_ms: int | None
-    retries: int
+    retries: int | None
     took_ms: int | None
     longest_ms: int | None
     longest: str

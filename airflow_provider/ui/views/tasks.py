@@ -254,7 +254,7 @@ class TaskDetail:
     message: str
     traceback: str
     result: str
-    retries: int
+    retries: int | None
     halt: TaskHaltRecord | None
     attempts: tuple[AttemptLine, ...]
 
@@ -276,7 +276,7 @@ def task_detail(
         message=error.message if error else "",
         traceback=error.traceback if error else "",
         result=_as_text(last.result) if last and last.state is TaskState.FINISHED else "",
-        retries=definition.retries,
+        retries=definition.retries_of(task),
         halt=jobs.halt_of_task(task),
         attempts=tuple(
             AttemptLine(

@@ -1,0 +1,34 @@
+"""What the record of a task says of attempts that ended badly and are followed by others. A task that is tried again as
+often as it takes does not end, so nobody would hear of its failures by its end.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from airflow_provider.records.status import TaskState, TaskStatus
+
+ALARM_AFTER: Final = 5
+"""So many failures in a row are not for a moment: with a delay of 10 s, about three minutes."""
+
+
+def counted_failures(status: TaskStatus) -> int:
+    """How many failures use up the job's retries: those since the task has gone well."""
+    return max(0, status.failures - status.forgiven)
+
+
+def keeps_failing(status: TaskStatus) -> bool:
+    """Whether people should know that the task fails again and again, and is tried again."""
+    return not status.state.final and counted_failures(status) >= ALARM_AFTER
+
+
+def begins_to_keep_failing(status: TaskStatus) -> bool:
+    """Whether it says so for the first time: it waits after the failure with which that began."""
+    return status.state is TaskState.PENDING and counted_failures(status) == ALARM_AFTER
+
+
+def conflicts_since(status: TaskStatus, before: TaskStatus | None) -> int:
+    """How many attempts another writer has ended since that earlier record."""
+    if before is None or before.conflict_since_ms != status.conflict_since_ms:
+        return status.conflicts
+    return max(0, status.conflicts - before.conflicts)
