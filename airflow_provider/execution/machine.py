@@ -19,9 +19,21 @@ process has ended while it ran (``suspects.py``). A task that has ended elsewher
 
 Attempts. An attempt is given to a runner, and is over with its last event, however late this comes. Until then it has
 its slot, and no second one starts. Its code is called when its start is stored, attached or detached, task or planner:
-if it ends this process, others know what was running. While the topic is away, it waits. A failed attempt is followed
-by another one, as often as the job says. An attempt that exceeds the job's time limit has failed, and is told to stop.
-If Spark ends under an attempt, it has not failed.
+if it ends this process, others know what was running. While the topic is away, it waits. An attempt that exceeds the
+job's time limit has failed, and is told to stop.
+
+Blame. Every end of an attempt has somebody to blame, and only that one pays. Errors are judged where they are caught
+(``spark/blame.py``); the last event says who it is.
+
+- The task (AttemptFailed, or its time limit): this uses one of its retries. The pauses before the next attempt grow
+  (``pauses.py``). A stream gets its retries back by going well (``going_well.py``). What has no end is tried again as
+  often as it takes, unless its job says how often.
+- Another writer of its checkpoint or table, often its predecessor (AttemptConflicted): the task waits, and is tried
+  again after growing pauses as often as it takes. It has not failed.
+- The Spark that has ended (SparkLost), or the process: unknown among all that ran there, see ``suspects.py``. No retry
+  is used.
+- This worker, which has no Spark (SparkAbsent): it starts nothing more here, and leaves the group. No task pays.
+- Nobody (AttemptStopped): it was told to stop.
 
 Stops. To *stop* an attempt is to end its work. To *stop watching* it is to let go of its handle: the query keeps
 running without this process. A revoked task is stopped or, if it is detached, let go of. A task that is no longer

@@ -217,6 +217,12 @@ class Attached:
             self._failed_here[task] = self._life(before)
         self._feed(events.AttemptFailed, task=task, failure=TaskFailure.of("boom"), retryable=False)
 
+    def meet_another_writer(self, task: TaskId) -> None:
+        """Another writer uses the task's checkpoint."""
+        self._end(task)
+        self.read()
+        self._feed(events.AttemptConflicted, task=task, failure=TaskFailure.of("race"))
+
     def _life(self, run: TaskRun) -> tuple[str, int]:
         """The task's work, and how often somebody had it retried."""
         return run.work.fingerprint, self._world.trials.of(run.task)

@@ -1,4 +1,4 @@
-"""Actions with tasks that fail for good: they fail, and somebody has them retried."""
+"""Actions with tasks that fail for good, or meet another writer: somebody has the former retried."""
 
 from __future__ import annotations
 
@@ -27,6 +27,22 @@ class FailTask(Action):
         world.note(f"world    ---- {self.task} fails")
         for process in holders:
             process.tasks.fail(self.task)
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeetAnotherWriter(Action):
+    """Another writer uses the checkpoint of a task, wherever this runs."""
+
+    task: TaskId
+
+    def apply(self, world: World) -> bool:
+        holders = [process for process in world.members if self.task in process.running]
+        if not holders or any(process.asleep for process in holders):
+            return False
+        world.note(f"world    ---- {self.task} meets another writer")
+        for process in holders:
+            process.tasks.meet_another_writer(self.task)
         return True
 
 

@@ -19,6 +19,25 @@ _HIGHER = "a_task_goes_to_another_worker_with_a_higher_epoch"
 
 FAILURE_MUTATIONS = (
     Mutation(
+        name="waits for another writer for ever",
+        module=f"{_EXECUTION}.attempts",
+        edits=(("replaced(run, error=why), conflict_pause_ms(run.conflicts))", "replaced(run, error=why), 2**40)"),),
+        plan="failing",
+        broken=(_REST,),
+    ),
+    Mutation(
+        name="lets a task pay for another writer",
+        module="airflow_provider.runs.runs",
+        edits=(("conflicts=self.conflicts + 1,", "conflicts=self.conflicts + 1, failures=self.failures + 1,"),),
+        unit_test="tests/unit/test_execution_conflicts.py",
+    ),
+    Mutation(
+        name="forgives a stream nothing",
+        module="airflow_provider.runs.going_well",
+        edits=(("    if went_wrong and (", "    if False and ("),),
+        unit_test="tests/unit/test_execution_budgets.py",
+    ),
+    Mutation(
         name="lets the membership give up what it keeps a place for",
         module=f"{_EXECUTION}.attempts",
         edits=(("        x.rest(run)\n", "        x.rest(run)\n        x._finished.add(task)\n"),),

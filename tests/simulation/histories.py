@@ -386,7 +386,8 @@ class Author:
 
     def _fail_task(self, after_ms: int) -> Action | None:
         running = sorted(task for process in self._world.live.values() for task in process.running)
-        return failures.FailTask(after_ms=after_ms, task=self._rng.choice(running)) if running else None
+        kind = self._rng.choice([failures.FailTask, failures.MeetAnotherWriter])
+        return kind(after_ms=after_ms, task=self._rng.choice(running)) if running else None
 
     def _try_again(self, after_ms: int) -> Action:
         job, at_rest = self._rng.choice(JOBS), self._rng.random() < 0.3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from simulation.failure_actions import FailTask, TryAgain
+from simulation.failure_actions import FailTask, MeetAnotherWriter, TryAgain
 from simulation.world import NO_LIMIT, World
 
 from airflow_provider.assignors.policy import Deferred
@@ -69,6 +69,21 @@ def test_tasks_are_tried_again_where_they_failed_in_the_same_epoch_and_nothing_e
     assert group.running() == before
     assert group.rounds == rounds
     assert {task: at for task, at in group.since().items() if task not in failed} == others
+
+
+@pytest.mark.parametrize("protocol", list(ConnectProtocol))
+def test_tasks_that_meet_another_writer_wait_for_it_where_they_are(protocol: ConnectProtocol) -> None:
+    group = Group(protocol)
+    before, rounds = group.running(), group.rounds
+    met = sorted(group.world.running("w1"))[:2]
+    others = {task: at for task, at in group.since().items() if task not in met}
+    for _ in range(4):
+        for task in met:
+            assert MeetAnotherWriter(after_ms=0, task=task).apply(group.world)
+        group.rest()
+    assert group.running() == before
+    assert group.rounds == rounds
+    assert others.items() <= group.since().items()
 
 
 @pytest.mark.parametrize("protocol", COOPERATIVE)

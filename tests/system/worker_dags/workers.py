@@ -102,7 +102,13 @@ with DAG("endless_job"):
 
 with DAG("failing_stream"):
     SparkJobOperator(
-        task_id="submit", job="stream", entry_point="jobs:Fails", config={"fail": "no room"}, kind="streaming", **GROUP
+        task_id="submit",
+        job="stream",
+        entry_point="jobs:Fails",
+        config={"fail": "no room"},
+        kind="streaming",
+        task_retries=0,
+        **GROUP,
     )
 
 with DAG("failing_job"):
