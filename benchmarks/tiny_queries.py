@@ -38,12 +38,15 @@ class TinyQueries:
     ) -> None:
         await self._channel.close()
 
-    async def start(self, *, session_id: str = "", trigger: str = "1 second", only_below: int = 0) -> QueryHandle:
+    async def start(
+        self, *, session_id: str = "", trigger: str = "1 second", only_below: int = 0, checkpoint: str = ""
+    ) -> QueryHandle:
         """Start a query that counts seconds.
 
         :param session_id: by default a new one
         :param trigger: how often it has a batch
         :param only_below: it fails when it has counted so far; 0: never
+        :param checkpoint: its folder on the server; empty: one of Spark's own
         :raises grpc.RpcError: if the server does not start it
         """
         session_id = session_id or str(uuid.uuid4())
@@ -51,6 +54,8 @@ class TinyQueries:
         request.user_context.user_id = self._server.user_id
         write = request.plan.command.write_stream_operation_start
         write.format, write.output_mode, write.processing_time_interval = "noop", "append", trigger
+        if checkpoint:
+            write.options["checkpointLocation"] = checkpoint
         source = write.input
         if only_below:
             says = f"assert_true(value < {only_below}, 'counted too far') is null"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TypeVar
 
 import grpc
@@ -14,6 +16,8 @@ import pytest
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.broker.spark_connect import LocalConnectServer
+from airflow_provider.spark.blame import WriterToBlame, blame_for_query
+from airflow_provider.spark.failures import nothing_secret
 from airflow_provider.spark_connect import calls
 from airflow_provider.spark_connect.client import hang_up, open_session, release
 from airflow_provider.spark_connect.handle import QueryHandle
@@ -92,6 +96,22 @@ async def test_a_query_that_fails_tells_why(watching: Watching) -> None:
     ended = await watching.hears(QueryEnded)
     assert ended.handle == handle
     assert "counted too far" in (ended.error or "")
+    await watching.watch.stop(handle, timeout_s=DEADLINE_S)
+
+
+async def test_another_writer_of_its_checkpoint_is_to_blame_for_the_end_of_a_query(
+    watching: Watching, tmp_path: Path
+) -> None:
+    handle = await watching.queries.start(trigger="200 milliseconds", checkpoint=str(tmp_path))
+    watching.watch.watch(handle)
+    await eventually((tmp_path / "offsets" / "0").exists)
+    for ahead in range(8, 20):  # one that is so many batches ahead
+        shutil.copy(tmp_path / "offsets" / "0", tmp_path / "offsets" / str(ahead))
+    ended = await watching.hears(QueryEnded)
+    assert ended.error is not None
+    assert isinstance(blame_for_query(ended.error, nothing_secret), WriterToBlame), ended.error
+    (*_, last) = watching.of(QueryProgressed)
+    assert last.progress.batch == ended.last_batch, "its last batch is told before its end"
     await watching.watch.stop(handle, timeout_s=DEADLINE_S)
 
 
