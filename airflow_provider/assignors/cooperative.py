@@ -45,6 +45,9 @@ intended improvements:
 ``who-drains-gets-nothing``
     A draining worker gets nothing, and gives up tasks that have not started there (module ``draining``). Connect's
     workers don't drain.
+``a-second-try-is-elsewhere``
+    A task that has failed may be tried next by a certain worker, whatever the shares are (module ``elsewhere``), and is
+    not moved from there for balance. Connect restarts a failed task where it is.
 ``what-waits-moves-alone``
     A round that the leader requested only because a worker has a free slot stops no running task. Connect has no slots.
 ``work-is-shared-out``
@@ -64,6 +67,7 @@ from dataclasses import dataclass
 
 from airflow_provider.assignors.balance import NOTHING_FIXED
 from airflow_provider.assignors.draining import Draining, draining
+from airflow_provider.assignors.elsewhere import Elsewhere, elsewhere
 from airflow_provider.assignors.lost import LostWork, judge
 from airflow_provider.assignors.model import GroupAssignment, Memory, Round
 from airflow_provider.assignors.moves import Difference, Shuffle, write_down
@@ -85,8 +89,9 @@ def assign(round: Round, memory: Memory, *, policy: Policy) -> GroupAssignment: 
         raise ValueError("a round of assignment needs at least one member")
     settled = settle(round, memory, max_delay_ms=policy.max_delay_ms)
     decided = pace(policy, settled.lost_work, memory, wants_to_revoke=settled.stops > 0, now_ms=round.now_ms)
-    taken = merged((*settled.relieve(round.revocation_rank, decided.allowance), settled.drains.waits))
-    given = merged(settled.place(settled.free))
+    relieved = settled.relieve(round.revocation_rank, decided.allowance)
+    taken = merged((*relieved, settled.drains.waits, settled.elsewhere.taken))
+    given = merged((*settled.place(settled.free), settled.elsewhere.at_once))
     shuffle = Shuffle(kept=settled.kept, taken=taken, given=given, over=settled.pools.over(settled.drains))
     return write_down(round, memory, settled.difference, settled.lost_work, decided, shuffle)
 
@@ -96,11 +101,13 @@ class Settled:
     """Who keeps what, before anything is balanced.
 
     :param kept: what each member keeps of what it owned
+    :param elsewhere: what goes to a certain worker
     :param pools: what may change of each kind of work
     :param free: what any worker may start
     """
 
     difference: Difference
+    elsewhere: Elsewhere
     lost_work: LostWork
     drains: Draining
     kept: Shares
@@ -126,25 +133,37 @@ def settle(round: Round, memory: Memory, *, max_delay_ms: int) -> Settled:  # no
     difference = compare(round, memory)
     stopped = difference.stopped
     kept = {worker: minus(round.owned[worker], stopped) for worker in sorted(round.owned)}
+    goes = elsewhere(round, kept, (*difference.created, *difference.lost) if round.better else ())
+    difference = goes.beyond(difference)
     lost_work = judge(difference.lost, kept, memory, round, max_delay_ms=max_delay_ms)
     again = planned_again(difference.created, round, memory)
     own = merged((lost_work.own, again))
     drains = draining(round, kept)
     kinds = Kinds.of(round)
     stays = kinds.stays(round)
-    movable = {worker: minus(tasks, stays) for worker, tasks in kept.items()} if stays else kept
-    fixed = {worker: len(kept[worker]) - len(tasks) for worker, tasks in movable.items()} if stays else NOTHING_FIXED
+    left = goes.left_of(kept)
+    movable = {worker: minus(tasks, stays) for worker, tasks in left.items()} if stays else left
+    fixed = _fixed(left, movable, goes, kinds) if stays or goes.places else NOTHING_FIXED
     own_of_drained = NO_TASKS.union(*(own.get(worker, NO_TASKS) for worker in drains.runs))
     created = minus(difference.created, NO_TASKS.union(*again.values()))
     free = plus(plus(created, lost_work.as_new), own_of_drained)
     return Settled(
         difference=difference,
+        elsewhere=goes,
         lost_work=lost_work,
         drains=drains,
         kept=kept,
         pools=pools_of(round, memory, kinds, drains, movable, own, free, fixed),
         free=free,
     )
+
+
+def _fixed(left: Shares, movable: Shares, goes: Elsewhere, kinds: Kinds) -> dict[WorkerId, int]:
+    """How many tasks by number each member has that do not move: those that stay, and those that it gets."""
+    return {
+        worker: len(tasks) - len(movable[worker]) + len(kinds.split(goes.places.get(worker, NO_TASKS))[1])
+        for worker, tasks in left.items()
+    }
 
 
 def compare(round: Round, memory: Memory) -> Difference:  # noqa: A002

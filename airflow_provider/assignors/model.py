@@ -70,6 +70,8 @@ class Round:
     :param draining: members that start nothing more, and leave when their running tasks have finished
     :param stays: tasks that are not stopped for balance in this round
     :param costs: the costs of batch tasks; where they differ, these are shared out by cost, the others by number
+    :param better: where tasks that have failed are to be tried again, whatever the shares are
+    :param pinned: tasks that have failed elsewhere and stay where they are now: they count, but do not move for balance
     """
 
     now_ms: int
@@ -83,6 +85,8 @@ class Round:
     draining: frozenset[WorkerId] = frozenset()
     stays: Tasks = NO_TASKS
     costs: Costs = NO_COSTS
+    better: Mapping[TaskId, WorkerId] = field(default_factory=dict)
+    pinned: Tasks = NO_TASKS
 
 
 class MoveReason(str, Enum):

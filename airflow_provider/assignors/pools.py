@@ -41,8 +41,8 @@ class Kinds:
         return planners, minus(minus(tasks, planners), by_cost), by_cost
 
     def stays(self, round: Round) -> Tasks:  # noqa: A002
-        """The tasks by number that are not stopped in this round. Tasks by cost are never stopped while they run."""
-        return self.split(round.stays)[1]
+        """The tasks by number that do not move in this round. Tasks by cost are never stopped while they run."""
+        return self.split(plus(round.stays, round.pinned))[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.assignors.model import LeaveReason
 from airflow_provider.declarative.model import NO_TARGET, MemberTarget
-from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks
+from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks, WorkerId
 
 
 class Reason(IntEnum):
@@ -59,6 +59,8 @@ class Group:
     :param revocation_rank: which running tasks to stop first if some must be stopped: those with the lowest rank; 0 for
         tasks that are not named. Known as far as the computing member knows it
     :param costs: what batch tasks cost, as far as the computing member knows it
+    :param better: where tasks that have failed are to be tried again, by the names of workers, likewise
+    :param pinned: tasks that have failed elsewhere and stay where they are, likewise
     """
 
     computing: MemberId | None
@@ -69,6 +71,8 @@ class Group:
     max_delay_ms: int | None = None
     revocation_rank: Mapping[TaskId, int] = field(default_factory=dict)
     costs: Costs = NO_COSTS
+    better: Mapping[TaskId, WorkerId] = field(default_factory=dict)
+    pinned: Tasks = NO_TASKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +109,8 @@ class WorkerFacts:
     :param slots: how many tasks it runs at the same time; 0: unknown
     :param returns_ms: how many milliseconds its return takes at most if it is lost; 0: it never returns; None: unknown
     :param leaving: why it leaves, or is about to; None: it stays. A member that leaves soon gets nothing new
+    :param unfit_at_ms: when it last found that a task which has failed there should be tried elsewhere (wall clock); 0:
+        never. A later time only says that an assignment is due: where the task goes is in its record
     :param delay_over_ms: the time for which :meth:`ClientSideAssignor.on_assignment` has asked for a new assignment,
         once it has passed (wall clock, milliseconds since 1970); 0: no such time has passed
     """
@@ -113,6 +119,7 @@ class WorkerFacts:
     slots: int = 0
     returns_ms: int | None = None
     leaving: LeaveReason | None = None
+    unfit_at_ms: int = 0
     delay_over_ms: int = 0
 
 

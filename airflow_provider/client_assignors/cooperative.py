@@ -75,9 +75,10 @@ class CooperativeAssignor:
         known = _known(group)
         settled = settle(known.round, known.memory, max_delay_ms=policy.max_delay_ms)
         pace = _pace(policy, settled, known)
-        relieved = settled.relieve(group.revocation_rank, pace.allowance)
-        taken = merged((*relieved, settled.drains.waits))
-        given = merged(settled.place(plus(settled.free, NO_TASKS.union(*taken.values()))))
+        relieved, elsewhere = settled.relieve(group.revocation_rank, pace.allowance), settled.elsewhere
+        taken = merged((*relieved, settled.drains.waits, elsewhere.taken))
+        free = minus(plus(settled.free, NO_TASKS.union(*taken.values())), elsewhere.tasks)
+        given = merged((*settled.place(free), elsewhere.places))
         shares = {
             name: plus(minus(kept, taken.get(name, NO_TASKS)), given.get(name, NO_TASKS))
             for name, kept in settled.kept.items()
@@ -137,8 +138,10 @@ def _known(group: Group) -> _Known:
             named=frozenset(owned),
             absent=_absences(group.departed, names_then),
             draining=frozenset(names[member] for member, said in facts.items() if said.leaving is not None),
-            stays=frozenset(group.revocation_rank) if not next_moves_at_ms and _has_less_to_do(group) else NO_TASKS,
+            stays=frozenset(group.revocation_rank) if not next_moves_at_ms and _places_what_waits(group) else NO_TASKS,
             costs=group.costs,
+            better=group.better,
+            pinned=group.pinned,
         ),
         memory=Memory(
             generation=_ONE,
@@ -158,13 +161,15 @@ def _known(group: Group) -> _Known:
     )
 
 
-def _has_less_to_do(group: Group) -> bool:
-    """Whether the only change is that tasks are gone, mostly because they have ended. Then waiting tasks fill the free
-    slots, as in a classic group, and no running task is stopped: a batch task would lose what it has done.
+def _places_what_waits(group: Group) -> bool:
+    """Whether the only change is that tasks are gone, mostly because they have ended, or that failed ones go elsewhere.
+    Then waiting tasks fill the free slots, as in a classic group, and no running task is stopped: a batch task would
+    lose what it has done.
     """
     if group.departed or any(said.target == NO_TARGET for said in group.members.values()):
         return False
-    return group.configured < NO_TASKS.union(*(said.target.tasks for said in group.members.values()))
+    assigned = NO_TASKS.union(*(said.target.tasks for said in group.members.values()))
+    return group.configured < assigned or (group.configured == assigned and bool(group.better))
 
 
 def _names(members: Mapping[MemberId, GroupMember]) -> dict[MemberId, WorkerId]:

@@ -36,6 +36,7 @@ class _Worker:
     returns_ms: int = _NOT_SAID
     leaving: int = 0
     delay_over_ms: int = 0
+    unfit_at_ms: int = 0
 
 
 _URL: Final = Field("Url", COMPACT_STRING)
@@ -43,7 +44,7 @@ _WORKER: Final = Struct(
     "Worker",
     _Worker,
     (_URL, Field("Slots", INT32), Field("ReturnsMs", INT32), Field("Leaving", INT8)),
-    (TaggedField(0, Field("DelayOverMs", INT64), 0),),
+    (TaggedField(0, Field("DelayOverMs", INT64), 0), TaggedField(1, Field("UnfitAtMs", INT64), 0)),
 )
 _STRUCTS: Final = MappingProxyType({EAGER: Struct("Worker", _Worker, (_URL,)), COMPATIBLE: _WORKER, SESSIONED: _WORKER})
 
@@ -60,6 +61,7 @@ def encode_facts(facts: WorkerFacts, version: int) -> bytes:
         returns_ms=_NOT_SAID if facts.returns_ms is None else min(facts.returns_ms, _LONGEST_MS),
         leaving=_LEAVING.index(facts.leaving),
         delay_over_ms=facts.delay_over_ms,
+        unfit_at_ms=facts.unfit_at_ms,
     )
     _STRUCTS[version].write(writer, worker)
     return writer.done()
@@ -83,4 +85,5 @@ def decode_facts(data: bytes, version: int) -> WorkerFacts:
         returns_ms=worker.returns_ms if worker.returns_ms >= 0 else None,
         leaving=_LEAVING[worker.leaving],
         delay_over_ms=worker.delay_over_ms,
+        unfit_at_ms=worker.unfit_at_ms,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.client_assignors.client_assignor import (
@@ -18,7 +19,7 @@ from airflow_provider.declarative.wire.heartbeat import HeartbeatAssignment
 from airflow_provider.declarative.wire.install_assignment import InstalledMember
 from airflow_provider.declarative.wire.parts import Assignor
 from airflow_provider.declarative.wire.prepare_assignment import ConnectGroupPrepareAssignmentResponse, PreparedMember
-from airflow_provider.protocol.model import MemberId, TaskId
+from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks, WorkerId
 
 
 def group_of(
@@ -28,6 +29,8 @@ def group_of(
     now_ms: int,
     revocation_rank: Mapping[TaskId, int],
     costs: Costs = NO_COSTS,
+    better: Mapping[TaskId, WorkerId] = MappingProxyType({}),
+    pinned: Tasks = NO_TASKS,
 ) -> Group:
     """The group's state as the input of an assignor.
 
@@ -35,6 +38,8 @@ def group_of(
     :param now_ms: wall clock, milliseconds since 1970
     :param revocation_rank: which running tasks to stop first if some must be stopped, as far as this member knows
     :param costs: what batch tasks cost, as far as this member knows
+    :param better: where tasks that have failed are to be tried again, as far as this member knows
+    :param pinned: tasks that have failed elsewhere and stay where they are, as far as this member knows
     """
     delay_ms = prepared.scheduled_rebalance_max_delay_ms
     return Group(
@@ -46,6 +51,8 @@ def group_of(
         max_delay_ms=delay_ms if delay_ms >= 0 else None,
         revocation_rank=revocation_rank,
         costs=costs,
+        better=better,
+        pinned=pinned,
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from airflow_provider.blame.elsewhere import HERE_AFTER_MS, Places
+from airflow_provider.blame.evidence import LATELY_MS
 from airflow_provider.execution.assigned import on_topics, on_topics_waiting
 from airflow_provider.execution.commands import GiveUpWriting, Inform, LetBegin, WritePlan, WriteProgress
 from airflow_provider.execution.events import (
@@ -31,7 +33,7 @@ from airflow_provider.execution.replanning import in_known_order
 from airflow_provider.execution.state import Execution, ImpossibleEventError
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.protocol.replacing import replaced
-from airflow_provider.records import JobError, PlanRecord, TaskKind, TaskState, TaskStatus
+from airflow_provider.records import JobError, PlanRecord, StreamProgress, TaskFailure, TaskKind, TaskState, TaskStatus
 from airflow_provider.runs.going_well import forgiven
 from airflow_provider.runs.pauses import conflict_pause_ms, retry_pause_ms
 from airflow_provider.runs.runs import RunState, TaskRun
@@ -148,7 +150,11 @@ def on_not_ended(x: Execution, task: TaskId, event: QueryUnreachable) -> None:
 
 
 def on_progressed(x: Execution, task: TaskId, event: AttemptProgressed) -> None:
-    run = x.keep(forgiven(replaced(x.runs[task], progress=event.progress), wall_ms=x.wall))
+    run = x.runs[task]
+    if isinstance(event.progress, StreamProgress):
+        x.evidence.went_well()
+        run = run.goes_well_at(x.settings.worker)
+    run = x.keep(forgiven(replaced(run, progress=event.progress), wall_ms=x.wall))
     x.do(WriteProgress(status=run.status(TaskState.RUNNING, x.settings.worker)))
     x.do(Inform(message=f"task {run.label}: {event.progress.in_words()}"))
 
@@ -159,7 +165,7 @@ def on_time_over(x: Execution, task: TaskId, _event: TimerFired) -> None:
     limit_ms = run.work.definition.timeout_ms
     assert limit_ms is not None
     reason = f"stopped after task_timeout of {limit_ms / 1000:g} s"
-    x.runs[task] = run.failed(x.failure(reason))
+    x.runs[task] = _failed_here(x, run, x.failure(reason))
     x.stop(task, RunState.TIMED_OUT, reason)
 
 
@@ -169,6 +175,7 @@ def on_time_over(x: Execution, task: TaskId, _event: TimerFired) -> None:
 def on_finished(x: Execution, task: TaskId, event: AttemptFinished) -> None:
     run = x.runs[task]
     if not task.is_planner:
+        x.evidence.went_well()
         x.close(run, TaskState.FINISHED, event.result, event.wrote)
     elif run.state is RunState.STOPPING and run.plans_again:
         on_stopped(x, task, event)  # the next worker makes the same plan
@@ -191,13 +198,17 @@ def on_stopped_to_restart(x: Execution, task: TaskId, _event: Event) -> None:
 
 
 def on_failed(x: Execution, task: TaskId, event: AttemptFailed) -> None:
-    failure = event.failure
     run = forgiven(x.runs[task], wall_ms=x.wall)
-    failed = run.failed(x.failure(failure.message, failure.traceback))
-    if event.retryable:
-        _try_again(x, failed)
-    else:
-        x.close(failed, TaskState.FAILED)
+    failed = _failed_here(x, run, x.failure(event.failure.message, event.failure.traceback))
+    _try_again(x, failed, allowed=event.retryable and failed.may_try_again)
+
+
+def _failed_here(x: Execution, run: TaskRun, failure: TaskFailure) -> TaskRun:
+    """After a long time without a failure, it is unknown again who is to blame."""
+    x.evidence.failed(run.task, failure)
+    if run.began_ms is not None and x.now - run.began_ms >= LATELY_MS:
+        run = replaced(run, failed_on=())
+    return run.failed_at(x.settings.worker, failure)
 
 
 def on_conflicted(x: Execution, task: TaskId, event: AttemptConflicted) -> None:
@@ -216,7 +227,7 @@ def on_conflicted(x: Execution, task: TaskId, event: AttemptConflicted) -> None:
 
 def on_timed_out(x: Execution, task: TaskId, _event: Event) -> None:
     """It has stopped after its time limit."""
-    _try_again(x, x.runs[task])
+    _try_again(x, x.runs[task], allowed=x.runs[task].may_try_again)
 
 
 def on_spark_lost(x: Execution, task: TaskId, event: SparkLost) -> None:
@@ -241,16 +252,27 @@ def _still_to_come(x: Execution, task: TaskId) -> None:
     x.keep(replaced(x.runs[task], state=RunState.WAITING, began_ms=None))
 
 
-def _try_again(x: Execution, failed: TaskRun) -> None:
-    """Try it again as often as its job says, here or on its next worker."""
-    if not failed.may_try_again:
+def _try_again(x: Execution, failed: TaskRun, *, allowed: bool) -> None:
+    """Try it again, here or on its next worker, or elsewhere if there is a better place.
+
+    :param allowed: whether it may be tried again where it has failed
+    """
+    goes = _has_better_place(x, failed)
+    if not (allowed or goes):
         x.close(failed, TaskState.FAILED)
     elif failed.revoked:
         x.write_stopped(failed, ended_at_ms=x.wall)
         x.release_stopped(failed.task)
     else:
-        delay_ms = failed.work.definition.retry_delay_ms
-        x.wait_for_next(failed, retry_pause_ms(failed.task, delay_ms, failed.counted_failures))
+        delay_ms = retry_pause_ms(failed.task, failed.work.definition.retry_delay_ms, failed.counted_failures)
+        x.wait_for_next(failed, delay_ms)
+        if goes:
+            x.keep(replaced(x.runs[failed.task], not_before_ms=x.now + max(delay_ms, HERE_AFTER_MS)))
+
+
+def _has_better_place(x: Execution, failed: TaskRun) -> bool:
+    waits = failed.status(TaskState.PENDING, x.settings.worker)
+    return Places(x.jobs, x.status, wall_ms=x.wall).take(waits) is not None
 
 
 # ---- a plan

@@ -48,6 +48,11 @@ takes it for lost. This record is of the epoch in which the task is released. A 
 because somebody may wait for it. If the membership waits for a task whose last record can't be written, the record is
 given up after a while, and the task runs again elsewhere.
 
+Blame. When an attempt has failed, the task or this worker may be to blame. So the next attempt is left to another
+worker, if there is a better place (``blame/``): the task then waits here a while for its move. A task whose retries are
+used up where nothing goes well gets one try more elsewhere. If tasks that failed here go well elsewhere, and nothing
+goes well here, this worker is to blame: it starts nothing more, and stands back.
+
 Failures. A task that has failed for good is not released. It stays here without a slot, so it can be tried again
 without a round. It is released when it is revoked or no longer configured, or when the worker is to leave.
 

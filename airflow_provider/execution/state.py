@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from airflow_provider.blame.evidence import Evidence
 from airflow_provider.execution.commands import (
     ArmTimer,
     Command,
@@ -98,6 +99,7 @@ class Execution:
     :ivar looked_for_orphans: whether this process has looked for orphans
     :ivar leaves_for_good: whether this worker leaves and never comes back, and has not yet seen whether others stay
     :ivar unable: why no task can be started in this process; usually empty
+    :ivar blamed: why this worker is to blame for failures of its tasks, so that it starts no more; usually empty
     :ivar stopped_running: how many tasks, without planners, were running here when they were revoked
     """
 
@@ -109,7 +111,8 @@ class Execution:
         self.closed = False
         self.looked_for_orphans = False
         self.leaves_for_good = False
-        self.unable = ""
+        self.unable = self.blamed = ""
+        self.evidence = Evidence(settings.worker)
         self.keeps_failed = True
         self.stopped_running = 0
         self.runs = RunTable()
@@ -408,7 +411,7 @@ class Execution:
     @property
     def may_begin(self) -> bool:
         """Whether something could start, here or in a process of its own."""
-        return not (self.closed or self.unable or self.suspects.holds(self.now))
+        return not (self.closed or self.unable or self.blamed or self.suspects.holds(self.now))
 
     @property
     def may_warm_up(self) -> bool:

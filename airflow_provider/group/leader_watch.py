@@ -8,14 +8,21 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Final
 
+from airflow_provider.blame.elsewhere import better_places
+from airflow_provider.blame.evidence import found_a_place
 from airflow_provider.group.leading import later_epoch, learned_for_nothing, rebalance_asked_for, unassigned_work
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.off_loop import REST, SETTLE_S, off_loop
+from airflow_provider.leading.causes import TRIED_ELSEWHERE
 from airflow_provider.learners.model import Limits
 from airflow_provider.ledger.free_slots import spare_capacity
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.topics.group_topics import GroupTopics
 
+_BETWEEN_TRIES_S: Final = 5.0
+"""The least time between two rebalances that have failed tasks tried elsewhere: many may fail one after the other."""
 _BETWEEN_HELPS_S: Final = 0.4
 """The least time between two rebalances that give work to a worker with a free slot. Together with the time in which
 changes settle, a free slot is noticed within half a second.
@@ -27,6 +34,36 @@ _TEND_S: Final = 60.0
 
 def _nothing() -> None:
     """Stands for a subscription that there is not yet."""
+
+
+class Spacing:
+    """Keeps rebalances for one reason apart.
+
+    :param between_s: the least time between two
+    :param look: called when the next one may be
+    """
+
+    def __init__(self, between_s: float, look: Callable[[], None]) -> None:
+        self._between_s = between_s
+        self._look = look
+        self._last_at = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+
+    def allows(self) -> bool:
+        """Whether the last one was long enough ago; if not, look again when it will be."""
+        loop = asyncio.get_running_loop()
+        self.close()
+        at = self._last_at + self._between_s
+        if loop.time() < at:
+            self._timer = loop.call_at(at, self._look)
+            return False
+        self._last_at = loop.time()
+        return True
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 class LeaderWatch:
@@ -60,10 +97,10 @@ class LeaderWatch:
         self._tending: asyncio.TimerHandle | None = None
         self._tended_at = time.monotonic()
         self._changed: asyncio.Event | None = None
-        self._help_timer: asyncio.TimerHandle | None = None
+        self._helps = Spacing(_BETWEEN_HELPS_S, self.look)
+        self._tries = Spacing(_BETWEEN_TRIES_S, self.look)
         self._overdue_timer: asyncio.TimerHandle | None = None
         self._settle_s = SETTLE_S
-        self._helped_at = float("-inf")
 
     def lead(self, leading: bool) -> None:
         """Set whether this member leads a stable group."""
@@ -89,9 +126,10 @@ class LeaderWatch:
 
     def close(self) -> None:
         self.lead(False)
-        for timer in (self._help_timer, self._overdue_timer):
-            if timer is not None:
-                timer.cancel()
+        self._helps.close()
+        self._tries.close()
+        if self._overdue_timer is not None:
+            self._overdue_timer.cancel()
 
     def _tend(self) -> None:
         self._tended_at = time.monotonic()
@@ -132,8 +170,16 @@ class LeaderWatch:
         if self._is_learned_too_long():
             return "a task has been learned for too long"
         at_ms = wall_ms()
-        spare = await off_loop(lambda: spare_capacity(jobs, status, wall_ms=at_ms), tasks=jobs.planned)
-        return spare if spare is not None and self._may_help() else None
+        tries = await off_loop(lambda: better_places(jobs, status, wall_ms=at_ms), tasks=jobs.planned)
+        if tries and self._comes_to_rest() and self._tries.allows():
+            return TRIED_ELSEWHERE
+        spare = await off_loop(lambda: _spare(jobs, status, at_ms), tasks=jobs.planned)
+        return spare if spare is not None and self._helps.allows() else None
+
+    def _comes_to_rest(self) -> bool:
+        """Whether no other round follows anyway."""
+        record = self._record()
+        return record is not None and not (record.revokes or record.delay_ms or record.deadline_ms)
 
     def _is_learned_too_long(self) -> bool:
         """Whether a lesson has taken too long since the last round; if not, look again when the next one will have."""
@@ -151,15 +197,7 @@ class LeaderWatch:
             self._overdue_timer = asyncio.get_running_loop().call_later((due - now) / 1000, self.look)
         return now >= due
 
-    def _may_help(self) -> bool:
-        """Whether the last rebalance for a free slot was long enough ago; if not, look again when it will be."""
-        loop = asyncio.get_running_loop()
-        if self._help_timer is not None:
-            self._help_timer.cancel()
-            self._help_timer = None
-        at = self._helped_at + _BETWEEN_HELPS_S
-        if loop.time() < at:
-            self._help_timer = loop.call_at(at, self.look)
-            return False
-        self._helped_at = loop.time()
-        return True
+
+def _spare(jobs: JobsSnapshot, status: StatusSnapshot, at_ms: int) -> str | None:
+    pinned = found_a_place(status, wall_ms=at_ms)
+    return spare_capacity(jobs, status, wall_ms=at_ms, pinned=pinned)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from heapq import nsmallest
 from itertools import chain
 from typing import Final
@@ -13,6 +14,8 @@ from typing import Final
 from airflow_provider.assignors.model import Absence
 from airflow_provider.assignors.policy import Policy
 from airflow_provider.assignors.record import GroupRecord
+from airflow_provider.blame.elsewhere import better_places
+from airflow_provider.blame.evidence import found_a_place
 from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.leading.call import Call
@@ -55,6 +58,8 @@ def gather_call(
     ended = frozenset(task for task, word in status.tasks.items() if word.state.final) - wanted
     failed = [task for task in ended if status.tasks[task].state is TaskState.FAILED]  # few, even if many finished
     last = newer(command.last_record, last_round(status))
+    now = replace(status, group=last)
+    pinned = found_a_place(now, wall_ms=at_ms)
     return Call(
         generation=command.generation,
         protocol=command.protocol,
@@ -81,7 +86,9 @@ def gather_call(
         ready=said_ready(command.members, status.workers),
         stateful=jobs.stateful,
         renewed=frozenset() if last is None else _submitted_since(last, jobs),
-        costs=costs_of(jobs, status, wanted, wall_ms=at_ms),
+        costs=costs_of(jobs, status, wanted, wall_ms=at_ms, pinned=pinned),
+        better=better_places(jobs, now, wall_ms=at_ms),
+        pinned=pinned,
         asked_for=rebalance_asked_for(jobs, last) is not None,
         limits=limits,
     )

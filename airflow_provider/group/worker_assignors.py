@@ -6,6 +6,8 @@ import logging
 from typing import Final
 
 from airflow_provider.assignors.model import LeaveReason
+from airflow_provider.blame.elsewhere import better_places
+from airflow_provider.blame.evidence import found_a_place
 from airflow_provider.client_assignors.client_assignor import Assignment, ClientSideAssignor, Group, WorkerFacts
 from airflow_provider.declarative.model import GroupEpoch, MemberTarget
 from airflow_provider.declarative.units import tasks_of
@@ -19,7 +21,7 @@ from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.ledger.costs import costs_of
 from airflow_provider.ledger.progress import revocation_rank
 from airflow_provider.ledger.status_view import StatusSnapshot
-from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, MemberId, WorkerId
+from airflow_provider.protocol.model import NO_TASKS, ConfigOffset, MemberId, Tasks, WorkerId
 from airflow_provider.topics.group_topics import GroupTopics
 
 log: Final = logging.getLogger(__name__)
@@ -54,6 +56,8 @@ class WorkerAssignors:
         self._url: Final = url
         self._slots: Final = slots
         self.returns_ms: Final = returns_ms
+        self._known_unfit = NO_TASKS
+        self._unfit_at_ms = 0
 
     def said(self, delay_over_ms: int) -> tuple[Assignor, ...]:
         """What the assignors tell the coordinator now.
@@ -71,9 +75,29 @@ class WorkerAssignors:
             slots=self._slots if mine is None else mine.slots,
             returns_ms=self.returns_ms if mine is None or mine.left is None else mine.returns_ms,
             leaving=None if mine is None else mine.left or (LeaveReason.DRAINED if mine.drains else None),
+            unfit_at_ms=self._when_unfit(),
             delay_over_ms=delay_over_ms,
         )
         return described(self._assignors, facts)
+
+    def _when_unfit(self) -> int:
+        """When it was last found that tasks of this worker should be tried elsewhere. It stays the same when they have
+        moved: any change causes another assignment.
+        """
+        unfit = self._unfit()
+        if not unfit <= self._known_unfit:
+            self._unfit_at_ms = wall_ms()
+        self._known_unfit = unfit
+        return self._unfit_at_ms
+
+    def _unfit(self) -> Tasks:
+        status = self._topics.status
+        if status.group is None or not self._assignors:
+            return NO_TASKS
+        mine = status.group.owned_by(self._worker)
+        if not any((last := status.tasks.get(task)) and last.failed_on and not last.state.final for task in mine):
+            return NO_TASKS
+        return mine & better_places(self._topics.jobs, status, wall_ms=wall_ms()).keys()
 
     def on_assignment(self, assignment: HeartbeatAssignment) -> DelaySet:
         """Tell all assignors, as no answer says which one the group uses; the others can't read its bytes."""
@@ -90,9 +114,17 @@ class WorkerAssignors:
         at_ms = wall_ms()
 
         def assign() -> AssignmentComputed:
-            rank = revocation_rank(status.tasks)
-            costs = costs_of(jobs, status, tasks_of(prepared.connectors_tasks), wall_ms=at_ms)
-            group = group_of(prepared, computing=self._member_id, now_ms=at_ms, revocation_rank=rank, costs=costs)
+            rank, pinned = revocation_rank(status.tasks), found_a_place(status, wall_ms=at_ms)
+            costs = costs_of(jobs, status, tasks_of(prepared.connectors_tasks), wall_ms=at_ms, pinned=pinned)
+            group = group_of(
+                prepared,
+                computing=self._member_id,
+                now_ms=at_ms,
+                revocation_rank=rank,
+                costs=costs,
+                better=better_places(jobs, status, wall_ms=at_ms),
+                pinned=pinned,
+            )
             assignment = assigned_by(assignors, prepared.assignor_name, group)
             record = (
                 None if assignment.error else self._record(group, assignment, prepared.group_epoch, jobs.offset, status)

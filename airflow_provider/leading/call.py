@@ -49,6 +49,8 @@ class Call:
     :param stateful: the jobs whose tasks are learned before they move, because they have something to warm up
     :param renewed: the jobs that were submitted since the last round
     :param costs: what batch tasks cost, as far as this leader knows. A leader of Java Connect does not know it
+    :param better: where tasks that have failed are to be tried again. A leader of Java Connect does not know it
+    :param pinned: tasks that have failed elsewhere, and stay where they are now
     :param asked_for: people have asked for this round, so all delays are over
     :param limits: how much may be learned at the same time
     :param now_ms: wall clock, milliseconds since 1970
@@ -77,5 +79,7 @@ class Call:
     stateful: frozenset[str] = frozenset()
     renewed: frozenset[str] = frozenset()
     costs: Costs = NO_COSTS
+    better: Mapping[TaskId, WorkerId] = field(default_factory=dict)
+    pinned: Tasks = NO_TASKS
     asked_for: bool = False
     limits: Limits = field(default_factory=Limits)

@@ -21,7 +21,8 @@ from airflow_provider.protocol.model import MemberId, WorkerId
 
 FREE_SLOT: Final = "a worker has a slot free while tasks wait elsewhere"
 WAITS_AT_DRAINING: Final = "tasks wait at a worker that drains"
-FOR_WHAT_WAITS: Final = frozenset({FREE_SLOT, WAITS_AT_DRAINING})
+TRIED_ELSEWHERE: Final = "a task that has failed is tried on another worker"
+FOR_WHAT_WAITS: Final = frozenset({FREE_SLOT, WAITS_AT_DRAINING, TRIED_ELSEWHERE})
 """Reasons for a round that only places waiting tasks. It must not stop running ones."""
 
 _STEPS: Final = (HAVE_STOPPED, DELAY_OVER)

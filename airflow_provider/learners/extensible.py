@@ -111,14 +111,18 @@ def _balance(
     kinds = Kinds.by_number(round) if stateful.tasks else Kinds.of(round)
     stays = minus(kinds.stays(round), stateful.tasks)
     apart = plus(stateful.tasks, stays)
-    stateless = {worker: minus(tasks, apart) for worker, tasks in of_staying(settled.kept, round).items()}
+    stateless = {worker: minus(tasks, apart) for worker, tasks in of_staying(settled.left, round).items()}
     if not stateless:
         decided = pace(policy, settled.lost_work, memory.cooperative, wants_to_revoke=False, now_ms=round.now_ms)
         return _Balanced(decided=decided, shuffle=Shuffle(kept=settled.kept, taken={}, given=settled.at_once), stops={})
     own = {worker: minus(tasks, stateful.tasks) for worker, tasks in settled.own.items()}
     fixed = stateful.excess.even(stateful.stops) if stateful.tasks else {}
-    if stays:
-        fixed = {worker: fixed.get(worker, 0) + len(settled.kept[worker] & stays) for worker in stateless}
+    gets = {worker: minus(kinds.split(tasks)[1], stateful.tasks) for worker, tasks in settled.elsewhere.places.items()}
+    if stays or gets:
+        fixed = {
+            worker: fixed.get(worker, 0) + len(settled.kept[worker] & stays) + len(gets.get(worker, NO_TASKS))
+            for worker in stateless
+        }
     drains = settled.drains.without(frozenset(stateful.further.lessons))
     free = minus(settled.free, stateful.tasks)
     pools = pools_of(round, memory.cooperative, kinds, drains, stateless, own, free, fixed)
@@ -130,7 +134,14 @@ def _balance(
     idle = at_most(stateful.idle, left)
     relieved = pools.relieve(round.revocation_rank, decided.allowance)
     taken = merged(
-        (*relieved, drains.waits, idle, stateful.further.released, _stopped_by_leaving(round, settled, stateful))
+        (
+            *relieved,
+            drains.waits,
+            idle,
+            settled.elsewhere.taken,
+            stateful.further.released,
+            _stopped_by_leaving(round, settled, stateful),
+        )
     )
     given = merged((settled.at_once, stateful.given, *pools.returned, *pools.place(free)))
     return _Balanced(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from airflow_provider.assignors.cooperative import compare
 from airflow_provider.assignors.draining import Draining, draining
+from airflow_provider.assignors.elsewhere import Elsewhere, elsewhere
 from airflow_provider.assignors.lost import LostWork, judge
 from airflow_provider.assignors.moves import Difference
 from airflow_provider.assignors.policy import Policy
@@ -24,11 +25,12 @@ from airflow_provider.protocol.model import NO_TASKS, Tasks
 class Settled:
     """Who keeps what, before anything is balanced.
 
-    :param difference: without tasks that were handed over or taken back
+    :param difference: without tasks that were handed over or taken back, or go elsewhere
+    :param elsewhere: what goes to a certain worker, because it has failed where it was
     :param drains: workers that finish what they run, and start nothing
     :param kept: what each member keeps of what it owned
     :param at_once: what members start whatever their shares are: what is warm there, or half warm, or their own and
-        being learned
+        being learned; and what goes elsewhere
     :param own: what else members get back, within their shares
     :param free: what any worker may start
     :param lessons: the lessons of all other tasks
@@ -36,6 +38,7 @@ class Settled:
 
     difference: Difference
     hand_over: HandOver
+    elsewhere: Elsewhere
     drains: Draining
     lost_work: LostWork
     kept: Shares
@@ -43,6 +46,11 @@ class Settled:
     own: Shares
     free: Tasks
     lessons: Lessons
+
+    @property
+    def left(self) -> Shares:
+        """What each member keeps without what goes elsewhere."""
+        return self.elsewhere.left_of(self.kept)
 
 
 def settle(
@@ -64,12 +72,14 @@ def settle(
     )
     stopped = difference.stopped
     kept = {worker: minus(round.owned[worker], stopped) for worker in sorted(round.owned)}
+    goes = elsewhere(round, kept, (*difference.created, *difference.lost) if round.better else ())
+    difference = goes.beyond(difference)
     held = {worker: plus(tasks, warm.get(worker, NO_TASKS)) for worker, tasks in kept.items()}
     lost_work = judge(difference.lost, held, memory.cooperative, round, max_delay_ms=policy.max_delay_ms)
     lost_work = _only_for_staying(round, lost_work)
     again = of_staying(planned_again(difference.created, round, memory.cooperative), round)
     free = plus(minus(difference.created, all_of(again)), lost_work.as_new)
-    handed = all_of(handing.handed)
+    handed = plus(all_of(handing.handed), goes.tasks)
     rest = {task: lesson for task, lesson in lessons.items() if task not in handed}
     half_warm = {task: lesson.worker for task, lesson in rest.items() if task in free and not lesson.failed}
     own, learned = merged((lost_work.own, again)), frozenset(rest)
@@ -79,10 +89,11 @@ def settle(
     return Settled(
         difference=difference,
         hand_over=handing,
+        elsewhere=goes,
         drains=draining(round, kept),
         lost_work=lost_work,
         kept=kept,
-        at_once=merged((warm, by_worker(half_warm.items()), own_and_learned)),
+        at_once=merged((warm, by_worker(half_warm.items()), own_and_learned, goes.at_once)),
         own={worker: minus(tasks, learned) for worker, tasks in own.items()},
         free=minus(free, frozenset(half_warm)),
         lessons={task: lesson for task, lesson in rest.items() if task not in half_warm and task not in its_own},

@@ -45,7 +45,7 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
     tasks = frozenset([task for task in round.configured if round.has_state(task)]) if round.stateful else NO_TASKS
     held = {
         worker: plus(kept, settled.at_once.get(worker, NO_TASKS)) & tasks if tasks else NO_TASKS
-        for worker, kept in settled.kept.items()
+        for worker, kept in settled.left.items()
     }
     staying = of_staying(held, round)
     kept = settled.drains.kept & tasks
@@ -61,7 +61,7 @@ def spread(round: LearnerRound, memory: LearnerMemory, limits: Limits, settled: 
     given = _given(settled, shares, tasks, total, beside) if shares and tasks else {}
     shares = {worker: plus(has, given.get(worker, NO_TASKS)) for worker, has in shares.items()}
     excess = Excess(share=share, extras=extras, loads={worker: len(has) for worker, has in shares.items()})
-    waiting = {worker: settled.kept[worker] & round.pending & has for worker, has in shares.items()}
+    waiting = {worker: settled.left[worker] & round.pending & has for worker, has in shares.items()}
     stops: Mapping[WorkerId, int] = {}
     idle: Shares = {}
     if not settled.lost_work.waiting:
@@ -142,5 +142,5 @@ def _given(settled: Settled, shares: Shares, tasks: Tasks, total: int, beside: M
 def _without_state(settled: Settled, shares: Shares, tasks: Tasks) -> dict[WorkerId, int]:
     """How many tasks without state each worker keeps."""
     return {
-        worker: sum(not task.is_planner for task in minus(settled.kept[worker], tasks)) for worker in shares if tasks
+        worker: sum(not task.is_planner for task in minus(settled.left[worker], tasks)) for worker in shares if tasks
     }

@@ -11,16 +11,19 @@ from airflow_provider.assignors.costs import NO_COSTS, Costs
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.protocol.bridge import BRIDGE
-from airflow_provider.protocol.model import TaskId
+from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks
 from airflow_provider.records import PlanRecord, TaskKind, TaskState, TaskStatus, cost_of
 from airflow_provider.records.slots import MOST_SLOTS
 
 
-def costs_of(jobs: JobsSnapshot, status: StatusSnapshot, wanted: Iterable[TaskId], *, wall_ms: int) -> Costs:
+def costs_of(
+    jobs: JobsSnapshot, status: StatusSnapshot, wanted: Iterable[TaskId], *, wall_ms: int, pinned: Tasks = NO_TASKS
+) -> Costs:
     """The costs of bounded tasks, and the slots of all tasks.
 
     :param wanted: the tasks to look at
     :param wall_ms: now, milliseconds since 1970
+    :param pinned: tasks that do not move; they count as running
     """
     times = {task: last.times_ms for task, last in status.tasks.items() if last.took_before_ms or last.took_ms}
     plans = {job: plan for job in jobs.jobs if (plan := jobs.plan_of(job)) is not None}
@@ -41,7 +44,7 @@ def costs_of(jobs: JobsSnapshot, status: StatusSnapshot, wanted: Iterable[TaskId
         left={
             task: _left(cost, (last.running_ms(wall_ms) or 0) / 1000)
             for task, cost in of.items()
-            if (last := status.tasks.get(task)) is not None and last.state is TaskState.RUNNING
+            if (last := status.tasks.get(task)) is not None and (last.state is TaskState.RUNNING or task in pinned)
         },
         large={TaskId(job, index): wants for job, plan in plans.items() for index, wants in plan.large.items()},
         slots={worker: min(said.slots, MOST_SLOTS) for worker, said in status.workers.items() if worker != BRIDGE},

@@ -40,7 +40,7 @@ def nobody_stays(record: GroupRecord, workers: Mapping[WorkerId, WorkerStatus]) 
     return away >= record.members.keys()
 
 
-def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> str | None:
+def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int, pinned: Tasks = NO_TASKS) -> str | None:
     """The reason for a rebalance, if it would fill a free slot, or take tasks from a draining worker that will never
     start them. Such a round moves only waiting tasks.
 
@@ -52,6 +52,7 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) 
     is not known yet, and a round right after one that revoked moves nothing.
 
     :param wall_ms: now, milliseconds since 1970
+    :param pinned: tasks that do not move, though they may wait
     :returns: the reason; None: there is none
     """
     record = status.group
@@ -68,7 +69,8 @@ def spare_capacity(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) 
         return WAITS_AT_DRAINING
     weights = {BRIDGE: _slots(status.workers.get(BRIDGE))} if BRIDGE in left else {}  # it stands for so many workers
     left = split(left, weights, kept=unfinished)
-    staying = _Staying(record, jobs, status, left, unfinished, unfinished - of_draining, wall_ms=wall_ms)
+    theirs = unfinished - of_draining
+    staying = _Staying(record, jobs, status, left, unfinished, theirs, wall_ms=wall_ms, pinned=pinned)
     return FREE_SLOT if any(map(staying.surely_wait, staying.moves())) else None
 
 
@@ -91,18 +93,19 @@ class _Staying:
         theirs: Tasks,
         *,
         wall_ms: int,
+        pinned: Tasks,
     ) -> None:
         self._jobs = jobs
         self._status = status
         self._left = left
         self._capacity = _capacity(left, jobs, status)
         self._free = {worker for worker, tasks in left.items() if len(tasks) < self._capacity[worker]}
-        self._started = frozenset(revocation_rank(status.tasks))
+        self._started = plus(frozenset(revocation_rank(status.tasks)), pinned)
         learned = NO_TASKS.union(*record.learning.values())
         stateful = theirs & learned
         if record.learns:
             stateful |= {task for task in theirs if task.job in jobs.stateful}
-        self._costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms) if self._free else NO_COSTS
+        self._costs = costs_of(jobs, status, unfinished, wall_ms=wall_ms, pinned=pinned) if self._free else NO_COSTS
         self._by_cost = NO_TASKS if stateful else self._costs.among(unfinished)
         self._total = len(theirs - self._by_cost)
         self._excess = _of_stateful(record, stateful, left)

@@ -48,6 +48,7 @@ def to_try_again(
             started_at_ms=None,
             finished_at_ms=None,
             progress=None,
+            failed_on=(),
         )
         for status in failed
     ]

@@ -38,6 +38,7 @@ from airflow_provider.records.removal import REMOVED, Removal
 from airflow_provider.records.slots import SLOTS_KEY
 from airflow_provider.records.spark_work import SparkWork
 from airflow_provider.records.status import (
+    MOST_FAILED_ON,
     CheckpointClaim,
     FailedWarmUp,
     Lesson,
@@ -56,6 +57,7 @@ __all__ = [
     "ALL_WORKERS",
     "CHECKPOINT_KEY",
     "GROUP_KEY",
+    "MOST_FAILED_ON",
     "REBALANCE_KEY",
     "REMOVED",
     "SLOTS_KEY",

@@ -33,6 +33,8 @@ _LONGEST_SESSION_MS: Final = 2**31 - 1
 """A session timeout is an int32 on the wire."""
 _TRACEBACK_TAIL: Final = 4_000
 _MESSAGE_LENGTH: Final = 500
+MOST_FAILED_ON: Final = 2
+"""A task that has failed on two workers is not tried on a third one for that: it is to blame itself."""
 _FREE: Final = ("after", "handle", "progress", "result", "wrote")
 """Fields of a task's record with other values than this package's own texts and whole numbers."""
 _RARE: Final = {
@@ -178,6 +180,7 @@ class TaskStatus:
     :param took_before_ms: how long the task took in the last runs of its job before this one, the newest last
     :param kept: for a task that has failed for good: its worker keeps it, and tries it again when somebody asks for
         that
+    :param failed_on: the workers on which its last attempts have failed, the newest last, at most ``MOST_FAILED_ON``
     """
 
     task: TaskId
@@ -211,6 +214,7 @@ class TaskStatus:
     wrote: tuple[WrittenAsset, ...] = ()
     work: SparkWork | None = None
     kept: bool = False
+    failed_on: tuple[Annotated[WorkerId, TEXT], ...] = ()
 
     @property
     def how_far(self) -> str:
@@ -324,6 +328,7 @@ class TaskStatus:
             **({"wrote": [asset.to_json() for asset in self.wrote]} if self.wrote else {}),
             **({"work": self.work.to_json()} if self.work else {}),
             **({"took_before_ms": list(self.took_before_ms)} if self.took_before_ms else {}),
+            **({"failed_on": list(self.failed_on)} if self.failed_on else {}),
         }
 
     def encoded(self, **more: str | int) -> bytes:

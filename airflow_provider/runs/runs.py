@@ -10,6 +10,7 @@ from typing import Any
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId, labelled
 from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import (
+    MOST_FAILED_ON,
     CheckpointClaim,
     PlanRecord,
     SparkWork,
@@ -113,6 +114,7 @@ class TaskRun:
     :param end: how it ended, while the record of that is being written
     :param number: the number of the record that is being written
     :param give_up_ms: stop trying to store the record at this time (monotonic milliseconds)
+    :param failed_on: the workers on which its last attempts have failed
     """
 
     work: TaskWork
@@ -149,6 +151,7 @@ class TaskRun:
     end: End | None = None
     number: int = 0
     give_up_ms: int | None = None
+    failed_on: tuple[WorkerId, ...] = ()
 
     @property
     def task(self) -> TaskId:
@@ -261,6 +264,16 @@ class TaskRun:
         """How many failures use up the job's retries."""
         return max(0, self.failures - self.forgiven)
 
+    def failed_at(self, worker: WorkerId, error: TaskFailure) -> TaskRun:
+        """An attempt has failed, and the worker may be to blame."""
+        others = tuple(each for each in self.failed_on if each != worker)
+        return replaced(self.failed(error), failed_on=(*others, worker)[-MOST_FAILED_ON:])
+
+    def goes_well_at(self, worker: WorkerId) -> TaskRun:
+        """It does its work there. If it has only failed elsewhere, it was not to blame for that, and pays nothing."""
+        blameless = self.failures > 0 and self.failed_on and worker not in self.failed_on
+        return replaced(self, failures=0, forgiven=0) if blameless else self
+
     @property
     def may_try_again(self) -> bool:
         """Whether its job allows another try."""
@@ -320,7 +333,7 @@ class TaskRun:
     def with_all_retries(self) -> TaskRun:
         """Without failures, as at the start of this run of the job."""
         uncounted = replaced(self, failures=0, forgiven=0, spark_deaths=0, suspected=0, died_alone=0, conflicts=0)
-        return replaced(uncounted, conflict_since_ms=None, error=None)
+        return replaced(uncounted, conflict_since_ms=None, error=None, failed_on=())
 
     def status(self, state: TaskState, worker: WorkerId, **more: object) -> TaskStatus:
         """The record of this state."""
@@ -352,6 +365,7 @@ class TaskRun:
             progress=self.progress if isinstance(self.progress, StreamProgress) else None,
             work=self.progress if state is TaskState.RUNNING and isinstance(self.progress, SparkWork) else None,
             took_before_ms=self.took_before_ms,
+            failed_on=self.failed_on,
             **more,  # type: ignore[arg-type]  # fields of TaskStatus
         )
 
@@ -390,6 +404,7 @@ def first_run(work: TaskWork, epoch: Epoch, last: TaskStatus | None, *, now_ms: 
         conflicts=last.conflicts,
         conflict_since_ms=last.conflict_since_ms,
         ended_after_batch=last.ended_after_batch,
+        failed_on=last.failed_on,
         error=last.error,
     )
     waits_ms = min(max(0, (last.retry_at_ms or 0) - wall_ms), run.longest_wait_ms)

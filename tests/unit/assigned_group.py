@@ -17,7 +17,7 @@ from airflow_provider.client_assignors.client_assignor import (
     WorkerFacts,
 )
 from airflow_provider.declarative.model import NO_TARGET, MemberTarget
-from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks
+from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, Tasks, WorkerId
 
 
 def jobs(sizes: Mapping[str, int]) -> Tasks:
@@ -48,6 +48,7 @@ class DeclarativeGroup:
         self.gone: dict[MemberId, GroupMember] = {}
         self.rank: dict[TaskId, int] = {}
         self.costs = NO_COSTS
+        self.better: dict[TaskId, WorkerId] = {}
 
     def join(self, *names: str, facts: WorkerFacts = NOTHING_SAID, instance: str = "") -> None:
         for member in ids(names):
@@ -90,6 +91,7 @@ class DeclarativeGroup:
             now_ms=self.now_ms,
             revocation_rank=self.rank,
             costs=self.costs,
+            better=self.better,
         )
 
     def assign(self, computing: str | None = None) -> Assignment:

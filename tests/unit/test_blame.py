@@ -1,174 +1,299 @@
-"""Who is to blame for an error. The messages are those of Spark 4, Delta 4 and Iceberg 1.10, with fewer frames."""
+"""Who is to blame for failures, and where a failed task is tried again: what the records of all tasks together say."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from led_group import EPOCH, Group, member
 
-from airflow_provider.driver.errors import SparkGoneError, SparkStartError
-from airflow_provider.spark.blame import (
-    Blame,
-    SparkToBlame,
-    TaskToBlame,
-    WorkerToBlame,
-    WriterToBlame,
-    blame,
-    blame_for_query,
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.blame.elsewhere import better_places
+from airflow_provider.blame.evidence import Evidence, able, found_a_place
+from airflow_provider.group.leading import gather_call
+from airflow_provider.leading.causes import TRIED_ELSEWHERE
+from airflow_provider.leading.leader import lead
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.membership.events import PerformAssignment
+from airflow_provider.protocol.model import NO_TASKS, GenerationId, MemberId, SubProtocol, TaskId, WorkerId
+from airflow_provider.records import StreamProgress, TaskFailure, TaskKind, TaskState, WorkerPhase, WorkerStatus
+
+A0, A1, A2, A3 = (TaskId("a", index) for index in range(4))
+W1, W2, W3 = WorkerId("w1"), WorkerId("w2"), WorkerId("w3")
+NOW = 10_000_000
+BOOM = TaskFailure.of("ModuleNotFoundError: No module named 'kafka_source'")
+BATCH = StreamProgress(batch=3, rows_per_second=1.0, at_ms=NOW)
+RAN_LONG = {"started_at_ms": NOW - 60_000}
+
+
+def said(worker: WorkerId, **fields: Any) -> WorkerStatus:
+    standard = WorkerStatus(worker=worker, state=WorkerPhase.STABLE, epoch=EPOCH, slots=4, member_id=MemberId(worker))
+    return replace(standard, **fields)
+
+
+class Blamed(Group):
+    """A group of workers with four slots each, in which a task has failed."""
+
+    def __init__(self, workers: dict[str, str], *, retries: int = 3, **slots: int) -> None:
+        super().__init__(workers)
+        self.jobs = replace(self.jobs, jobs={"a": replace(self.job, retries=retries)})
+        names = map(WorkerId, workers)
+        self.status = replace(self.status, workers={name: said(name, slots=slots.get(name, 4)) for name in names})
+
+    def tell(self, task: TaskId, **fields: Any) -> None:
+        told = {**self.status.tasks, task: replace(self.status.tasks[task], **fields)}
+        self.status = replace(self.status, tasks=told)
+
+    def fails(self, task: TaskId, *workers: WorkerId, failures: int = 1) -> None:
+        self.tell(task, state=TaskState.PENDING, failed_on=workers, failures=failures, error=BOOM)
+
+    def say(self, worker: WorkerId, **fields: Any) -> None:
+        self.status = replace(
+            self.status, workers={**self.status.workers, worker: replace(self.status.workers[worker], **fields)}
+        )
+
+    def hand(self, task: TaskId, worker: WorkerId) -> None:
+        """The last round gave it to this worker."""
+        assignment = {name: tasks - {task} for name, tasks in self.record.assignment.items()}
+        assignment[worker] |= {task}
+        self.status = replace(self.status, group=replace(self.record, assignment=assignment))
+
+    @property
+    def places(self) -> dict[TaskId, WorkerId]:
+        return dict(better_places(self.jobs, self.status, wall_ms=NOW))
+
+
+# ---- a second try elsewhere
+
+
+def failed_beside_healthy(**slots: int) -> Blamed:
+    """The first task of w1 has failed; a stream of w2 goes well."""
+    group = Blamed({"w1": "p p", "w2": "s s"}, **slots)
+    group.tell(A2, progress=BATCH)
+    group.fails(A0, W1)
+    return group
+
+
+def test_a_task_that_has_failed_is_tried_next_where_something_goes_well() -> None:
+    assert failed_beside_healthy().places == {A0: W2}
+
+
+@pytest.mark.parametrize(
+    "well",
+    [
+        {"progress": BATCH},
+        {"progress": None, **RAN_LONG},
+        {"state": TaskState.FINISHED, "finished_at_ms": NOW - 1_000},
+    ],
+    ids=["a stream commits batches", "a task has run for a minute", "a task has finished"],
 )
-from airflow_provider.spark.failures import nothing_secret
+def test_what_shows_that_a_worker_can_run_tasks(well: dict[str, Any]) -> None:
+    group = failed_beside_healthy()
+    group.tell(A2, **well)
+    assert able(group.status, wall_ms=NOW) == {W2}
+    assert group.places == {A0: W2}
 
-FRAME = "\tat org.apache.spark.sql.execution.streaming.StreamExecution.runStream(StreamExecution.scala:311)\n"
-QUERY = "=== Streaming Query ===\nIdentifier: [id = 1, runId = 2]\nCurrent State: ACTIVE\n"
-FAILED = "org.apache.spark.sql.streaming.StreamingQueryException: "
-STREAM_FAILED = "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
 
-LOG_UPDATE = (
-    "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming"
-    " jobs detected for 7.\nPlease make sure only one streaming job runs on a specific checkpoint location at a time."
-    " SQLSTATE: 40000"
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        {"progress": None, "started_at_ms": NOW - 1_000},
+        {"state": TaskState.PENDING, "progress": BATCH},
+        {"state": TaskState.FINISHED, "finished_at_ms": NOW - 3_600_000},
+        {"state": TaskState.FAILED, "finished_at_ms": NOW},
+    ],
+    ids=["it has just started", "it waits", "it finished an hour ago", "it has failed"],
 )
-CONFLICTS = [
-    LOG_UPDATE,
-    "java.lang.IllegalStateException: Race while writing batch 7",
-    "java.lang.AssertionError: assertion failed: Concurrent update to the log. Multiple streaming jobs detected for 7",
-    "org.apache.spark.SparkConcurrentModificationException: Multiple streaming queries are concurrently using file:/c",
-    "org.apache.spark.SparkConcurrentModificationException: [CONCURRENT_QUERY] Another instance of this query was",
-    "java.lang.IllegalStateException: Cannot start query with id 7 as another query with same id is already active.",
-    "io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND] Files were added by a concurrent update.",
-    "io.delta.exceptions.ConcurrentTransactionException: [DELTA_CONCURRENT_TRANSACTION] Multiple streaming queries",
-    "org.apache.spark.sql.delta.MetadataChangedException: The metadata of the Delta table has been changed",
-    "org.apache.iceberg.exceptions.CommitFailedException: Cannot commit: stale table metadata",
-    "org.apache.iceberg.exceptions.ValidationException: Found conflicting files that can contain records matching true",
-    "org.apache.iceberg.exceptions.ValidationException: Cannot commit, missing data files: [a.parquet]",
-    "org.apache.hudi.exception.HoodieWriteConflictException: Cannot resolve conflicts for overlapping writes",
-]
-FAULTS = [
-    "org.apache.spark.SparkException: [USER_RAISED_EXCEPTION] [CONCURRENT_STREAM_LOG_UPDATE] as in the docs",
-    "org.apache.spark.SparkException: Job aborted",
-    "java.lang.IllegalStateException: it looks like this: Race while writing batch 7",
-    "org.apache.iceberg.exceptions.ValidationException: Cannot find field 'day' in struct",
-    "org.apache.iceberg.exceptions.NoSuchTableException: CommitFailedException",
-    "com.example.ConcurrentAppendException: ours",
-]
+def test_what_shows_nothing(nothing: dict[str, Any]) -> None:
+    group = failed_beside_healthy()
+    group.tell(A2, **nothing)
+    assert not able(group.status, wall_ms=NOW)
+    assert group.places == {}
 
 
-class Py4JJavaError(Exception):
-    """As py4j calls it."""
+@pytest.mark.parametrize(
+    "gone",
+    [
+        {"state": WorkerPhase.LEFT, "condition": "no Java"},
+        {"state": WorkerPhase.STOPPING},
+        {"slots": 0},
+        {"leaves_soon": True},
+    ],
+    ids=["it stands back", "it leaves", "it drains", "it leaves soon"],
+)
+def test_a_worker_that_does_not_stay_is_no_better_place(gone: dict[str, Any]) -> None:
+    group = failed_beside_healthy()
+    group.say(W2, **gone)
+    assert group.places == {}
 
 
-class StreamingQueryException(Exception):  # noqa: N818
-    """As PySpark calls it. It keeps Java's trace apart."""
-
-    def __init__(self, message: str, trace: str) -> None:
-        super().__init__(message)
-        self._stackTrace = trace
+def test_a_worker_whose_slots_streams_keep_is_no_better_place() -> None:
+    """The task would wait there for ever."""
+    assert failed_beside_healthy(w2=2).places == {}
+    assert failed_beside_healthy(w2=3).places == {A0: W2}
 
 
-class ConcurrentAppendException(Exception):  # noqa: N818
-    """As Delta's Python package calls it."""
+def test_one_whose_tasks_end_is() -> None:
+    group = Blamed({"w1": "p", "w2": "r r r"}, w2=1)
+    group.tell(A1, **RAN_LONG)
+    group.fails(A0, W1)
+    assert group.places == {A0: W2}
 
 
-Py4JJavaError.__module__ = "py4j.protocol"
-StreamingQueryException.__module__ = "pyspark.errors.exceptions.captured"
-ConcurrentAppendException.__module__ = "delta.exceptions.captured"
+def test_many_are_spread_over_the_workers_with_free_slots() -> None:
+    group = Blamed({"w1": "p p p p", "w2": "s", "w3": "s s"})
+    for index in (4, 5):
+        group.tell(TaskId("a", index), progress=BATCH)
+    for task in (A0, A1, A2):
+        group.fails(task, W1)
+    assert group.places == {A0: W3, A1: W2, A2: W3} or group.places == {A0: W2, A1: W3, A2: W2}
 
 
-def by_py4j(java: str, cause: str = "") -> Py4JJavaError:
-    caused = f"Caused by: {cause}\n{FRAME}\t... 3 more\n" if cause else ""
-    return Py4JJavaError(f"An error occurred while calling o7.save.\n: {java}\n{FRAME * 3}{caused}")
+def test_a_task_that_has_failed_on_two_workers_stays_where_it_is() -> None:
+    """It is to blame itself, so a job that is wrong everywhere moves each of its tasks once."""
+    group = failed_beside_healthy()
+    group.fails(A0, W2, W1)
+    assert group.places == {}
 
 
-def failed_query(cause: str) -> str:
-    """The trace of a failed query, as Java prints it."""
-    return f"{FAILED}{cause.partition(': ')[2]}\n{QUERY}\n{FRAME * 2}Caused by: {cause}\n{FRAME}\t... 1 more\n"
+def test_one_that_is_there_already_has_no_better_place() -> None:
+    """Its record is still that of the worker where it failed."""
+    group = failed_beside_healthy()
+    group.hand(A0, W2)
+    assert group.places == {}
+    assert found_a_place(group.status, wall_ms=NOW) == {A0}
 
 
-def python(error: str) -> str:
-    return f'Traceback (most recent call last):\n  File "/jobs/etl.py", line 7, in write\n    save()\n{error}\n'
+def test_one_that_nobody_has_any_more_goes_there_too() -> None:
+    """The leader has taken it from its worker."""
+    group = failed_beside_healthy()
+    taken = {**group.record.assignment, W1: group.record.owned_by(W1) - {A0}}
+    group.status = replace(group.status, group=replace(group.record, assignment=taken))
+    assert group.places == {A0: W2}
 
 
-def of_batch(error: str) -> str:
-    """The trace of a query whose ``foreachBatch`` has raised this: Java quotes it twice."""
-    user = "[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach batch sink."
-    said = f"{user} Reason: An exception was raised by the Python Proxy. Return Message: {python(error)}"
-    proxy = f"py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: {python(error)}"
-    return f"{FAILED}{said}\n{QUERY}\n{FRAME}Caused by: {proxy}{FRAME}\t... 1 more\n"
+def test_it_may_be_moved_for_balance_again_when_it_has_run_for_long() -> None:
+    group = failed_beside_healthy()
+    group.hand(A0, W2)
+    group.tell(A0, state=TaskState.RUNNING, worker=W2, started_at_ms=NOW - 599_000)
+    assert found_a_place(group.status, wall_ms=NOW) == {A0}
+    group.tell(A0, started_at_ms=NOW - 600_000)
+    assert found_a_place(group.status, wall_ms=NOW) == NO_TASKS
 
 
-def judged(error: BaseException) -> Blame:
-    return blame(error, lambda plain: plain, nothing_secret)
+def test_who_leads_a_round_knows_both() -> None:
+    group = failed_beside_healthy()
+    command = PerformAssignment(
+        seq=1,
+        generation=GenerationId(6),
+        protocol=SubProtocol.SESSIONED,
+        leader=MemberId("w1"),
+        last_completed=GenerationId(5),
+        members=tuple(member(worker, group.record.owned_by(worker)) for worker in (W1, W2)),
+        last_record=group.record,
+        reason="",
+    )
+    call = gather_call(command, group.jobs, group.status, policy=Deferred(), at_ms=NOW)
+    assert (dict(call.better), call.pinned) == ({A0: W2}, NO_TASKS)
+    answer = lead(replace(call, reason=TRIED_ELSEWHERE))
+    assert answer.record is not None
+    assert answer.record.revoked == {W1: {A0}}
+    group.status = replace(group.status, group=answer.record)
+    command = replace(
+        command,
+        generation=GenerationId(7),
+        last_completed=GenerationId(6),
+        last_record=answer.record,
+        members=tuple(member(worker, answer.record.owned_by(worker)) for worker in (W1, W2)),
+    )
+    answer = lead(gather_call(command, group.jobs, group.status, policy=Deferred(), at_ms=NOW))
+    assert answer.record is not None
+    assert answer.record.assignment == {W1: {A1}, W2: {A0, A2, A3}}
+    assert "a task that has failed is tried on another worker" in answer.record.because
 
 
-@pytest.mark.parametrize("java", CONFLICTS)
-def test_another_writer_is_to_blame_for_a_conflict_wherever_java_names_it(java: str) -> None:
-    wrapped = by_py4j("org.apache.spark.SparkException: Writing job aborted", cause=java)
-    query = StreamingQueryException(f"{STREAM_FAILED}{java.partition(': ')[2]}", failed_query(java))
-    for error in (by_py4j(java), wrapped, query):
-        assert isinstance(judged(error), WriterToBlame)
-    assert isinstance(blame_for_query(failed_query(java), nothing_secret), WriterToBlame)
+# ---- the last try
 
 
-@pytest.mark.parametrize("java", CONFLICTS)
-def test_a_conflict_of_a_batchs_own_write_is_one_too(java: str) -> None:
-    raised = of_batch(f"py4j.protocol.Py4JJavaError: {by_py4j(java)}")
-    assert isinstance(blame_for_query(raised, nothing_secret), WriterToBlame)
-    assert isinstance(judged(StreamingQueryException(raised.partition(": ")[2], raised)), WriterToBlame)
+def all_failed(*, failures: int, well: bool = False) -> Blamed:
+    """Both tasks of w1 have failed; of w2 nothing is known, or w1 has a stream that goes well."""
+    group = Blamed({"w1": "p p s", "w2": "."}, retries=1)
+    if well:
+        group.tell(A2, progress=BATCH)
+    for task in (A0, A1):
+        group.fails(task, W1, failures=failures)
+    return group
 
 
-@pytest.mark.parametrize("java", FAULTS)
-def test_the_task_is_to_blame_for_everything_else(java: str) -> None:
-    for error in (by_py4j(java), by_py4j("org.apache.spark.SparkException: Job aborted", cause=java)):
-        assert isinstance(judged(error), TaskToBlame)
-    assert isinstance(blame_for_query(failed_query(java), nothing_secret), TaskToBlame)
+def test_where_nothing_goes_well_a_task_is_not_failed_for_good_before_it_has_failed_elsewhere() -> None:
+    assert all_failed(failures=2).places == {A0: W2, A1: W2}
 
 
-@pytest.mark.parametrize("java", CONFLICTS)
-def test_an_error_of_the_jobs_own_that_quotes_a_conflict_is_the_tasks_fault(java: str) -> None:
-    for error in (RuntimeError(java), RuntimeError(str(by_py4j(java))), ValueError(failed_query(java))):
-        assert isinstance(judged(error), TaskToBlame)
-        raised = of_batch(f"{type(error).__name__}: {error}")
-        assert isinstance(blame_for_query(raised, nothing_secret), TaskToBlame)
-        assert isinstance(judged(StreamingQueryException(raised.partition(": ")[2], raised)), TaskToBlame)
+def test_with_retries_left_it_goes_nowhere_of_which_nothing_is_known() -> None:
+    assert all_failed(failures=1).places == {}
 
 
-def test_what_was_raised_from_a_conflict_is_one_and_what_happened_after_it_is_none() -> None:
-    conflict = by_py4j(CONFLICTS[0])
-    named, careless = RuntimeError("month 3"), NameError("name 'lgo' is not defined")
-    named.__cause__, careless.__context__ = conflict, conflict
-    assert isinstance(judged(named), WriterToBlame)
-    assert isinstance(judged(careless), TaskToBlame)
+def test_where_others_go_well_a_task_that_has_used_up_its_retries_has_failed() -> None:
+    assert all_failed(failures=2, well=True).places == {}
 
 
-def test_the_same_holds_for_the_text_of_a_batchs_error() -> None:
-    conflict, then = f"py4j.protocol.Py4JJavaError: {by_py4j(CONFLICTS[6])}", python("RuntimeError: month 3")
-    named = "The above exception was the direct cause of the following exception:"
-    careless = "During handling of the above exception, another exception occurred:"
-    assert isinstance(blame_for_query(of_batch(f"{conflict}\n{named}\n\n{then}"), nothing_secret), WriterToBlame)
-    assert isinstance(blame_for_query(of_batch(f"{conflict}\n{careless}\n\n{then}"), nothing_secret), TaskToBlame)
+def test_it_gets_one_try_more_and_no_other() -> None:
+    assert all_failed(failures=3).places == {}
 
 
-def test_the_errors_of_python_packages_and_of_spark_connects_client_are_known() -> None:
-    assert isinstance(judged(ConcurrentAppendException("Files were added by a concurrent update")), WriterToBlame)
-    connect: Any = type("SparkConnectGrpcException", (Exception,), {"__module__": "pyspark.errors.exceptions.connect"})
-    assert isinstance(judged(connect(f"({CONFLICTS[6].replace(': ', ') ', 1)}")), WriterToBlame)
-    assert isinstance(judged(connect(LOG_UPDATE.partition(": ")[2])), WriterToBlame)
-    assert isinstance(judged(connect(f"{STREAM_FAILED}{LOG_UPDATE.partition(': ')[2]}")), WriterToBlame)
-    assert isinstance(judged(connect("[TABLE_OR_VIEW_NOT_FOUND] no `t`")), TaskToBlame)
+# ---- whom the records blame
 
 
-def test_spark_and_the_worker_are_to_blame_for_their_own_ends_whatever_the_task_has_raised() -> None:
-    gone = SparkGoneError("this worker's Spark has ended", spark=4)
-    gone.__cause__ = by_py4j(CONFLICTS[0])
-    told = judged(gone)
-    assert isinstance(told, SparkToBlame)
-    assert (told.spark, told.error) == (4, "SparkGoneError: this worker's Spark has ended")
-    assert judged(SparkStartError("there is no Java")) == WorkerToBlame(error="there is no Java")
+def gone_wrong_on_w1() -> tuple[Blamed, Evidence]:
+    """Two streams have failed on w1, and now run on w2."""
+    group, evidence = Blamed({"w1": "p p", "w2": "s"}), Evidence(W1)
+    for task in (A0, A1):
+        evidence.failed(task, BOOM)
+        group.fails(task, W1)
+        group.hand(task, W2)
+        group.tell(task, state=TaskState.RUNNING, kind=TaskKind.STREAMING, worker=W2, progress=BATCH)
+    return group, evidence
 
 
-def test_nothing_secret_is_told() -> None:
-    def mask(text: str) -> str:
-        return text.replace("hunter2", "***")
+def verdict(evidence: Evidence, status: StatusSnapshot) -> str:
+    return evidence.verdict(status, wall_ms=NOW)
 
-    for error in (by_py4j(f"{CONFLICTS[6]} hunter2"), ValueError("hunter2"), SparkStartError("hunter2")):
-        assert "hunter2" not in repr(blame(error, lambda plain: plain, mask))
+
+def test_a_worker_is_blamed_for_what_fails_there_and_goes_well_elsewhere() -> None:
+    group, evidence = gone_wrong_on_w1()
+    assert verdict(evidence, group.status) == (
+        "tasks fail here that go well elsewhere: a:0, a:1; the last one by ModuleNotFoundError: No module named"
+        " 'kafka_source'"
+    )
+
+
+def test_a_single_task_proves_nothing() -> None:
+    group, evidence = gone_wrong_on_w1()
+    group.tell(A1, progress=None, started_at_ms=NOW)
+    assert verdict(evidence, group.status) == ""
+    group.tell(A1, **RAN_LONG)
+    assert verdict(evidence, group.status)
+
+
+def test_what_fails_on_two_workers_speaks_against_none_of_them() -> None:
+    """The server of a source was away, or the job is wrong."""
+    group, evidence = gone_wrong_on_w1()
+    group.tell(A1, failed_on=(W1, W3))
+    assert verdict(evidence, group.status) == ""
+
+
+def test_what_goes_well_on_the_worker_speaks_for_it() -> None:
+    group, evidence = gone_wrong_on_w1()
+    group.tell(A2, worker=W1, progress=BATCH)
+    assert verdict(evidence, group.status) == ""
+    group, evidence = gone_wrong_on_w1()
+    evidence.went_well()
+    assert verdict(evidence, group.status) == ""
+
+
+def test_a_job_that_goes_well_nowhere_makes_no_worker_stand_back() -> None:
+    group, evidence = gone_wrong_on_w1()
+    for task in (A0, A1):
+        group.tell(task, state=TaskState.FAILED, progress=None, failed_on=(W1, W2))
+    assert verdict(evidence, group.status) == ""

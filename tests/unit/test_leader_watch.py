@@ -23,7 +23,7 @@ from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import NO_TASKS, MemberId, TaskId, WorkerId, planner_of
-from airflow_provider.records import JobDefinition, WorkerPhase, WorkerStatus
+from airflow_provider.records import JobDefinition, StreamProgress, WorkerPhase, WorkerStatus
 
 pytestmark = pytest.mark.turned_clock
 
@@ -161,6 +161,28 @@ async def test_a_slot_that_is_free_again_is_noticed_within_half_a_second() -> No
     watched.watch.look()
     await time_passes(0.5)
     assert watched.asked == ["a worker has a slot free while tasks wait elsewhere"] * 2, "without another change"
+    watched.watch.close()
+
+
+async def test_a_failed_task_is_tried_elsewhere_and_many_of_them_in_few_rounds() -> None:
+    watched = Watched(Group({"w1": "p p", "w2": "s"}))
+    status = watched.topics.status
+    assert watched.record is not None
+    workers = {
+        name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=EPOCH, slots=9, owned=owned)
+        for name, owned in watched.record.assignment.items()
+    }
+    well = replace(status.tasks[TaskId("a", 2)], progress=StreamProgress(batch=1, rows_per_second=1.0, at_ms=0))
+    watched.topics.status = replace(status, workers=workers, tasks={**status.tasks, well.task: well})
+    watched.watch.lead(True)
+    await time_passes(1)
+    assert "a task that has failed is tried on another worker" not in watched.asked
+    failed = {task: replace(status.tasks[task], failures=1, failed_on=(W1,)) for task in (A0, A1)}
+    watched.topics.status = replace(watched.topics.status, tasks={**failed, well.task: well})
+    for _ in range(20):
+        watched.watch.look()
+        await time_passes(0.5)
+    assert watched.asked.count("a task that has failed is tried on another worker") in (2, 3), "in ten seconds"
     watched.watch.close()
 
 

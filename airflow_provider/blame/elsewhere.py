@@ -1,0 +1,115 @@
+"""Where tasks that have failed should be tried again. Pure: the same records give every worker the same answer.
+
+A task's second try goes to another worker, if something has lately gone well there: if the task fails there, too, it is
+to blame itself. So each task moves at most once for this reason, and a job that is wrong everywhere causes few rounds.
+A task whose retries are used up, on a worker where nothing goes well, gets one try more, on any other worker. No task
+moves to where there is no room: it would wait behind streams for ever.
+
+The leader takes the task from the worker where it failed, by revoking it. The worker does not release it by itself: a
+released task counts as lost, and goes back to the worker that had it; and if no leader looked, it would be nobody's. If
+no leader looks now, the task is tried again where it is, a while later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from airflow_provider.blame.evidence import able
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.presence import present
+from airflow_provider.ledger.progress import configured
+from airflow_provider.ledger.status_view import StatusSnapshot
+from airflow_provider.protocol.bridge import BRIDGE
+from airflow_provider.protocol.model import TaskId, WorkerId
+from airflow_provider.records import TaskKind, TaskState, TaskStatus, WorkerPhase
+
+HERE_AFTER_MS: Final = 20_000
+"""How long a task waits for its move. After that it is tried again where it is."""
+_NOWHERE: Final[Mapping[TaskId, WorkerId]] = MappingProxyType({})
+
+
+def better_places(jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> Mapping[TaskId, WorkerId]:
+    """Where failed tasks that wait should be tried again; without those that have no better place.
+
+    :param wall_ms: now, milliseconds since 1970
+    """
+    lasts = status.tasks.values()
+    failed = [last for last in lasts if last.failed_on and last.state is TaskState.PENDING]
+    if not failed or status.group is None:
+        return _NOWHERE
+    places = Places(jobs, status, wall_ms=wall_ms)
+    failed.sort(key=lambda last: last.task)
+    return {last.task: place for last in failed if (place := places.take(last)) is not None}
+
+
+class Places:
+    """The workers that stay, with what they have to do."""
+
+    def __init__(self, jobs: JobsSnapshot, status: StatusSnapshot, *, wall_ms: int) -> None:
+        self._jobs = jobs
+        self._status = status
+        self._able = able(status, wall_ms=wall_ms)
+        self._slots = dict(_staying(status))
+        self._taken = dict.fromkeys(self._slots, 0)
+        self._taken_for_ever = dict.fromkeys(self._slots, 0)
+        unfinished = configured(jobs, status.tasks)
+        for worker in self._slots:
+            assert status.group is not None
+            for task in status.group.assignment.get(worker, frozenset()) & unfinished:
+                self._add(task, worker)
+
+    def take(self, last: TaskStatus) -> WorkerId | None:
+        """A better place for a task, which is then counted there; None: there is none, or it needs none.
+
+        :param last: its last record: that it waits for its next attempt
+        """
+        if len(last.failed_on) != 1 or not self._is_to_run(last):
+            return None
+        home = last.failed_on[0]
+        if self._status.owner_of(last.task) not in (None, home):
+            return None  # it is there already
+        chosen = max(self._candidates(last, home), default=None)
+        if chosen is None:
+            return None
+        self._add(last.task, chosen[-1])
+        return chosen[-1]
+
+    def _is_to_run(self, last: TaskStatus) -> bool:
+        work = self._jobs.work_of(last.task)
+        if work is None or not last.is_of(work.definition.run_key, work.fingerprint):
+            return False
+        return not self._jobs.is_paused(last.task.job) and not self._status.lives_on(last.task)
+
+    def _candidates(self, last: TaskStatus, home: WorkerId) -> Iterator[tuple[bool, int, WorkerId]]:
+        """Workers, the best of which is the greatest: one on which something goes well, and with most free slots."""
+        work = self._jobs.work_of(last.task)
+        assert work is not None
+        beyond = last.failures - work.definition.retries  # 1: its retries are used up, 2: it got one try more
+        anywhere = beyond == 1 and home not in self._able
+        if beyond > 1 or (beyond == 1 and not anywhere):
+            return
+        wants = self._jobs.slots_of(last.task)
+        for worker, slots in self._slots.items():
+            if worker == home or not (anywhere or worker in self._able):
+                continue
+            if self._taken_for_ever[worker] + min(wants, slots) <= slots:
+                yield worker in self._able, slots - self._taken[worker], worker
+
+    def _add(self, task: TaskId, worker: WorkerId) -> None:
+        slots = min(self._jobs.slots_of(task), self._slots[worker])
+        self._taken[worker] += slots
+        last, job = self._status.tasks.get(task), self._jobs.jobs.get(task.job)
+        kind = last.kind if last is not None else None if job is None else job.kind
+        if kind is TaskKind.STREAMING:
+            self._taken_for_ever[worker] += slots
+
+
+def _staying(status: StatusSnapshot) -> Iterator[tuple[WorkerId, int]]:
+    """The workers that stay in the group and say so, with their slots."""
+    leaving_soon = frozenset() if status.group is None else status.group.leaving_soon
+    for worker in sorted(present(status) - leaving_soon - {BRIDGE}):
+        said = status.workers.get(worker)
+        if said is not None and said.slots and said.state is not WorkerPhase.STOPPING and not said.leaves_soon:
+            yield worker, said.slots

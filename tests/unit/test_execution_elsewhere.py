@@ -1,0 +1,140 @@
+"""A task that has failed waits a while for its move to a better place, and is tried again here if nobody moves it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from execution_script import A0, A1, A2, ME, OTHER, Script, words, written
+from group_records import record_of
+
+from airflow_provider.blame.elsewhere import HERE_AFTER_MS
+from airflow_provider.blame.evidence import LATELY_MS
+from airflow_provider.execution.commands import Command
+from airflow_provider.execution.events import AttemptProgressed, TasksRevoked
+from airflow_provider.protocol.model import Epoch, TaskId
+from airflow_provider.records import StreamProgress, TaskKind, TaskState, TaskStatus, WorkerPhase, WorkerStatus
+
+BATCH = StreamProgress(batch=1, rows_per_second=1.0, at_ms=0)
+
+
+def beside_another(*, well: bool = True, **definition: Any) -> Script:
+    """This worker has two tasks, and another one the third, which goes well there or has just started."""
+    script = Script(**definition)
+    assignment = {ME: frozenset({A0, A1}), OTHER: frozenset({A2})}
+    workers = {
+        name: WorkerStatus(worker=name, state=WorkerPhase.STABLE, epoch=Epoch(1), slots=2) for name in assignment
+    }
+    script.status = replace(script.status, group=record_of(assignment, epoch=1), workers=workers)
+    script.running(A0, A1)
+    says(script, A2, progress=BATCH if well else None)
+    return script
+
+
+def says(script: Script, task: TaskId, **fields: Any) -> list[Command]:
+    """The other worker says that this task runs there."""
+    work = script.jobs.work_of(task)
+    assert work is not None
+    standard = TaskStatus(
+        task=task,
+        state=TaskState.RUNNING,
+        epoch=Epoch(1),
+        worker=OTHER,
+        run_key="r",
+        fingerprint=work.fingerprint,
+        kind=TaskKind.STREAMING,
+        started_at_ms=script.now + script.wall_ahead,
+    )
+    return script.say(replace(standard, **fields))
+
+
+def test_it_waits_for_its_move_and_is_tried_here_if_nobody_moves_it() -> None:
+    script = beside_another(retries=1)
+    told = written(script.fail(A0), TaskState.PENDING)
+    assert (told.failed_on, told.failures, told.retry_at_ms) == ((ME,), 1, None)
+    assert words(script.wait(HERE_AFTER_MS - 1)) == []
+    assert words(script.wait(1)) == ["start a:0 #2"]
+
+
+def test_it_leaves_without_another_attempt_here() -> None:
+    script = beside_another(retries=1)
+    script.fail(A0)
+    assert words(script.feed(TasksRevoked, tasks=frozenset({A0}), reason="revoked")) == ["released a:0"]
+
+
+@pytest.mark.parametrize("delay_ms", [500, 60_000])
+def test_wherever_it_goes_the_delay_of_its_job_is_kept(delay_ms: int) -> None:
+    script = beside_another(retries=1, retry_delay_ms=delay_ms)
+    told = written(script.fail(A0), TaskState.PENDING)
+    assert told.retry_at_ms == script.now + script.wall_ahead + delay_ms
+    assert words(script.wait(max(delay_ms, HERE_AFTER_MS) - 1)) == []
+    assert words(script.wait(1)) == ["start a:0 #2"]
+
+
+def test_without_a_better_place_it_is_tried_here_at_once() -> None:
+    script = beside_another(well=False, retries=1)
+    assert words(script.fail(A0)) == ["write a:0 pending", "start a:0 #2"]
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+def test_where_nothing_goes_well_it_has_not_failed_for_good_before_it_has_failed_elsewhere(retryable: bool) -> None:
+    """Also if another try here would be useless: this worker may lack its module."""
+    script = beside_another(well=False)
+    told = written(script.fail(A0, retryable=retryable), TaskState.PENDING)
+    assert told.failures == 1
+    script.wait(HERE_AFTER_MS)
+    script.begin(A0)
+    assert written(script.fail(A0, retryable=retryable), TaskState.FAILED).failures == 2
+
+
+def test_where_something_goes_well_it_has_failed_for_good() -> None:
+    script = beside_another()
+    script.feed(AttemptProgressed, task=A1, progress=BATCH)
+    says(script, A1, worker=ME, progress=BATCH)
+    assert words(script.fail(A0)) == ["insist on a:0 failed"]
+
+
+def test_alone_in_its_group_it_has_failed_for_good() -> None:
+    script = Script().running(A0)
+    assert words(script.fail(A0)) == ["insist on a:0 failed"]
+
+
+def test_a_task_that_goes_well_here_does_not_pay_for_a_failure_elsewhere() -> None:
+    script = Script(retries=1)
+    work = script.jobs.work_of(A0)
+    assert work is not None
+    script.say(
+        TaskStatus(
+            task=A0,
+            state=TaskState.PENDING,
+            epoch=Epoch(0),
+            worker=OTHER,
+            run_key="r",
+            fingerprint=work.fingerprint,
+            failures=1,
+            failed_on=(OTHER,),
+        )
+    )
+    script.running(A0)
+    assert script.execution.runs[A0].failures == 1
+    script.feed(AttemptProgressed, task=A0, progress=BATCH)
+    assert (script.execution.runs[A0].failures, script.execution.runs[A0].failed_on) == (0, (OTHER,))
+
+
+def test_after_a_long_good_time_it_is_unknown_again_who_is_to_blame() -> None:
+    script = beside_another(retries=5)
+    script.execution.runs[A0] = replace(script.execution.runs[A0], failed_on=(OTHER,))
+    script.wait(LATELY_MS)
+    assert written(script.fail(A0), TaskState.PENDING).failed_on == (ME,)
+
+
+def test_a_worker_on_which_fails_what_goes_well_elsewhere_starts_nothing_more() -> None:
+    script = beside_another(retries=5)
+    for task in (A0, A1):
+        script.fail(task)
+    says(script, A0, failed_on=(ME,), progress=BATCH)
+    assert script.execution.blamed == ""
+    says(script, A1, failed_on=(ME,), progress=BATCH)
+    assert script.execution.blamed == "tasks fail here that go well elsewhere: a:0, a:1; the last one by boom"
+    assert not script.execution.may_begin
