@@ -352,6 +352,7 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
     """
     changed, before = event.jobs is not x.jobs, x.status
     x.jobs, x.status = event.jobs, event.status
+    x.blamed = x.blamed or x.evidence.verdict(x.status, wall_ms=x.wall)
     orphans.end_all_unless_others_stay(x)
     if changed or x.status.group is not before.group:
         orphans.end_orphans(x)

@@ -154,6 +154,10 @@ class TaskExecutor:
         return self._execution.unable
 
     @property
+    def blamed(self) -> str:
+        return self._execution.blamed
+
+    @property
     def stopped_running(self) -> int:
         return self._execution.stopped_running
 

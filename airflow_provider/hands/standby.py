@@ -36,7 +36,7 @@ class Standby:
     failed_warm_ups: Mapping[TaskId, str] = MappingProxyType({})
     stopped_running = 0
     fault: BaseException | None = None
-    condition = unable = spark_ui = ""
+    condition = unable = blamed = spark_ui = ""
 
     def __init__(
         self,

@@ -56,7 +56,7 @@ def is_same_process(one: str, other: str) -> bool:
 
 
 def stands_back(status: StatusSnapshot) -> Mapping[WorkerId, str]:
-    """The workers that stand back until their Spark starts, and why it does not start."""
+    """The workers that stand back until they can run tasks, and why they can't."""
     return {
         name: said.condition
         for name, said in sorted(status.workers.items())

@@ -26,6 +26,8 @@ class Ending(str, Enum):
     """No worker of the group had anything to run for the idle timeout; the worker has left. ``error`` says why."""
     STOOD_BACK = "stood back"
     """No task can be started here (``error`` says why); the worker has left for now."""
+    BLAMED = "blamed"
+    """Tasks fail here that go well elsewhere (``error`` says which); the worker has left for now."""
     HANDED_OVER = "handed over"
     """The membership continues in another process, with ``saved``."""
     FENCED = "fenced"
@@ -34,6 +36,11 @@ class Ending(str, Enum):
     """The coordinator refused the membership, the group's topics are gone, a task did not stop, or a fault of this
     program: ``error`` says which.
     """
+
+    @property
+    def stands_back(self) -> bool:
+        """Whether the worker has left only for now, and comes back by itself."""
+        return self in (Ending.STOOD_BACK, Ending.BLAMED)
 
 
 WORK_IS_OVER: Final = (Ending.DRAINED, Ending.LEFT)
@@ -45,7 +52,7 @@ class Outcome:
     """How a worker's run in this process ended.
 
     :param epoch: the last one that it applied
-    :param error: for ``fenced``, ``failed``, ``idle`` and ``stood back``
+    :param error: for ``fenced``, ``failed``, ``idle``, ``stood back`` and ``blamed``
     :param saved: for ``handed over``: what :class:`~airflow_provider.worker.worker.Worker` takes as ``saved`` in the
         other process
     :param came: for ``handed over``: tasks that have become runnable since the hand-over was decided: it takes a while

@@ -61,6 +61,10 @@ class Hands(Protocol):
         """Why no task can be started here; usually empty."""
 
     @property
+    def blamed(self) -> str:
+        """Why this worker is to blame for failures of its tasks; usually empty. It starts no more of them."""
+
+    @property
     def fault(self) -> BaseException | None:
         """A fault of this program that ends the worker."""
 

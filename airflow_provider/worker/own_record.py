@@ -142,7 +142,7 @@ class OwnRecord:
             member_id=view.member_id,
             left=self.absence.left,
             returns_ms=self.absence.returns_ms,
-            condition=hands.unable or ("" if self.phase is WorkerPhase.LEFT else self._said_condition),
+            condition=hands.unable or hands.blamed or ("" if self.phase is WorkerPhase.LEFT else self._said_condition),
             learning=tuple(
                 Lesson(task, far, far >= self._settings.member.ready_from)
                 for task, far in sorted(hands.learning.items())

@@ -1,7 +1,9 @@
-"""A worker stands back from its group while its Spark does not start, so that others run its tasks.
+"""A worker stands back from its group while it can't run tasks, so that others run them.
 
-It leaves properly, so that the others get its tasks in that round. It tries again and again to start Spark, and joins
-again when that works. A worker that is alone in its group does the same.
+It leaves properly, so that the others get its tasks in that round. If its Spark does not start, it tries that again and
+again, and joins again when it works. A worker that is alone in its group does the same. If the worker is to blame for
+failures of its tasks (``blame/``), only they can show whether it still is: it joins again after a pause. The pauses get
+longer, since each try may cost some tasks an attempt.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
@@ -33,6 +36,10 @@ log = logging.getLogger(__name__)
 
 _FIRST_WAIT_S: Final = 5.0
 _LONGEST_WAIT_S: Final = 60.0
+_FIRST_REST_S: Final = 60.0
+_LONGEST_REST_S: Final = 1_920.0
+_CALM_S: Final = 3_600.0
+"""If a worker was not to blame for this long, its next pause is short again."""
 _LAST_WORD_S: Final = 5.0
 _END_WITHIN_S: Final = 30.0
 """The longest wait for a server that does not answer: Airflow kills a process that takes a minute to end."""
@@ -58,7 +65,7 @@ class SparkStarter(Protocol):
 
 
 class SteadyWorker:
-    """A worker that joins its group again whenever it had to leave because its Spark did not start.
+    """A worker that joins its group again whenever it had to leave because it could not run tasks.
 
     :param make: makes the worker for each time that it joins
     :param topics: the group's topics, read to their ends
@@ -79,6 +86,8 @@ class SteadyWorker:
         self._starter = starter
         self._worker = make(saved)
         self._stopped_before = 0
+        self._next_rest_s = _FIRST_REST_S
+        self._joined_at = time.monotonic()
         self._told_to_leave = self._comes_back = False
         self._changed: asyncio.Event | None = None
 
@@ -100,7 +109,7 @@ class SteadyWorker:
         """As :meth:`Worker.run <airflow_provider.worker.worker.Worker.run>`; it never ends by standing back."""
         try:
             outcome = await self._worker.run()
-            while outcome.ending is Ending.STOOD_BACK:
+            while outcome.ending.stands_back:
                 end = await self._stand_back(outcome)
                 if end is not None:
                     return end
@@ -121,13 +130,13 @@ class SteadyWorker:
         self._worker.hand_over()
 
     async def _stand_back(self, left: Outcome) -> Outcome | None:
-        """Wait until Spark starts, and make a new worker.
+        """Wait until it can run tasks, as far as can be known, and make a new worker.
 
         :param left: how the last one ended
         :returns: how the worker ends meanwhile; None: it joins again
         """
         changed = self._changed = asyncio.Event()
-        trying = asyncio.ensure_future(self._try_until_there(left.error or ""))
+        trying = asyncio.ensure_future(self._come_back(left))
         trying.add_done_callback(lambda _: changed.set())
         reasons = ReasonsToEnd(
             self._settings, self._topics, began_at=self._worker.reasons.began_at, look_again=changed.set
@@ -142,6 +151,7 @@ class SteadyWorker:
                 trying.result()
                 self._stopped_before = self.stopped_running
                 self._worker = self._make(None)
+                self._joined_at = time.monotonic()
                 self._worker.reasons.go_on_waiting(reasons.waits_since_ms)
             else:
                 await self._say_that_it_ends(reasons.wish)
@@ -151,6 +161,21 @@ class SteadyWorker:
             unsubscribe()
             reasons.close()
             trying.cancel()
+
+    async def _come_back(self, left: Outcome) -> None:
+        why = left.error or ""
+        if left.ending is Ending.BLAMED:
+            await self._rest(why)
+            why = await self._starter.start()
+        await self._try_until_there(why)
+
+    async def _rest(self, why: str) -> None:
+        if time.monotonic() - self._joined_at > _CALM_S:
+            self._next_rest_s = _FIRST_REST_S
+        rest_s, self._next_rest_s = self._next_rest_s, min(2 * self._next_rest_s, _LONGEST_REST_S)
+        me = self._settings.member.worker
+        log.warning("worker %s stands back, and joins its group again in %g s: %s", me, rest_s, why)
+        await asyncio.sleep(rest_s)
 
     async def _try_until_there(self, why: str) -> None:
         me, wait_s = self._settings.member.worker, _FIRST_WAIT_S

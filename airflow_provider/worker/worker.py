@@ -142,7 +142,7 @@ class Worker:
             self._leaving = ending
             self._record.absence = absence
             self._record.say(WorkerPhase.STOPPING)
-            if absence.at_most_ms == 0 and ending is not Ending.STOOD_BACK:  # a worker that stands back returns
+            if absence.at_most_ms == 0 and not ending.stands_back:  # a worker that stands back returns
                 self.hands.leave_for_good()
             self.member.leave(reason)
             self._changed.set()
@@ -258,6 +258,8 @@ class Worker:
         wish = self.reasons.wish
         if self.hands.unable:
             self.leave("no task can be started here", ending=Ending.STOOD_BACK)
+        elif self.hands.blamed:
+            self.leave("tasks fail here that go well elsewhere", ending=Ending.BLAMED)
         elif wish is not None and (absence := self._leave_request.decide(wish)) is not None:
             self.leave(ASKED, absence)
         elif self.reasons.is_done:
@@ -299,9 +301,9 @@ class Worker:
             )
             self._record.say_that_it_is_handed_over()
             return Outcome(ending=ending, epoch=epoch, saved=saved.to_json())
-        if ending is Ending.STOOD_BACK:
+        if ending.stands_back:
             self._record.say(WorkerPhase.LEFT)
-            return Outcome(ending=ending, epoch=epoch, error=self.hands.unable)
+            return Outcome(ending=ending, epoch=epoch, error=self.hands.unable or self.hands.blamed)
         if ending in (Ending.LEFT, Ending.DRAINED, Ending.IDLE):
             self._record.say(WorkerPhase.LEFT)
             wish = self.reasons.wish

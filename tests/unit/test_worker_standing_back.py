@@ -1,4 +1,4 @@
-"""A worker whose Spark does not start: it leaves its tasks to others, and comes back when it can run them."""
+"""A worker that can't run tasks: it leaves them to others, and comes back when it can, or after a pause to try."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import (
     ControlAction,
     ControlRecord,
+    StreamProgress,
     TaskKind,
     TaskState,
     TaskStatus,
@@ -129,6 +130,41 @@ async def test_it_leaves_its_tasks_to_others_says_so_and_uses_up_no_attempt(
         for task in (A0, A1):
             status = life.topics.status.tasks.get(task)
             assert status is None or (status.state, status.failures) == (TaskState.STOPPED, 0)
+
+
+async def goes_well_elsewhere(life: SteadyLife, task: TaskId) -> None:
+    """It fails here, and another worker takes it and commits its batches."""
+    life.runner.fail(task, "No module named 'kafka_source'")
+    await eventually(lambda: life.topics.status.tasks[task].failed_on == (ME,))
+    last = life.topics.status.tasks[task]
+    well = StreamProgress(batch=1, rows_per_second=1.0, at_ms=0)
+    taken = replace(
+        last, state=TaskState.RUNNING, worker=WorkerId("w2"), epoch=Epoch(last.epoch + 1), attempt=9, progress=well
+    )
+    await life.topics.publish_task(taken)
+
+
+async def test_one_on_which_fails_what_goes_well_elsewhere_stands_back_for_longer_and_longer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(standing_back, "_FIRST_REST_S", 0.1)
+    life = SteadyLife()
+    life.starter.there = True
+    await life.submit(kind=TaskKind.STREAMING, retries=20)
+    life.begin()
+    try:
+        for rest in ("0.1", "0.2"):
+            await life.runs(A0, A1)
+            for task in (A0, A1):
+                await goes_well_elsewhere(life, task)
+            blamed = "tasks fail here that go well elsewhere: a:0, a:1; the last one by No module named 'kafka_source'"
+            await eventually(lambda told=blamed: told in stands_back(life.topics.status).get(ME, ""), "it says why")
+            back = f"worker {ME} stands back, and joins its group again in {rest} s: {blamed}"
+            await eventually(lambda told=back: told in caplog.text, caplog.text)
+        await eventually(lambda: life.phase is WorkerPhase.STABLE, "it is back")
+        assert life.topics.status.workers[ME].condition == ""
+    finally:
+        await life.cancel()
 
 
 async def says(life: Life, condition: str) -> None:
