@@ -292,6 +292,8 @@ def handle(x: Execution, event: Event) -> list[Command]:
     :raises ImpossibleEventError: for an event that cannot happen as things are, which is a fault of this program
     """
     x.begin(event)
+    if isinstance(event, (TopicsRead, TasksGiven)):
+        x.judge(event.status if isinstance(event, TopicsRead) else x.status)
     for task in _concerned(x, event):
         _apply(x, task, event)
     _tell_of_suspects(x)
@@ -352,7 +354,6 @@ def _read(x: Execution, event: TopicsRead) -> Iterable[TaskId]:
     """
     changed, before = event.jobs is not x.jobs, x.status
     x.jobs, x.status = event.jobs, event.status
-    x.blamed = x.blamed or x.evidence.verdict(x.status, wall_ms=x.wall)
     orphans.end_all_unless_others_stay(x)
     if changed or x.status.group is not before.group:
         orphans.end_orphans(x)

@@ -404,6 +404,10 @@ class Execution:
 
     # ---- who may start
 
+    def judge(self, status: StatusSnapshot) -> None:
+        """Find out whether this worker is to blame for what has failed here."""
+        self.blamed = self.blamed or self.evidence.verdict(status, wall_ms=self.wall)
+
     @property
     def may_start(self) -> bool:
         return not self.settings.in_triggerer and self.may_begin

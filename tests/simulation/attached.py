@@ -20,6 +20,7 @@ from airflow_provider.membership.state import MemberState
 from airflow_provider.protocol.holding import StopReason
 from airflow_provider.protocol.member_events import TasksFinished, TasksStopped
 from airflow_provider.protocol.model import Epoch, TaskId, Tasks
+from airflow_provider.protocol.replacing import replaced
 from airflow_provider.records import TaskFailure, TaskStatus, WorkerPhase
 from airflow_provider.records.slots import wanted_slots
 from airflow_provider.runs.runs import RunState, TaskRun
@@ -58,6 +59,7 @@ class Attached:
         self._timer = 0
         self._told_at = -1
         self._stop_ms = 0
+        self._stands_back = False
         self.warm_ups = WarmUps(process, self._feed)
         self._report = Report(process)
         settings = ExecutionSettings(
@@ -209,12 +211,13 @@ class Attached:
         self._feed(events.AttemptFinished, task=task, result=result, stateful=stateful)
 
     def fail(self, task: TaskId) -> None:
-        """The task fails without retries left."""
+        """The task fails for good: it has had its last try before."""
         self._end(task)
         self.read()
         before = self._execution.runs[task]
         if before.state is RunState.STARTED:  # otherwise it was being stopped, and that is no failure
             self._failed_here[task] = self._life(before)
+            self._execution.keep(replaced(before, failures=before.work.definition.retries + 1))
         self._feed(events.AttemptFailed, task=task, failure=TaskFailure.of("boom"), retryable=False)
 
     def meet_another_writer(self, task: TaskId) -> None:
@@ -222,6 +225,17 @@ class Attached:
         self._end(task)
         self.read()
         self._feed(events.AttemptConflicted, task=task, failure=TaskFailure.of("race"))
+
+    def fail_here(self, task: TaskId, *, after_ms: int) -> None:
+        """The task fails after a while, unless it has ended before."""
+
+        def fails() -> None:
+            self._end(task)
+            self.read()
+            self._world.lacking.failed(self._process, task)
+            self._feed(events.AttemptFailed, task=task, failure=TaskFailure.of("no such class"), retryable=True)
+
+        self._later(task, after_ms, fails)
 
     def _life(self, run: TaskRun) -> tuple[str, int]:
         """The task's work, and how often somebody had it retried."""
@@ -255,6 +269,9 @@ class Attached:
             self._carrying_out = False
         self._report.look()
         process.asked.look_later()
+        if self._execution.blamed and not self._stands_back:
+            self._stands_back = True
+            self._world.lacking.blamed(process, self._execution.blamed)
 
     def _carry_out(self, command: commands.Command) -> None:
         self._carry[type(command)](command)
@@ -300,6 +317,7 @@ class Attached:
             world.clock.after(self._warm_at[task] - world.clock.now, world.look)
         self._grants[task] = self.lease.grant
         self._feed(events.AttemptBegan, task=task)
+        world.lacking.begins(process, task)
 
     def _stop_later(self, tasks: Tasks) -> None:
         """Tasks that are told to stop together end together."""
@@ -311,15 +329,23 @@ class Attached:
 
     def _end_later(self, task: TaskId, delay_ms: int) -> None:
         """The task ends after a while, unless it has ended before."""
-        process, start = self._process, self._starts.get(task)
 
         def stopped() -> None:
-            if task in self.since and self._starts[task] == start:
-                self._end(task)
-                self.read()
-                self._feed(events.AttemptStopped, task=task)
+            self._end(task)
+            self.read()
+            self._feed(events.AttemptStopped, task=task)
 
-        self._world.clock.after(delay_ms, lambda: process.when_awake(stopped))
+        self._later(task, delay_ms, stopped)
+
+    def _later(self, task: TaskId, delay_ms: int, action: Callable[[], None]) -> None:
+        """Something happens to the task after a while, unless it has ended before."""
+        process, start = self._process, self._starts.get(task)
+
+        def happens() -> None:
+            if task in self.since and self._starts[task] == start:
+                action()
+
+        self._world.clock.after(delay_ms, lambda: process.when_awake(happens))
 
     def _release_stopped(self, tasks: Tasks) -> None:
         """Tasks that it was not told to stop were released by the worker itself, and nobody else knows."""

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING
 from simulation.jobs import all_of
 from simulation.rounds import Computed
 
+from airflow_provider.blame.elsewhere import better_places
+from airflow_provider.blame.evidence import found_a_place
 from airflow_provider.group.leading import absences, gather_call, later_epoch, learned_for_nothing, unassigned_work
+from airflow_provider.leading.causes import TRIED_ELSEWHERE
 from airflow_provider.leading.leader import LeaderAnswer, lead
 from airflow_provider.ledger.free_slots import spare_capacity
+from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.progress import configured
+from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.events import PerformAssignment
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.protocol.model import NO_TASKS
@@ -19,8 +24,11 @@ from airflow_provider.protocol.model import NO_TASKS
 if TYPE_CHECKING:
     from simulation.process import Process
 
+BETWEEN_TRIES_MS = 5_000
 BETWEEN_HELPS_MS = 400
-"""The least time between two rebalances for a free slot, as in ``group/leader_watch.py``."""
+"""The least times between two rebalances that have failed tasks tried elsewhere, and two for a free slot, as in
+``group/leader_watch.py``.
+"""
 
 
 def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord | None) -> LeaderAnswer:
@@ -57,6 +65,7 @@ def lead_round(process: Process, command: PerformAssignment, own: ClassicRecord 
             call.ready,
             call.costs.among(call.configured),
             call.failed,
+            frozenset(call.better),
         )
     return answer
 
@@ -67,6 +76,7 @@ class Watch:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._helped_at = -BETWEEN_HELPS_MS
+        self._tried_at = -BETWEEN_TRIES_MS
 
     def reason(self) -> str | None:
         """The reason for another round, if there is one."""
@@ -79,12 +89,22 @@ class Watch:
             or self._is_learned_too_long()
         )
         now = process.world.clock.now
+        if reason is None and self._has_tries(jobs, status) and now >= self._tried_at + BETWEEN_TRIES_MS:
+            self._tried_at = now
+            return TRIED_ELSEWHERE
         if reason is not None or now < self._helped_at + BETWEEN_HELPS_MS:
             return reason
-        reason = spare_capacity(jobs, status, wall_ms=process.wall)
+        pinned = found_a_place(status, wall_ms=process.wall)
+        reason = spare_capacity(jobs, status, wall_ms=process.wall, pinned=pinned)
         if reason is not None:
             self._helped_at = now
         return reason
+
+    def _has_tries(self, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
+        record = self._process.state.record
+        if record is None or record.revokes or record.delay_ms or record.deadline_ms:
+            return False
+        return bool(better_places(jobs, status, wall_ms=self._process.wall))
 
     def _is_learned_too_long(self) -> str | None:
         """Whether a learner has exceeded its time since the last round."""

@@ -71,6 +71,7 @@ class Computed:
     :param ready: the tasks that members were ready for by the status topic
     :param costed: the tasks with known, different costs
     :param failed: those of the ended tasks that had failed for good
+    :param tried: tasks that go to a certain worker because they have failed where they were
     """
 
     record: ClassicRecord
@@ -86,6 +87,7 @@ class Computed:
     ready: Mapping[WorkerId, Tasks] = field(default_factory=dict)
     costed: Tasks = NO_TASKS
     failed: Tasks = NO_TASKS
+    tried: Tasks = NO_TASKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +148,7 @@ class Round:
     costed: Tasks
     kept: Mapping[WorkerId, Tasks]
     told_kept: Mapping[WorkerId, Tasks]
+    tried: Tasks
 
     def weight_of(self, worker: WorkerId) -> int:
         """For how many workers this member stands."""
@@ -272,6 +275,7 @@ def read_round(seen: RoundSeen, computed: Computed) -> Round:
         costed=computed.costed,
         kept=kept,
         told_kept=told_kept,
+        tried=computed.tried,
     )
 
 

@@ -18,6 +18,7 @@ from simulation.clock import Clock
 from simulation.coordinator import Coordinator
 from simulation.failing import HistoryError
 from simulation.jobs import JobsTopic, of_one_slot, unweighed
+from simulation.lacking import Lacking
 from simulation.network import Network
 from simulation.process import Process
 from simulation.rest import is_settled
@@ -117,6 +118,7 @@ class World:
         self.computed: dict[tuple[GenerationId, MemberId], Computed] = {}
         self.checks = Checks(self)
         self.trials = Trials(self)
+        self.lacking = Lacking(self)
         self.steps = 0
         self.at_peace = False
         self.leaders_lost: Counter[str] = Counter()

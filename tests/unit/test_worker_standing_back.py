@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -132,6 +133,9 @@ async def test_it_leaves_its_tasks_to_others_says_so_and_uses_up_no_attempt(
             assert status is None or (status.state, status.failures) == (TaskState.STOPPED, 0)
 
 
+BLAMED = "tasks fail here that go well elsewhere: a:0, a:1; the last one by No module named 'kafka_source'"
+
+
 async def goes_well_elsewhere(life: SteadyLife, task: TaskId) -> None:
     """It fails here, and another worker takes it and commits its batches."""
     life.runner.fail(task, "No module named 'kafka_source'")
@@ -142,6 +146,10 @@ async def goes_well_elsewhere(life: SteadyLife, task: TaskId) -> None:
         last, state=TaskState.RUNNING, worker=WorkerId("w2"), epoch=Epoch(last.epoch + 1), attempt=9, progress=well
     )
     await life.topics.publish_task(taken)
+
+
+def _is_in(told: str, caplog: pytest.LogCaptureFixture) -> bool:
+    return told in caplog.text
 
 
 async def test_one_on_which_fails_what_goes_well_elsewhere_stands_back_for_longer_and_longer(
@@ -157,10 +165,9 @@ async def test_one_on_which_fails_what_goes_well_elsewhere_stands_back_for_longe
             await life.runs(A0, A1)
             for task in (A0, A1):
                 await goes_well_elsewhere(life, task)
-            blamed = "tasks fail here that go well elsewhere: a:0, a:1; the last one by No module named 'kafka_source'"
-            await eventually(lambda told=blamed: told in stands_back(life.topics.status).get(ME, ""), "it says why")
-            back = f"worker {ME} stands back, and joins its group again in {rest} s: {blamed}"
-            await eventually(lambda told=back: told in caplog.text, caplog.text)
+            await eventually(lambda: BLAMED in stands_back(life.topics.status).get(ME, ""), "it says why")
+            told = f"worker {ME} stands back, and joins its group again in {rest} s: {BLAMED}"
+            await eventually(partial(_is_in, told, caplog), told)
         await eventually(lambda: life.phase is WorkerPhase.STABLE, "it is back")
         assert life.topics.status.workers[ME].condition == ""
     finally:

@@ -1,0 +1,86 @@
+"""A worker that lacks what tasks need, among healthy ones; and a job that is wrong everywhere."""
+
+from __future__ import annotations
+
+import pytest
+from simulation.world import NO_LIMIT, World
+
+from airflow_provider.assignors.policy import Deferred
+from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.protocol.model import ConnectProtocol, TaskId, WorkerId
+from airflow_provider.records import TaskState
+
+MAX_DELAY_MS = 20_000
+MINUTE_MS = 60_000
+TASKS = frozenset(TaskId("a", index) for index in range(9))
+MORE, MOST = (frozenset(TaskId(job, index) for index in range(3)) for job in "bc")
+WRONG = frozenset(TaskId("wrong", index) for index in range(3))
+COOPERATIVE = [ConnectProtocol.COMPATIBLE, ConnectProtocol.SESSIONED, ConnectProtocol.EXTENSIBLE]
+in_each_protocol = pytest.mark.parametrize("protocol", COOPERATIVE)
+with_each_seed = pytest.mark.parametrize("seed", range(5))
+
+
+def group_of(protocol: ConnectProtocol, seed: int, *workers: str, slots: int = NO_LIMIT) -> World:
+    settings = MemberSettings(group_id="g", worker=WorkerId("template"), protocol=protocol)
+    world = World(seed, policy=Deferred(max_delay_ms=MAX_DELAY_MS), slots=slots, settings=settings)
+    for name in workers:
+        world.start(name)
+    return world
+
+
+def states(world: World) -> dict[TaskId, TaskState]:
+    return {task: last.state for task, last in world.status.snapshot().tasks.items()}
+
+
+@in_each_protocol
+@with_each_seed
+@pytest.mark.parametrize("slots", [NO_LIMIT, 8])
+def test_no_task_pays_for_a_worker_that_lacks_what_others_have(
+    protocol: ConnectProtocol, seed: int, slots: int
+) -> None:
+    """Without any retries. Each task fails there once at most before the worker has stood back."""
+    world = group_of(protocol, seed, "w1", "w2", "w3", slots=slots)
+    world.lacking.workers = frozenset({"w2"})
+    for wanted in (TASKS, TASKS | MORE, TASKS | MORE | MOST):
+        world.configure(wanted)
+        world.run(2 * MINUTE_MS)
+    assert TaskState.FAILED not in states(world).values(), world.story()
+    assert world.lacking.stood_back.keys() <= {"w2"}, world.story()
+    assert world.lacking.stood_back["w2"] > 0, world.story()
+    assert max(times["w2"] for times in world.lacking.failures.values()) <= 1 + world.lacking.stood_back["w2"]
+    healthy = world.running("w1") | world.running("w3")
+    assert healthy == TASKS | MORE | MOST, world.story()
+    assert len(world.coordinator.rounds) <= 40, world.story()
+
+
+@in_each_protocol
+@with_each_seed
+def test_a_job_that_is_wrong_everywhere_fails_soon_and_no_worker_stands_back(
+    protocol: ConnectProtocol, seed: int
+) -> None:
+    world = group_of(protocol, seed, "w1", "w2", "w3")
+    world.configure(TASKS)
+    world.run(2 * MINUTE_MS)
+    rounds = len(world.coordinator.rounds)
+    world.lacking.wrong = WRONG
+    world.configure(TASKS | WRONG)
+    world.run(MINUTE_MS)
+    told = states(world)
+    assert {told[task] for task in WRONG} == {TaskState.FAILED}, world.story()
+    assert not world.lacking.stood_back
+    assert {task for task, state in told.items() if state is TaskState.RUNNING} == TASKS
+    assert len(world.coordinator.rounds) - rounds <= 6, world.story()
+
+
+@in_each_protocol
+@with_each_seed
+def test_where_there_is_no_other_job_it_fails_soon_too(protocol: ConnectProtocol, seed: int) -> None:
+    """Each task is tried once more on another worker."""
+    world = group_of(protocol, seed, "w1", "w2", "w3")
+    world.lacking.wrong = WRONG
+    world.configure(WRONG)
+    world.run(MINUTE_MS)
+    assert {states(world)[task] for task in WRONG} == {TaskState.FAILED}, world.story()
+    assert {len(times) for times in world.lacking.failures.values()} == {2}
+    assert not world.lacking.stood_back
+    assert len(world.coordinator.rounds) <= 12, world.story()
