@@ -2,9 +2,9 @@
 
 A planner plans ``max_tasks`` tasks with the job's configuration, or the configurations under ``tasks``. A task runs
 until it is stopped; with ``seconds`` in its configuration it finishes after that time; with ``fail`` it fails with that
-message (after ``seconds``, if given). When it finishes, it reports the assets in ``writes`` as written: rows by the
-name of an asset. With ``warm_up_seconds`` its warm-up takes that long; with ``warm_up_fails`` its warm-up fails with
-that message.
+message (after ``seconds``, if given). With ``needs`` it fails on a worker that does not find this module. When it
+finishes, it reports the assets in ``writes`` as written: rows by the name of an asset. With ``warm_up_seconds`` its
+warm-up takes that long; with ``warm_up_fails`` its warm-up fails with that message.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Any, Final
 
 from airflow_provider.protocol.model import TaskId, Tasks
@@ -125,6 +126,9 @@ def _ending_of(order: TaskOrder) -> tuple[float, str | None] | None:
     """After how many seconds the task ends by itself, and with what error; None: it does not."""
     if order.task.is_planner:
         return 0.0, None
+    missing = _missing_of(order)
+    if missing is not None:
+        return 0.0, missing
     seconds, fail = order.config.get("seconds"), order.config.get("fail")
     error = None if fail is None else str(fail)
     if seconds is None:
@@ -133,6 +137,14 @@ def _ending_of(order: TaskOrder) -> tuple[float, str | None] | None:
         return float(seconds), error
     except (TypeError, ValueError, OverflowError):
         return 0.0, f"seconds must be a number, not {seconds!r}"
+
+
+def _missing_of(order: TaskOrder) -> str | None:
+    """The error for a module that this worker does not have; None: it has all that is needed. Nothing is imported."""
+    needs = order.config.get("needs")
+    if not isinstance(needs, str) or not needs.isidentifier() or find_spec(needs) is not None:
+        return None
+    return f"No module named {needs!r}"
 
 
 def _warm_up_of(order: TaskOrder) -> float:

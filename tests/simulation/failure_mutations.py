@@ -81,6 +81,42 @@ FAILURE_MUTATIONS = (
         broken=(_ASKED,),
     ),
     Mutation(
+        name="has a failed task tried where nothing is known to go well",
+        module="airflow_provider.blame.elsewhere",
+        edits=(("if worker == home or not (anywhere or worker in self._able):", "if worker == home:"),),
+        unit_test="tests/unit/test_blame.py",
+    ),
+    Mutation(
+        name="fails for good what fails where nothing goes well",
+        module="airflow_provider.blame.elsewhere",
+        edits=(("anywhere = beyond == 1 and home not in self._able", "anywhere = False"),),
+        unit_test="tests/unit/test_execution_elsewhere.py",
+    ),
+    Mutation(
+        name="blames a worker for a single task",
+        module="airflow_provider.blame.evidence",
+        edits=(("_CASES: Final = 2\n", "_CASES: Final = 1\n"),),
+        unit_test="tests/unit/test_blame.py",
+    ),
+    Mutation(
+        name="does not hold it against a worker that its tasks go well elsewhere",
+        module="airflow_provider.execution.machine",
+        edits=(("    if isinstance(event, (TopicsRead, TasksGiven)):\n", "    if isinstance(event, ()):\n"),),
+        unit_test="tests/unit/test_execution_elsewhere.py",
+    ),
+    Mutation(
+        name="moves a failed task back for balance",
+        module="airflow_provider.assignors.pools",
+        edits=(("plus(round.stays, round.pinned)", "round.stays"),),
+        unit_test="tests/unit/test_assignor_elsewhere.py",
+    ),
+    Mutation(
+        name="lets a failed task wait for the worker that was lost with it",
+        module="airflow_provider.assignors.cooperative",
+        edits=(("    difference = goes.beyond(difference)\n", ""),),
+        unit_test="tests/unit/test_assignor_elsewhere.py",
+    ),
+    Mutation(
         name="starts what it is given though it has failed",
         module=f"{_EXECUTION}.state",
         edits=(

@@ -49,4 +49,8 @@ class Lacking:
         self.stood_back[worker] += 1
         world.note(f"{process.name:8} ---- stands back for {rest_ms} ms: {why}")
         process.leave(Absence(left=LeaveReason.STOPPED), why)
-        world.clock.after(rest_ms, lambda: world.start(worker))
+
+        def comes_back() -> None:
+            world.start(worker)
+
+        world.clock.after(rest_ms, comes_back)
