@@ -1,8 +1,9 @@
-"""Awaits something, at most for so long."""
+"""Awaits something, at most for so long: one thing, or several that share the time."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -11,6 +12,24 @@ T = TypeVar("T")
 
 class DeadlineError(TimeoutError):
     """It did not end in time."""
+
+
+class Deadline:
+    """A moment by which several waits are over, one after the other. So they don't add up.
+
+    :param timeout_s: from now
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._at = time.monotonic() + timeout_s
+
+    def left_s(self, *, least_s: float = 0.0, but_s: float = 0.0) -> float:
+        """How much time is left.
+
+        :param least_s: what the next wait may take even if the time is over
+        :param but_s: what it must leave to the waits after it
+        """
+        return max(least_s, self._at - but_s - time.monotonic())
 
 
 async def wait_at_most(timeout_s: float | None, work: Awaitable[T]) -> T:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from airflow_provider.deadlines import DeadlineError, wait_at_most
+from airflow_provider.deadlines import Deadline, DeadlineError, wait_at_most
 from airflow_provider.execution import commands, events
 from airflow_provider.execution.machine import handle
 from airflow_provider.execution.state import Execution, ExecutionSettings
@@ -25,6 +25,7 @@ from airflow_provider.kafka.clock import now_ms, wall_ms
 from airflow_provider.ledger.presence import has_said_that_it_leaves
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.holding import StopReason
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import NO_TASKS, Epoch, TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskFailure, TaskState, TaskStatus
 from airflow_provider.runners.detached import MakeQueries, nothing_detached
@@ -39,8 +40,10 @@ from airflow_provider.worker.process_identity import this_process
 log = logging.getLogger(__name__)
 
 _STOP_WAIT_S: Final = 30.0
-_CLOSE_WAIT_S: Final = 10.0
+_CLOSE_S: Final = 20.0
+"""How long closing takes at most, with everything that it waits for."""
 _LAST_WORDS_S: Final = 5.0
+_LEAST_S: Final = 0.5
 
 
 class TaskExecutor:
@@ -374,6 +377,7 @@ class TaskExecutor:
         self._feed(events.AttemptStopped(now_ms=now_ms(), wall_ms=wall_ms(), task=task))
 
     async def close(self) -> None:
+        deadline = Deadline(_CLOSE_S)
         if self._for_good:
             await self._see_who_stays()
         for unsubscribe in self._unsubscribes:
@@ -383,14 +387,20 @@ class TaskExecutor:
         self._stop(frozenset(self._to_start), "the worker is closing")
         if self._starter is not None:
             self._starter.cancel()
-        left = await self._runner.close(timeout_s=_CLOSE_WAIT_S)
-        await self._queries.close(timeout_s=_CLOSE_WAIT_S)
+        if running := self._runner.running | self._queries.running:
+            log.info("worker %s waits up to %g s until these have stopped: %s", self._worker, _CLOSE_S, self._say(running))
+        # What is being stopped goes on stopping while something else is waited for.
+        left = await self._runner.close(timeout_s=deadline.left_s(but_s=_LAST_WORDS_S, least_s=_LEAST_S))
+        await self._queries.close(timeout_s=deadline.left_s(but_s=_LAST_WORDS_S, least_s=_LEAST_S))
         if left:
-            labels = map(self._topics.jobs.label, sorted(left))
-            log.warning("worker %s: still running at its end: %s", self._worker, ", ".join(labels))
-        await self._records.settle_ends(_LAST_WORDS_S)
+            log.warning("worker %s: still running at its end: %s", self._worker, self._say(left))
+        last_words = Deadline(min(_LAST_WORDS_S, deadline.left_s(least_s=_LEAST_S)))
+        await self._records.settle_ends(last_words.left_s())
         self._release_ended()
         await self._steps.cancel()
-        await self._records.flush(_LAST_WORDS_S)
+        await self._records.flush(last_words.left_s(least_s=_LEAST_S))
         if self._timer is not None:
             self._timer.cancel()
+
+    def _say(self, tasks: Tasks) -> str:
+        return in_short([self._topics.jobs.label(task) for task in sorted(tasks)], most=10)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from airflow_provider.deadlines import Deadline
 from airflow_provider.driver.sight import LOOK_S, Sight
 from airflow_provider.protocol.model import TaskId, Tasks
 from airflow_provider.runners.attached_attempt import AttachedAttempt
@@ -41,6 +42,8 @@ from airflow_provider.spark.runner import (
 
 log = logging.getLogger(__name__)
 
+_FOR_SPARK: Final = 1 / 3
+"""The part of the time for closing that is kept for the end of Spark, however long the tasks take."""
 _STEP_S: Final = 5.0
 """How long an attempt waits for its warm-up to stop. After that it starts without the warm-up."""
 
@@ -151,7 +154,7 @@ class AttachedRunner:
         left = frozenset(order.task for order in still)
         if left:
             log.warning(
-                "Still running %s s after they were told to stop (%s): %s; their code does not look at task.stopping",
+                "Still running %.3g s after they were told to stop (%s): %s; their code does not look at task.stopping",
                 timeout_s,
                 reason,
                 ", ".join(sorted(order.label for order in still)),
@@ -159,6 +162,7 @@ class AttachedRunner:
         return left
 
     async def close(self, *, timeout_s: float = 30.0) -> Tasks:
+        deadline = Deadline(timeout_s)
         if self._closed:
             return self.running
         self._closed = True
@@ -167,11 +171,12 @@ class AttachedRunner:
         self._progress.close()
         for task in list(self._warming):
             self.stop_warming(task)
-        left = await self.stop(self.running, "the worker is closing", timeout_s=timeout_s)
+        stopping_s = deadline.left_s(but_s=timeout_s * _FOR_SPARK)
+        left = await self.stop(self.running, "the worker is closing", timeout_s=stopping_s)
         ending = [attempt.ended for attempt in self._abandoned] + list(self._learning)
         if ending:
-            await asyncio.wait(ending, timeout=timeout_s)
-        await self._sparks.release(timeout_s=timeout_s)
+            await asyncio.wait(ending, timeout=deadline.left_s(but_s=timeout_s * _FOR_SPARK))
+        await self._sparks.release(timeout_s=deadline.left_s())
         return left
 
     # ---- attempts and warm-ups, and their threads

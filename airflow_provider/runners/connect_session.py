@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider.deadlines import Deadline
 from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.driver.query_progress import (
     QueryProgress,
@@ -51,6 +52,7 @@ _TAKES_OVER_CHECKPOINT: Final = "spark.sql.streaming.stopActiveRunOnRestart"
 """Whether the start of a query stops another query on the server that uses the same checkpoint."""
 _SETTLE_S: Final = 2.0
 _CANCEL_S: Final = 10.0
+_LEAST_S: Final = 1.0
 _CANCELED: Final = "[OPERATION_CANCELED]"
 """What a client hears first of a session that is being ended."""
 
@@ -100,6 +102,7 @@ class ConnectSession:
         self._released = False
         self._given_up = False
         self._ends = threading.Lock()
+        self._release_by: Deadline | None = None
         self._shared: list[DataFrame] = []
         self._counts = ReportedCounts()
         self._awaits_query = False
@@ -297,6 +300,7 @@ class ConnectSession:
     def cancel(self) -> None:
         if self._session is None or self.spark is None:
             return
+        self._has_to_end()
         if not self.spark.alive:
             hang_up(self._session)
             return
@@ -304,6 +308,12 @@ class ConnectSession:
             self._end(self._session, _CANCEL_S)
         except QueryNotStoppedError as slow:
             log.info("%s is not cancelled yet: %s", self._name, slow)
+
+    def _has_to_end(self) -> Deadline:
+        """Until when the server has to end the session: however often it is asked, the time counts from the first."""
+        if self._release_by is None:
+            self._release_by = Deadline(RELEASE_S)
+        return self._release_by
 
     def _end(self, session: SparkSession, timeout_s: float) -> None:
         with self._ends:
@@ -328,7 +338,7 @@ class ConnectSession:
                     for data in self._shared:
                         data.unpersist()
                 settle(session, _SETTLE_S)
-                self._end(session, RELEASE_S)
+                self._end(session, self._has_to_end().left_s(least_s=_LEAST_S))
         except Exception as error:  # noqa: BLE001 - the server ends the session itself when it was idle for long
             self.left_open = self._handle is not None
             log.warning("Could not release the session of %s: %s", self._name, text_of(error))

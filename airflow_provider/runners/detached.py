@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import TaskId, Tasks
 from airflow_provider.runners.watches import MakeWatch, SettingsOf, Watch, Watches
 from airflow_provider.spark.attempt import ended_by
@@ -150,7 +151,15 @@ class DetachedQueries:
         """
         ends = {*self._ending.values(), *self._stops}
         if ends:
-            await asyncio.wait(ends, timeout=timeout_s)
+            _, late = await asyncio.wait(ends, timeout=timeout_s)
+            if late:
+                doubtful = [watched.order.label for watched in self._tasks.values()]
+                doubtful += [f"a query that has no owner, on {handle.server}" for handle in self._ending]
+                log.warning(
+                    "Not confirmed within %.3g s that it has ended: %s; the next worker sees to it",
+                    timeout_s,
+                    in_short(doubtful) or "the session of a query that has ended",
+                )
         steps = {*self._steps.values(), *self._ending.values(), *self._stops}
         for step in steps:
             step.cancel()

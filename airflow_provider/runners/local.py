@@ -87,4 +87,4 @@ async def release_spark(user: object, *, timeout_s: float = 30.0) -> None:
     try:
         await wait_at_most(timeout_s, in_thread(lambda: APPLICATION.release(user), "spark-stop"))
     except DeadlineError:
-        log.warning("Spark has not stopped within %s s; it ends with this process", timeout_s)
+        log.warning("Spark has not stopped within %.3g s; it ends with this process", timeout_s)

@@ -14,6 +14,7 @@ from airflow_provider.ledger.presence import is_same_process
 from airflow_provider.ledger.progress import may_run
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.holding import Predecessor, StopReason
+from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import NO_TASKS, Epoch, Tasks
 from airflow_provider.records import WorkerPhase
 from airflow_provider.topics.group_topics import GroupTopics
@@ -286,6 +287,9 @@ class Worker:
 
         if self._stop_timer is None:
             wait_s = self.settings.member.rebalance_timeout_ms / 1000
+            if running := self.hands.running:
+                labels = [self._topics.jobs.label(task) for task in sorted(running)]
+                log.info("This worker ends when these have stopped, after %g s at most: %s", wait_s, in_short(labels, most=10))
             self._stop_timer = asyncio.get_running_loop().call_later(wait_s, overdue)
 
     async def _end(self, ending: Ending) -> Outcome:
