@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,6 +137,20 @@ class Append(SparkJob):
             note.write_text(str(refused))
             raise
         note.write_text("began")
+        return query
+
+
+class HoldsInterpreter(Append):
+    """When its stream runs and the file ``hold`` exists, it removes that, and holds the interpreter for ever."""
+
+    def run(self, spark: SparkSession, task: TaskContext) -> StreamingQuery:
+        query = super().run(spark, task)
+        hold = Path(task.config["hold"])
+        while not hold.exists():
+            if task.wait(0.05):
+                return query
+        hold.unlink()
+        re.match(r"(a+)+$", "a" * 60 + "b")
         return query
 
 

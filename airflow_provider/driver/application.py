@@ -23,8 +23,17 @@ from typing import TYPE_CHECKING, Final
 from airflow_provider.driver.cluster import is_local, warn_of_unlimited_cores
 from airflow_provider.driver.errors import SparkGoneError, SparkStartError
 from airflow_provider.driver.jvm import jvm_started, mark_next_jvm
+from airflow_provider.driver.jvm_lease import (
+    ENDED_BY_LEASE,
+    WATCH,
+    JvmLease,
+    LeaseLeft,
+    no_task_runs,
+    watch_source,
+)
 from airflow_provider.driver.pulse import Pulse, end_jvm, pulse_of
 from airflow_provider.driver.pyspark_internals import (
+    compiled,
     forget_application,
     home_of_spark,
     jvm_process,
@@ -102,6 +111,7 @@ class RunningSpark:
     :param shipment: which modules of jobs its executors have
     :param tables: the tables that its tasks share
     :param ui: the address of its Spark UI, as Spark reports it; empty: the UI is off
+    :param lease: the lease of its tasks in its JVM; None: somebody else has started that
     :param was_silent: set when its JVM was ended because it did not answer
     """
 
@@ -111,6 +121,7 @@ class RunningSpark:
     shipment: Shipment
     tables: SharedTables = field(default_factory=SharedTables)
     ui: str = ""
+    lease: JvmLease | None = None
     was_silent: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -125,6 +136,19 @@ class RunningSpark:
                 end_jvm(self.jvm)
         return pulse is Pulse.BEATS
 
+    def renew_lease(self) -> None:
+        """Call this before a task's code is called: from then on, the JVM does not outlive the lease.
+
+        :raises Exception: if the JVM does not answer
+        """
+        if self.lease is not None:
+            self.lease.renew()
+
+    def end_lease(self) -> None:
+        """No task runs on it any more."""
+        if self.lease is not None:
+            self.lease.close()
+
     def gone(self) -> SparkGoneError:
         """An error that says how it has ended."""
         code = None if self.jvm is None else self.jvm.poll()
@@ -132,6 +156,8 @@ class RunningSpark:
             why = "its JVM did not answer any more (its gateway was closed, by a task or by a fault), so it was ended"
         elif code is None:
             why = "its context was stopped: by its master, by a task, or by a fatal error; see the log above"
+        elif code == ENDED_BY_LEASE and self.lease is not None:
+            why = f"its JVM has ended itself, because {self.lease.why_over()}"
         else:
             why = f"its JVM's exit code is {code}{_EXITS.get(code, '')}"
         return SparkGoneError(f"this worker's Spark has ended: {why}", spark=self.number)
@@ -142,40 +168,48 @@ class SparkApplication:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._users: set[object] = set()
+        self._users: dict[object, LeaseLeft] = {}
         self._number = 0
         self._running: RunningSpark | None = None
         self._folder: ScratchFolder | None = None
         self._found_running = False
 
-    def running_for(self, user: object, settings: LocalSparkSettings) -> RunningSpark:
+    def running_for(
+        self, user: object, settings: LocalSparkSettings, lease_left_s: LeaseLeft = no_task_runs
+    ) -> RunningSpark:
         """The application; starts it if there is none.
 
         :param user: who uses it, until :meth:`release`
         :param settings: how to start it; ignored if it is already running
+        :param lease_left_s: how much is left of the lease of the user's tasks
         :raises SparkStartError: if Spark does not start
         """
         with self._lock:
             if self._running is not None and not self._running.alive:
-                self._discard()
+                self._discard(self._running)
             if self._running is None:
                 self._running = self._start(settings)
-            self._users.add(user)
+            self._users[user] = lease_left_s
             return self._running
 
     def release(self, user: object) -> None:
         """``user`` no longer needs Spark: stop it if nobody else needs it, and if it was started here."""
         with self._lock:
-            self._users.discard(user)
-            if self._running is None or self._users:
-                return
-            if not self._running.alive:
-                self._discard()
-                return
-            running, self._running = self._running, None
-            if not self._found_running:
-                running.root.stop()
-            self._clean_up()
+            try:
+                if self._running is not None and not self._users.keys() - {user}:
+                    self._stop(self._running)
+            finally:
+                self._users.pop(user, None)  # only now: until Spark has stopped, the lease of its tasks is kept
+
+    def _stop(self, running: RunningSpark) -> None:
+        if not running.alive:
+            self._discard(running)
+            return
+        self._running = None
+        if not self._found_running:
+            running.root.stop()
+        running.end_lease()
+        self._clean_up()
 
     def _start(self, settings: LocalSparkSettings) -> RunningSpark:
         """No code of a task runs in here: whatever goes wrong, this worker can't run any task."""
@@ -229,14 +263,19 @@ class SparkApplication:
             jvm=jvm,
             shipment=Shipment(self._folder.path),
             ui=root.sparkContext.uiWebUrl or "",
+            lease=None if jvm is None else JvmLease(jvm, compiled(watch_source(), f"cospark.{WATCH}"), self._leases),
         )
         jvm_started(jvm)
         return running
 
-    def _discard(self) -> None:
-        log.warning("The Spark application of this process has ended under its tasks; the next task starts another")
+    def _leases(self) -> list[float | None]:
+        return [left_s() for left_s in [*self._users.values()]]
+
+    def _discard(self, running: RunningSpark) -> None:
+        log.warning("%s; the next task starts another", running.gone())
         self._running = None
         forget_application()
+        running.end_lease()
         self._clean_up()
 
     def _clean_up(self) -> None:

@@ -2,8 +2,8 @@
 
 It reads a pipe from this process, and ends when the pipe is closed. Processes that job code forks would keep the pipe
 open, so each child closes its end immediately. But a fork that Python does not know of (by a native library) keeps the
-JVM of a killed process alive. Such a JVM checks no fence: it completes the writes that it has begun. So a worker's
-record names its JVM.
+JVM of a killed process alive. If tasks ran there, it goes on with what they have begun until their lease is over
+(:mod:`airflow_provider.driver.jvm_lease`). So a worker's record names its JVM.
 """
 
 from __future__ import annotations

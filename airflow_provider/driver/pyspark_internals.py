@@ -140,6 +140,19 @@ def _submitted_with(options: Sequence[str]) -> Iterator[None]:
             os.environ[_SUBMIT_ARGS] = given
 
 
+def compiled(source: str, name: str) -> Any:
+    """An object of the Java class of this name, which is compiled from ``source`` in the JVM, by the compiler that
+    Spark ships for the code that it generates.
+    """
+    from pyspark import SparkContext
+
+    jvm = SparkContext._jvm
+    assert jvm is not None  # it has been started
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(source)
+    return compiler.getClassLoader().loadClass(name).newInstance()
+
+
 def jvm_process() -> Popen[bytes] | None:
     """The JVM that PySpark has started for this process; None if there is none, or if somebody else has started it."""
     from pyspark import SparkContext

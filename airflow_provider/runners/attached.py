@@ -179,6 +179,10 @@ class AttachedRunner:
         await self._sparks.release(timeout_s=deadline.left_s())
         return left
 
+    def lease_left_s(self) -> float | None:
+        """For how many seconds nobody else can own what runs here; None: nothing does. Any thread may ask."""
+        return min((attempt.guard.lease_left_s() for attempt in [*self._attempts.values()]), default=None)
+
     # ---- attempts and warm-ups, and their threads
 
     def _attempt_at(self, order: TaskOrder, session: AttachedSession) -> AttachedAttempt:

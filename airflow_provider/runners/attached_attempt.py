@@ -12,7 +12,7 @@ from airflow_provider.driver.errors import SparkGoneError
 from airflow_provider.driver.job_counts import JobCounts
 from airflow_provider.runners.sessions import AttachedSession
 from airflow_provider.runners.threads import start_thread
-from airflow_provider.spark.attempt import ended_by
+from airflow_provider.spark.attempt import ended_by, lease_over
 from airflow_provider.spark.blame import spark_to_blame
 from airflow_provider.spark.failures import Mask
 from airflow_provider.spark.fencing import AttemptGuard
@@ -51,10 +51,13 @@ class AttachedAttempt:
         self._lost: SparkGoneError | None = None
 
     def lose(self, gone: SparkGoneError) -> None:
-        """Stop the attempt because its Spark has ended, which its code may not notice."""
+        """Stop the attempt because its Spark has ended, which its code may not notice. If its lease is over, Spark has
+        ended for that reason, and nobody is to blame.
+        """
         if not self.guard.stopping:
-            self._lost = gone
-            self.stop(str(gone))
+            over = lease_over(self.guard)
+            self._lost = gone if over is None else None
+            self.stop(over or str(gone))
 
     def last_word(self, last: LastEvent, mask: Mask) -> LastEvent:
         """The last event to report: if Spark has ended, that is the reason, whatever error the code has raised."""

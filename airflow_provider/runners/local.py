@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.driver.application import APPLICATION, POOLS, LocalSparkSettings, RunningSpark
+from airflow_provider.driver.jvm_lease import LeaseLeft
 from airflow_provider.driver.sight import Sight
 from airflow_provider.driver.watch import look_at
 from airflow_provider.runners.attached import AttachedRunner
@@ -25,13 +26,15 @@ class LocalSparks:
 
     :param settings: how to start it
     :param tell_every_s: report a query's progress at most this often, in seconds
+    :param lease_left_s: how much is left of the lease of what runs in the sessions
     """
 
     opening = Sight.STARTING
 
-    def __init__(self, settings: LocalSparkSettings, tell_every_s: float) -> None:
+    def __init__(self, settings: LocalSparkSettings, tell_every_s: float, lease_left_s: LeaseLeft) -> None:
         self._settings = settings
         self._tell_every_s = tell_every_s
+        self._lease_left_s = lease_left_s
         self._pools = Pools(POOLS)
 
     def session(self, order: TaskOrder) -> LocalSession:
@@ -43,6 +46,7 @@ class LocalSparks:
             label=order.label,
             conf=order.session_conf,
             tell_every_s=self._tell_every_s,
+            lease_left_s=self._lease_left_s,
         )
 
     def look_at(self, spark: RunningSpark) -> Sight:
@@ -74,7 +78,7 @@ class LocalRunner(AttachedRunner):
         super().__init__(
             on_event,
             allowed=allowed,
-            sparks=LocalSparks(settings or LocalSparkSettings(), tell_every_s),
+            sparks=LocalSparks(settings or LocalSparkSettings(), tell_every_s, self.lease_left_s),
             lease=lease,
             mask=mask,
             on_condition=on_condition,

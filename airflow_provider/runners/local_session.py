@@ -15,6 +15,7 @@ from airflow_provider.driver.application import APPLICATION, LocalSparkSettings,
 from airflow_provider.driver.cached_data import drop_what_was_cached, own_what_is_cached
 from airflow_provider.driver.cluster import is_local
 from airflow_provider.driver.job_counts import CountedJobs, JobCounts
+from airflow_provider.driver.jvm_lease import LeaseLeft
 from airflow_provider.driver.pulse import ends_soon
 from airflow_provider.driver.pyspark_internals import (
     ends_by_itself,
@@ -81,12 +82,14 @@ class LocalSession:
         label: str = "",
         conf: Mapping[str, str] | None = None,
         tell_every_s: float,
+        lease_left_s: LeaseLeft,
     ) -> None:
         """
         :param module: of the job, which the executors have to import
         :param label: the description of the task's Spark jobs, for the Spark UI and for listeners
         :param conf: settings of the session; a pool named there is shared with other tasks that name it
         :param tell_every_s: the least time between two progress reports of a query, in seconds
+        :param lease_left_s: how much is left of the lease of the user's tasks
         """
         self._user = user
         self._settings = settings
@@ -95,6 +98,7 @@ class LocalSession:
         self._conf = {**(conf or {})}
         self._named_pool = self._conf.pop(POOL, None)
         self._tell_every_s = tell_every_s
+        self._lease_left_s = lease_left_s
         self._counted: CountedJobs | None = None
         self._pools = pools
         self._pool: str | None = None
@@ -106,29 +110,35 @@ class LocalSession:
         """The application that the session belongs to; None before it has started."""
 
     def open(self) -> SparkSession:
+        """Each time, also after a warm-up in the same session: what is called next may use Spark under its lease."""
         if self._session is None:
-            self.spark = APPLICATION.running_for(self._user, self._settings)
-            session = self.spark.root.newSession()
-            set_conf(session, self._conf)
-            context = session.sparkContext
-            context.addJobTag(self._tag)
-            context.setInterruptOnCancel(True)
-            if self._label:
-                context.setJobDescription(self._label)
-            self._counted = CountedJobs(context, self._tag)
-            self._pool = self._pools.take() if self._named_pool is None else None
-            pool = self._named_pool or self._pool
-            if pool is not None:
-                context.setLocalProperty(POOL, pool)
-            if is_local(self._settings.master):
-                _share_import_path(context)
-            elif self._module:
-                self.spark.shipment.ship(context, self._module)
-            own_what_is_cached(session, self._tag)
-            refuse_stop(session)
-            bind_session(session)
-            self._session = session
+            self._session = self._opened()
+        if self.spark is not None:
+            self.spark.renew_lease()
         return self._session
+
+    def _opened(self) -> SparkSession:
+        self.spark = APPLICATION.running_for(self._user, self._settings, self._lease_left_s)
+        session = self.spark.root.newSession()
+        set_conf(session, self._conf)
+        context = session.sparkContext
+        context.addJobTag(self._tag)
+        context.setInterruptOnCancel(True)
+        if self._label:
+            context.setJobDescription(self._label)
+        self._counted = CountedJobs(context, self._tag)
+        self._pool = self._pools.take() if self._named_pool is None else None
+        pool = self._named_pool or self._pool
+        if pool is not None:
+            context.setLocalProperty(POOL, pool)
+        if is_local(self._settings.master):
+            _share_import_path(context)
+        elif self._module:
+            self.spark.shipment.ship(context, self._module)
+        own_what_is_cached(session, self._tag)
+        refuse_stop(session)
+        bind_session(session)
+        return session
 
     def query_id(self, value: object) -> str | None:
         if self._session is None:

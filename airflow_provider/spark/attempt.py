@@ -161,7 +161,7 @@ def _run_and_close(
         finally:
             session.close()
     except BaseException as error:  # the top of the attempt's thread: sys.exit() in a job ends here, too
-        stopped = guard.reason if guard.stopping else _lease_over(guard)
+        stopped = guard.reason if guard.stopping else lease_over(guard)
         if stopped:
             log.debug("Task %s ended while stopping", order.task, exc_info=error)
             return TaskStopped(order=order, reason=stopped)
@@ -184,7 +184,7 @@ def ended_by(verdict: Blame, order: TaskOrder) -> LastEvent:
             return TaskConflicted(order=order, error=error, traceback=traceback)
 
 
-def _lease_over(guard: AttemptGuard) -> str | None:
+def lease_over(guard: AttemptGuard) -> str | None:
     """Why the attempt may not write any more; None: it may. If not, its error is not a failure of the task, which
     another worker may own.
     """

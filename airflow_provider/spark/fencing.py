@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Final, Protocol
 
@@ -24,6 +25,11 @@ class Lease(Protocol):
     def check(self, grant: int) -> None:
         """:raises FencedError: if ``grant`` has ended, by the clock or because there is a newer one"""
 
+    def left_s(self, grant: int) -> float:
+        """For how many seconds nobody else can own the tasks of ``grant``, even if it has ended; at most 0: somebody
+        may already.
+        """
+
 
 class EndlessLease:
     """The lease of a runner without a group: nobody else can own its tasks."""
@@ -31,6 +37,9 @@ class EndlessLease:
     grant = 0
 
     def check(self, grant: int) -> None: ...
+
+    def left_s(self, _grant: int) -> float:
+        return math.inf
 
 
 class AttemptGuard:
@@ -114,3 +123,7 @@ class AttemptGuard:
 
     def check_lease(self) -> None:
         self._lease.check(self._grant)
+
+    def lease_left_s(self) -> float:
+        """For how many seconds nobody else can own the task."""
+        return self._lease.left_s(self._grant)

@@ -20,6 +20,7 @@ class WorkerLease:
         self._until_ms = until_ms
         self._now_ms = now_ms
         self._grant = 0
+        self._unbroken_since = 0
 
     @property
     def grant(self) -> int:
@@ -28,11 +29,20 @@ class WorkerLease:
     def end(self) -> None:
         """All tasks were told to stop. Attempts that start from now on have another grant."""
         self._grant += 1
+        if self._left_ms() <= 0:
+            self._unbroken_since = self._grant
 
     def check(self, grant: int) -> None:
         # The clock first: if the lease ends and is granted again during this check, the grant has another number.
-        until = self._until_ms()
-        if until is None or self._now_ms() >= until:
+        if self._left_ms() <= 0:
             raise FencedError("the worker's lease is over: no heartbeat was answered for a whole session")
         if grant != self._grant:
             raise FencedError("the worker's lease ended while this attempt ran; another worker may own the task by now")
+
+    def left_s(self, grant: int) -> float:
+        left = self._left_ms() / 1000  # first, as in check()
+        return left if grant >= self._unbroken_since else 0.0
+
+    def _left_ms(self) -> float:
+        until = self._until_ms()
+        return 0.0 if until is None else until - self._now_ms()

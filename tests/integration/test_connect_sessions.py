@@ -100,6 +100,9 @@ class LeaseOver:
     def check(self, grant: int) -> None:
         raise FencedError(f"grant {grant} is over")
 
+    def left_s(self, _grant: int) -> float:
+        return 0.0
+
 
 async def test_a_late_worker_does_not_end_the_session_of_the_task_s_present_worker(workers: MakeSparks) -> None:
     owner, late = workers("w1").session(FIRST), workers("w2", lease=LeaseOver()).session(FIRST)

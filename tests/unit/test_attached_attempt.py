@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from waiting import DEADLINE_S
 
+from airflow_provider.driver.errors import SparkGoneError
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.runners import attached_attempt
 from airflow_provider.runners.attached_attempt import AttachedAttempt
+from airflow_provider.spark.failures import nothing_secret
 from airflow_provider.spark.fencing import AttemptGuard
 from airflow_provider.spark.job import FencedError
-from airflow_provider.spark.runner import TaskOrder
+from airflow_provider.spark.runner import SparkLost, TaskOrder, TaskStopped
 
 ORDER = TaskOrder(task=TaskId("job", 0), entry_point="job:run", epoch=Epoch(1))
 LONG_S = 10 * DEADLINE_S
@@ -52,6 +54,9 @@ class Lease:
     def check(self, grant: int) -> None:
         if self.over:
             raise FencedError("the lease is over")
+
+    def left_s(self, _grant: int) -> float:
+        return 0.0 if self.over else LONG_S
 
 
 @pytest.fixture
@@ -115,3 +120,14 @@ def test_what_has_not_begun_never_will(parts: Any) -> None:
     assert not guard.stop_soon("moved")
     with pytest.raises(FencedError):
         guard.begin()
+
+
+@pytest.mark.parametrize("over", [True, False], ids=["with its lease", "before its lease"])
+def test_an_attempt_whose_spark_ends_with_its_lease_has_stopped_and_nobody_is_to_blame(parts: Any, over: bool) -> None:
+    parts.lease.over = over
+    parts.session.batch_ended.set()
+    parts.attempt.lose(SparkGoneError("this worker's Spark has ended", spark=1))
+    assert parts.session.cancelled.wait(DEADLINE_S)
+    stopped = TaskStopped(order=ORDER, reason=parts.attempt.guard.reason)
+    last = parts.attempt.last_word(stopped, nothing_secret)
+    assert last == TaskStopped(order=ORDER, reason="the lease is over") if over else isinstance(last, SparkLost)

@@ -426,6 +426,9 @@ class CountedLease:
         if grant != self.grant:
             raise FencedError("the lease is over")
 
+    def left_s(self, grant: int) -> float:
+        return float(grant == self.grant)
+
 
 def test_a_lease_that_ended_fences_an_attempt_even_when_it_was_granted_again() -> None:
     lease = CountedLease()

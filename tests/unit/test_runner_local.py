@@ -49,6 +49,7 @@ class SlowSession:
         label: str,
         conf: Mapping[str, str],
         tell_every_s: float,
+        lease_left_s: object,
     ) -> None: ...
 
     def open(self) -> Any:

@@ -71,6 +71,7 @@ class Session:
         label: str,
         conf: Mapping[str, str],
         tell_every_s: float,
+        lease_left_s: object,
     ) -> None: ...
 
     def open(self) -> Any:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from airflow_provider.driver import application
 from airflow_provider.driver.application import LocalSparkSettings, RunningSpark, SparkApplication
 from airflow_provider.driver.errors import SparkStartError
+from airflow_provider.driver.jvm_lease import ENDED_BY_LEASE
 from airflow_provider.spark.failures import why_no_spark
 
 
@@ -125,3 +126,35 @@ def test_what_the_exit_code_of_its_jvm_means_is_said(code: int, said: str) -> No
     nothing: Any = None
     spark = RunningSpark(number=1, root=nothing, jvm=ended, shipment=nothing)
     assert f"its JVM's exit code is {said}" in str(spark.gone())
+
+
+def test_that_its_jvm_has_ended_itself_is_said_with_the_reason() -> None:
+    ended: Any = SimpleNamespace(poll=lambda: ENDED_BY_LEASE)
+    lease: Any = SimpleNamespace(why_over=lambda: "nobody renewed its lease for 9 s")
+    nothing: Any = None
+    spark = RunningSpark(number=1, root=nothing, jvm=ended, shipment=nothing, lease=lease)
+    assert str(spark.gone()) == (
+        "this worker's Spark has ended: its JVM has ended itself, because nobody renewed its lease for 9 s"
+    )
+
+
+def test_the_lease_of_tasks_is_kept_until_their_spark_has_stopped() -> None:
+    """A task that has not ended when its worker does may still write until then."""
+    kept: list[object] = []
+    spark = SparkApplication()
+    root: Any = SimpleNamespace(
+        sparkContext=SimpleNamespace(
+            _jsc=SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=lambda: False)),
+        ),
+        stop=lambda: kept.append(spark._leases()),
+    )
+    lease: Any = SimpleNamespace(close=lambda: kept.append("closed"))
+    nothing: Any = None
+    spark._running = RunningSpark(number=1, root=root, jvm=None, shipment=nothing, lease=lease)
+    assert spark.running_for("me", LocalSparkSettings(), lambda: 9.0) is spark._running
+    assert spark.running_for("another", LocalSparkSettings()) is spark._running
+    spark.release("another")
+    assert kept == []
+    spark.release("me")
+    assert kept == [[9.0], "closed"]
+    assert spark._leases() == []
