@@ -36,6 +36,7 @@ from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.records import WorkerPhase
 from airflow_provider.records.slots import MOST_SLOTS
 from airflow_provider.spark.checkpoints import usable_root
+from airflow_provider.spark.session_conf import AllowedConf
 from airflow_provider.spark_connect.server import TOKEN_ENV
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.worker.ending import WORK_IS_OVER, Outcome
@@ -51,6 +52,7 @@ from airflow_provider.worker.holding import Holding, held
 from airflow_provider.worker.settings import Until
 
 _Given = TypeVar("_Given")
+_Checked = TypeVar("_Checked")
 _SESSION_MS: Final = {GroupProtocolName.CLASSIC: 30_000, GroupProtocolName.CONNECT: DEFAULT_SESSION_MS}
 """A broker takes about 10 s to restart. With Connect's session of 10 s, all tasks would have stopped by then."""
 
@@ -93,6 +95,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PREFIX",
         help="package or module from which jobs may be imported; may be repeated. Within these, whoever may write to"
         " the group's jobs topic decides what runs here. By default nothing is allowed, and every job fails",
+    )
+    parser.add_argument(
+        "--allow-session-conf",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="settings of Spark that jobs may have besides the usual ones, such as 'spark.sql.iceberg.*'; may be"
+        " repeated. File systems, catalogs and names of classes are never allowed",
     )
     parser.add_argument(
         "--checkpoint-root",
@@ -267,6 +277,7 @@ def _equipment(args: argparse.Namespace) -> Equipment:
     return Equipment(
         runner=args.runner,
         allowed=tuple(args.allow),
+        allowed_conf=_usable("--allow-session-conf", tuple(args.allow_session_conf), AllowedConf),
         checkpoint_root=_usable("--checkpoint-root", args.checkpoint_root, usable_root),
         spark_master=_usable("--spark-master", args.spark_master, usable_master),
         spark_token=os.environ.get(TOKEN_ENV, ""),
@@ -277,7 +288,7 @@ def _equipment(args: argparse.Namespace) -> Equipment:
     )
 
 
-def _usable(option: str, given: _Given, check: Callable[[_Given], _Given]) -> _Given:
+def _usable(option: str, given: _Given, check: Callable[[_Given], _Checked]) -> _Checked:
     """Check an option's value.
 
     :raises ValueError: naming the option, if this value can't be used

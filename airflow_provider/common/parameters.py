@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -20,6 +20,7 @@ from airflow_provider.protocol.model import PLANNER_INDEX, ConnectProtocol
 from airflow_provider.records.checks import JobError, check_job_name
 from airflow_provider.records.slots import MOST_SLOTS
 from airflow_provider.spark.checkpoints import CheckpointError, usable_root
+from airflow_provider.spark.session_conf import AllowedConf
 
 TimeSpan = timedelta | float
 """A timedelta, or seconds."""
@@ -252,18 +253,34 @@ def prefixes(parameter: str, value: object) -> tuple[str, ...]:
 
     :raises ValueError: for anything else, if there are none, or one is not the name of a module
     """
-    given: Iterable[Any] | None = None
-    if isinstance(value, str):
-        given = [part.strip() for part in value.split(",") if part.strip()]
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        given = value
-    checked = tuple(given or ())
+    checked = _several(value)
     if not checked:
         raise ValueError(f"{parameter}: {value!r} must name the packages or modules that this worker may run jobs from")
     for prefix in checked:
         if not isinstance(prefix, str) or not all(part.isidentifier() for part in prefix.split(".")):
             raise ValueError(f"{parameter}: {prefix!r} is not the name of a package or module")
     return checked
+
+
+def allowed_conf(value: object) -> AllowedConf:
+    """Check patterns of settings that a worker allows: a list, or (from a template) one text with commas.
+
+    :raises ValueError: for anything else
+    """
+    patterns = _several(value)
+    if patterns is None or not all(isinstance(pattern, str) for pattern in patterns):
+        raise ValueError(f"allowed_session_conf: {value!r} must be a list of patterns, such as 'spark.sql.iceberg.*'")
+    try:
+        return AllowedConf(patterns)
+    except ValueError as wrong:
+        raise ValueError(f"allowed_session_conf: {wrong}") from None
+
+
+def _several(value: object) -> tuple[Any, ...] | None:
+    """The values of a list, or of one text with commas; None: it is neither."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(value) if isinstance(value, (list, tuple, set, frozenset)) else None
 
 
 def text(parameter: str, value: object) -> str:

@@ -107,6 +107,7 @@ class InThisProcess:
             return ConnectRunner(
                 tell,
                 allowed=equipment.allowed,
+                allowed_conf=equipment.allowed_conf,
                 settings=_connect_settings(equipment),
                 worker=member.worker,
                 scope=f"{topics.cluster}/{member.group_id}" if topics.cluster else "",
@@ -119,6 +120,7 @@ class InThisProcess:
         return LocalRunner(
             tell,
             allowed=equipment.allowed,
+            allowed_conf=equipment.allowed_conf,
             lease=lease,
             settings=_spark_settings(equipment, settings),
             mask=self._mask,

@@ -16,6 +16,7 @@ from airflow_provider.common.linking import FollowedLink
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
     TimeSpan,
+    allowed_conf,
     checkpoint_root,
     choice,
     group_name,
@@ -39,9 +40,10 @@ from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.learners.model import DEFAULT_LIMITS, LearnedRule
 from airflow_provider.membership.settings import MemberSettings
+from airflow_provider.operators.membership_settings import membership_settings
 from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import RunResult, WorkerRun
-from airflow_provider.protocol.model import ConnectProtocol, WorkerId
+from airflow_provider.protocol.model import ConnectProtocol
 from airflow_provider.protocol.saved import check_saved
 from airflow_provider.records import WorkerPhase
 from airflow_provider.reports.narration import names_in_words
@@ -63,7 +65,6 @@ if TYPE_CHECKING:
     from airflow_provider.ledger.status_view import StatusSnapshot
 
 RUNNERS: Final = ("local", "noop")
-_LEASE_MARGIN_MS: Final = 2_000
 _SAME_NAME: Final = (
     "No two workers of a group may share a name: if runs of this DAG can overlap, set max_active_runs=1 (a backfill has"
     " its own), or have the run's id in the parameter group"
@@ -83,6 +84,8 @@ class SparkWorkerOperator(AsWritten):
     :param group: the group to join; part of its topics' names
     :param allowed_entry_points: packages or modules that jobs may be imported from. This is the trust boundary: within
         these, whoever may write to the group's jobs topic decides what runs here
+    :param allowed_session_conf: settings of Spark that jobs may have besides the usual ones (``docs/job-authors.md``),
+        as patterns such as ``spark.sql.iceberg.*``; never file systems, catalogs and names of classes
     :param worker: the worker's name in the group (its group instance id). It must stay the same over retries, deferrals
         and restarts, and no two workers of a group may share it. By default ``<dag_id>.<task_id>``, with
         ``.<map_index>`` if mapped, so the next run of the DAG has the same workers. If runs can overlap, set
@@ -155,6 +158,7 @@ class SparkWorkerOperator(AsWritten):
         "group",
         "worker",
         "allowed_entry_points",
+        "allowed_session_conf",
         "slots",
         "kafka_conn_id",
         "spark_master",
@@ -171,6 +175,7 @@ class SparkWorkerOperator(AsWritten):
         *,
         group: str,
         allowed_entry_points: str | Sequence[str],
+        allowed_session_conf: str | Sequence[str] = (),
         worker: str | None = None,
         slots: int | str = 2,
         until: str = Until.DRAINED.value,
@@ -205,6 +210,7 @@ class SparkWorkerOperator(AsWritten):
         super().__init__(**kwargs)
         self.group = group
         self.allowed_entry_points = allowed_entry_points
+        self.allowed_session_conf = allowed_session_conf
         self.worker = worker
         self.slots = slots
         self.until = until
@@ -248,6 +254,7 @@ class SparkWorkerOperator(AsWritten):
             (group_name, self.group),
             (worker_name, self.worker or "default"),
             (lambda value: prefixes("allowed_entry_points", value), self.allowed_entry_points),
+            (allowed_conf, self.allowed_session_conf),
             (number_of_slots, self.slots),
             (lambda value: text("kafka_conn_id", value), self.kafka_conn_id),
             (spark_master, self.spark_master),
@@ -292,37 +299,21 @@ class SparkWorkerOperator(AsWritten):
         )
 
     def _member(self, *, group: str, worker: str, url: str) -> MemberSettings:
-        session_ms = milliseconds("session_timeout", self.session_timeout, least_ms=1)
-        heartbeat_ms = milliseconds("heartbeat_interval", self.heartbeat_interval, least_ms=1)
-        rebalance_ms = milliseconds("rebalance_timeout", self.rebalance_timeout, least_ms=1)
-        margin_ms = min(_LEASE_MARGIN_MS, session_ms // 4)
-        if heartbeat_ms + margin_ms >= session_ms:
-            raise ValueError(
-                f"session_timeout: {self.session_timeout!r} must be longer than heartbeat_interval"
-                f" ({self.heartbeat_interval!r}) and {margin_ms} ms for stopping tasks in time"
-            )
-        if rebalance_ms < session_ms:
-            raise ValueError(
-                f"rebalance_timeout: {self.rebalance_timeout!r} must be at least session_timeout"
-                f" ({self.session_timeout!r}): a worker that hears nothing keeps its tasks for that long"
-            )
-        return MemberSettings(
-            group_id=group,
-            worker=WorkerId(worker),
+        return membership_settings(
+            group=group,
+            worker=worker,
             url=url,
-            protocol=choice("connect_protocol", self.connect_protocol, ConnectProtocol),
-            learned=choice("learned", self.learned, LearnedRule),
+            connect_protocol=self.connect_protocol,
+            learned=self.learned,
             limits=learner_limits(
                 max_learners=self.max_learners,
                 max_group_learners=self.max_group_learners,
                 ready_from=self.ready_from,
                 learner_timeout=self.learner_timeout,
             ),
-            session_timeout_ms=session_ms,
-            heartbeat_interval_ms=heartbeat_ms,
-            fast_heartbeat_ms=min(50, heartbeat_ms),
-            rebalance_timeout_ms=rebalance_ms,
-            lease_margin_ms=margin_ms,
+            session_timeout=self.session_timeout,
+            heartbeat_interval=self.heartbeat_interval,
+            rebalance_timeout=self.rebalance_timeout,
         )
 
     def _spec(self, context: Context) -> WorkerSpec:
@@ -344,6 +335,7 @@ class SparkWorkerOperator(AsWritten):
         return Equipment(
             runner=self.runner,
             allowed=prefixes("allowed_entry_points", self.allowed_entry_points),
+            allowed_conf=allowed_conf(self.allowed_session_conf),
             checkpoint_root=checkpoint_root(self.checkpoint_root),
             spark_master=spark.master,
             spark_token=spark.token,

@@ -18,6 +18,7 @@ from airflow_provider.runners.threads import in_thread
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.fencing import EndlessLease, Lease
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
+from airflow_provider.spark.session_conf import USUAL_CONF, AllowedConf
 from airflow_provider.spark_connect.connection import ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import ConnectSettings, session_id
@@ -36,6 +37,7 @@ class ConnectSparks:
     :param tell_every_s: report a query's progress at most this often, in seconds
     :param detach_by: detach streams; their handles name this connection, by which others reach the server (empty: none
         is needed). None: streams end with this process
+    :param allowed_conf: which settings jobs may have
     """
 
     opening = Sight.SILENT
@@ -48,8 +50,10 @@ class ConnectSparks:
         lease: Lease,
         tell_every_s: float,
         detach_by: str | None,
+        allowed_conf: AllowedConf = USUAL_CONF,
     ) -> None:
         self._settings = settings
+        self._allowed_conf = allowed_conf
         self._detach_by = detach_by
         self._tell_every_s = tell_every_s
         self._worker = worker
@@ -73,6 +77,7 @@ class ConnectSparks:
             check_owner=functools.partial(self._lease.check, self._lease.grant),
             module=order.entry_point.partition(":")[0],
             conf=order.session_conf,
+            allowed_conf=self._allowed_conf,
             tell_every_s=self._tell_every_s,
             detaches=detaches,
         )
@@ -99,6 +104,7 @@ class ConnectRunner(AttachedRunner):
     :param worker: the name of the worker
     :param scope: see :class:`ConnectSparks`
     :param detach_by: see :class:`ConnectSparks`
+    :param allowed_conf: see :class:`ConnectSparks`
 
     For the other parameters see :class:`~airflow_provider.runners.attached.AttachedRunner`.
     """
@@ -116,12 +122,13 @@ class ConnectRunner(AttachedRunner):
         on_condition: Callable[[], None] = lambda: None,
         tell_every_s: float = 30.0,
         detach_by: str | None = None,
+        allowed_conf: AllowedConf = USUAL_CONF,
     ) -> None:
         lease = lease or EndlessLease()
         super().__init__(
             on_event,
             allowed=allowed,
-            sparks=ConnectSparks(settings, worker, scope, lease, tell_every_s, detach_by),
+            sparks=ConnectSparks(settings, worker, scope, lease, tell_every_s, detach_by, allowed_conf),
             lease=lease,
             mask=mask,
             on_condition=on_condition,

@@ -21,7 +21,7 @@ from airflow_provider.driver.query_progress import (
 from airflow_provider.driver.shipping import explain_missing
 from airflow_provider.spark.failures import ForeignQueryError
 from airflow_provider.spark.job import FencedError, TaskGuard
-from airflow_provider.spark.session_conf import set_conf
+from airflow_provider.spark.session_conf import USUAL_CONF, AllowedConf, set_conf
 from airflow_provider.spark_connect.client import bind_session, hang_up, is_of, open_session, settle, unbind_session
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.ending import QueryNotStoppedError
@@ -68,6 +68,7 @@ class ConnectSession:
     :param former: the session id of the previous attempt, if there was one
     :param check_owner: raises :class:`FencedError` if the task no longer belongs to this worker
     :param conf: settings of the session, besides those of the worker
+    :param allowed_conf: which of these the worker lets jobs have
     :param module: the job's module, which the server's Python has to import; empty: none
     :param tell_every_s: report a query's progress at most this often, in seconds
     :param detaches: the handle of the query that the task returns, which is to be detached; None: it is not
@@ -85,6 +86,7 @@ class ConnectSession:
         check_owner: Callable[[], None],
         module: str = "",
         conf: Mapping[str, str] | None = None,
+        allowed_conf: AllowedConf = USUAL_CONF,
         tell_every_s: float,
         detaches: QueryHandle | None = None,
     ) -> None:
@@ -97,6 +99,7 @@ class ConnectSession:
         self._check_owner = check_owner
         self._module = module
         self._conf = conf or {}
+        self._allowed_conf = allowed_conf
         self._tell_every_s = tell_every_s
         self._session: SparkSession | None = None
         self._released = False
@@ -120,7 +123,7 @@ class ConnectSession:
             self._session = session = self._begin()
             for name, value in self._settings.conf.items():
                 session.conf.set(name, value)
-            set_conf(session, self._conf)
+            set_conf(session, self._conf, self._allowed_conf)
             if self._handle is not None:
                 session.conf.set(_TAKES_OVER_CHECKPOINT, "false")
             if self._module:

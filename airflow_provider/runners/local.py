@@ -16,6 +16,7 @@ from airflow_provider.runners.threads import in_thread
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.fencing import Lease
 from airflow_provider.spark.runner import OnEvent, TaskOrder
+from airflow_provider.spark.session_conf import USUAL_CONF, AllowedConf
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +28,20 @@ class LocalSparks:
     :param settings: how to start it
     :param tell_every_s: report a query's progress at most this often, in seconds
     :param lease_left_s: how much is left of the lease of what runs in the sessions
+    :param allowed_conf: which settings jobs may have
     """
 
     opening = Sight.STARTING
 
-    def __init__(self, settings: LocalSparkSettings, tell_every_s: float, lease_left_s: LeaseLeft) -> None:
+    def __init__(
+        self,
+        settings: LocalSparkSettings,
+        tell_every_s: float,
+        lease_left_s: LeaseLeft,
+        allowed_conf: AllowedConf = USUAL_CONF,
+    ) -> None:
         self._settings = settings
+        self._allowed_conf = allowed_conf
         self._tell_every_s = tell_every_s
         self._lease_left_s = lease_left_s
         self._pools = Pools(POOLS)
@@ -45,6 +54,7 @@ class LocalSparks:
             order.entry_point.partition(":")[0],
             label=order.label,
             conf=order.session_conf,
+            allowed_conf=self._allowed_conf,
             tell_every_s=self._tell_every_s,
             lease_left_s=self._lease_left_s,
         )
@@ -60,6 +70,7 @@ class LocalRunner(AttachedRunner):
     """Runs tasks with a Spark of this process.
 
     :param settings: how to start Spark
+    :param allowed_conf: which settings jobs may have for the sessions of their tasks
 
     For the other parameters see :class:`~airflow_provider.runners.attached.AttachedRunner`.
     """
@@ -74,11 +85,12 @@ class LocalRunner(AttachedRunner):
         mask: Mask = nothing_secret,
         on_condition: Callable[[], None] = lambda: None,
         tell_every_s: float = 30.0,
+        allowed_conf: AllowedConf = USUAL_CONF,
     ) -> None:
         super().__init__(
             on_event,
             allowed=allowed,
-            sparks=LocalSparks(settings or LocalSparkSettings(), tell_every_s, self.lease_left_s),
+            sparks=LocalSparks(settings or LocalSparkSettings(), tell_every_s, self.lease_left_s, allowed_conf),
             lease=lease,
             mask=mask,
             on_condition=on_condition,

@@ -36,7 +36,7 @@ from airflow_provider.driver.shipping import explain_missing
 from airflow_provider.driver.task_threads import bind_session, unbind_session
 from airflow_provider.records.session_conf import POOL
 from airflow_provider.spark.job import FencedError, TaskGuard
-from airflow_provider.spark.session_conf import set_conf
+from airflow_provider.spark.session_conf import USUAL_CONF, AllowedConf, set_conf
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -81,6 +81,7 @@ class LocalSession:
         *,
         label: str = "",
         conf: Mapping[str, str] | None = None,
+        allowed_conf: AllowedConf = USUAL_CONF,
         tell_every_s: float,
         lease_left_s: LeaseLeft,
     ) -> None:
@@ -88,6 +89,7 @@ class LocalSession:
         :param module: of the job, which the executors have to import
         :param label: the description of the task's Spark jobs, for the Spark UI and for listeners
         :param conf: settings of the session; a pool named there is shared with other tasks that name it
+        :param allowed_conf: which settings the worker lets jobs have
         :param tell_every_s: the least time between two progress reports of a query, in seconds
         :param lease_left_s: how much is left of the lease of the user's tasks
         """
@@ -96,6 +98,7 @@ class LocalSession:
         self._module = module
         self._label = label
         self._conf = {**(conf or {})}
+        self._allowed_conf = allowed_conf
         self._named_pool = self._conf.pop(POOL, None)
         self._tell_every_s = tell_every_s
         self._lease_left_s = lease_left_s
@@ -120,7 +123,7 @@ class LocalSession:
     def _opened(self) -> SparkSession:
         self.spark = APPLICATION.running_for(self._user, self._settings, self._lease_left_s)
         session = self.spark.root.newSession()
-        set_conf(session, self._conf)
+        set_conf(session, self._conf, self._allowed_conf)
         context = session.sparkContext
         context.addJobTag(self._tag)
         context.setInterruptOnCancel(True)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from airflow_provider.spark.session_conf import USUAL_CONF, AllowedConf
+
 NEVER_S: Final = 10.0**9
 DEFAULT_MAX_SPARK_DEATHS: Final = 3
 DEFAULT_SPARK_MASTER: Final = "local[2]"
@@ -19,6 +21,7 @@ class Equipment:
 
     :param runner: ``local`` (threads of this process) or ``noop``
     :param allowed: import prefixes of entry points
+    :param allowed_conf: which settings jobs may have for the sessions of their tasks
     :param checkpoint_root: folder or URI of all streaming checkpoints, or ``temporary``; None: it runs no stream
     :param spark_master: Spark's master URL, or that of a Spark Connect server
     :param spark_token: for a Spark Connect server; empty: none
@@ -38,5 +41,6 @@ class Equipment:
     detach: bool = True
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS
+    allowed_conf: AllowedConf = USUAL_CONF
     progress_s: float = DEFAULT_PROGRESS_S
     linger_s: float = NEVER_S

@@ -20,6 +20,7 @@ from airflow_provider.group import classic
 from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.protocol.model import ConnectProtocol, Epoch
 from airflow_provider.records import JobDefinition, TaskState
+from airflow_provider.spark.session_conf import AllowedConf
 from airflow_provider.topics.errors import TopicRightsError
 from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending, Outcome
@@ -93,6 +94,7 @@ def test_what_keeps_it_from_joining_is_one_line(
         (("--slots", "0"), "--slots 0: a worker needs at least one slot"),
         (("--slots", "1000000000"), "--slots 1000000000: a worker has at most 10000 slots"),
         (("--returns-ms", "-1"), "--returns-ms -1: must be from 0 to"),
+        (("--allow-session-conf", "fs.*"), "--allow-session-conf: 'fs.*' must be names of Spark's settings"),
         (("--checkpoint-root", ""), "--checkpoint-root: '' is neither an absolute path nor a URI"),
         (
             ("--checkpoint-root", "checkpoints"),
@@ -150,7 +152,8 @@ def test_options_reach_the_worker(ends: Any) -> None:
         "1.5",
     )
     conf = ("--spark-conf", "spark.a=b=c", "--spark-conf", "spark.d=", "--allow", "x", "--allow", "y.z")
-    assert main(["worker", "g", *BROKER, *options, *connect, *timing, *conf]) == 0
+    more = ("--allow-session-conf", "spark.sql.iceberg.*", "--allow-session-conf", "spark.wap.id")
+    assert main(["worker", "g", *BROKER, *options, *connect, *timing, *conf, *more]) == 0
     settings = began.settings
     assert (settings.slots, settings.until, settings.policy) == (5, Until.DRAINED, IMMEDIATE)
     assert (settings.member.group_id, settings.member.worker) == ("g", "w1")
@@ -159,6 +162,7 @@ def test_options_reach_the_worker(ends: Any) -> None:
     assert settings.idle_timeout_ms == 1_500
     assert began.equipment.spark_conf == {"spark.a": "b=c", "spark.d": ""}
     assert began.equipment.allowed == ("x", "y.z")
+    assert began.equipment.allowed_conf == AllowedConf(("spark.sql.iceberg.*", "spark.wap.id"))
 
 
 @pytest.mark.parametrize(

@@ -368,6 +368,11 @@ class TestWorkerOperator:
             worker_operator(spark_master=master).execute(context())
             assert runs.made[-1].equipment.spark_conf == conf
 
+    def test_it_allows_what_its_operator_lets_jobs_set(self, runs: type[FakeRun]) -> None:
+        runs.endings.append(outcome(Ending.LEFT))
+        worker_operator(allowed_session_conf=["spark.sql.iceberg.*"]).execute(context())
+        runs.made[-1].equipment.allowed_conf.check({"spark.sql.iceberg.locality.enabled": "true"})
+
     def test_asked_to_go_it_ends_with_success(self, runs: type[FakeRun]) -> None:
         runs.endings.append(outcome(Ending.LEFT))
         assert worker_operator().execute(context())["ended"] == "left"
@@ -379,6 +384,7 @@ class TestWorkerOperator:
             ({"worker": "a/b"}, "worker"),
             ({"allowed_entry_points": []}, "allowed_entry_points"),
             ({"allowed_entry_points": ["*"]}, "allowed_entry_points"),
+            ({"allowed_session_conf": ["spark.hadoop.*"]}, "allowed_session_conf"),
             ({"slots": 0}, "slots"),
             ({"slots": 10**9}, "slots"),
             ({"until": "tired"}, "until"),

@@ -10,6 +10,7 @@ import pytest
 from airflow.sdk import DAG, task
 
 from airflow_provider.common.parameters import (
+    allowed_conf,
     choice,
     group_name,
     is_template,
@@ -69,6 +70,15 @@ def test_prefixes_are_modules() -> None:
     for wrong in ([], "", None, ["a b"], ["a."], [1], ["*"], "a.b:C"):
         with pytest.raises(ValueError, match=r"^allowed: "):
             prefixes("allowed", wrong)
+
+
+def test_what_jobs_may_set_besides_is_a_list_of_patterns() -> None:
+    assert allowed_conf(["spark.sql.iceberg.*", "spark.wap.id"]).more == ("spark.sql.iceberg.*", "spark.wap.id")
+    assert allowed_conf("spark.sql.iceberg.*, spark.wap.id").more == ("spark.sql.iceberg.*", "spark.wap.id")
+    assert allowed_conf(()).more == ()
+    for wrong in (None, 1, [1], "*", ["fs.*"], ["spark.sql.catalog.*"]):
+        with pytest.raises(ValueError, match=r"^allowed_session_conf: "):
+            allowed_conf(wrong)
 
 
 def test_spark_settings_are_texts_as_spark_reads_them() -> None:

@@ -20,6 +20,7 @@ from airflow_provider.runners.local import LocalRunner
 from airflow_provider.runners.local_session import Pools
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard
 from airflow_provider.spark.runner import RunnerEvent, TaskFinished, TaskOrder, TaskProgressed, TaskStarted, TaskStopped
+from airflow_provider.spark.session_conf import AllowedConf
 
 TASK = TaskId("slow", 0)
 called: list[int] = []
@@ -48,6 +49,7 @@ class SlowSession:
         *,
         label: str,
         conf: Mapping[str, str],
+        allowed_conf: AllowedConf,
         tell_every_s: float,
         lease_left_s: object,
     ) -> None: ...

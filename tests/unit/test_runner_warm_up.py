@@ -18,7 +18,6 @@ from airflow_provider.driver.sight import Sight
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.runners import attached, local, warming
 from airflow_provider.runners.local import LocalRunner
-from airflow_provider.runners.local_session import Pools
 from airflow_provider.runners.noop import NoopRunner
 from airflow_provider.spark import warm_up
 from airflow_provider.spark.job import SparkJob, TaskContext, TaskGuard, spark_job
@@ -70,11 +69,12 @@ class Session:
         self,
         user: object,
         settings: LocalSparkSettings,
-        pools: Pools,
+        pools: object,
         module: str,
         *,
         label: str,
         conf: Mapping[str, str],
+        allowed_conf: object,
         tell_every_s: float,
     ) -> None:
         self.spark: Any = None

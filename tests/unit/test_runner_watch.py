@@ -29,6 +29,7 @@ from airflow_provider.runners import attached, local
 from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import SparkJob, TaskContext
 from airflow_provider.spark.runner import RunnerEvent, SparkLost, TaskOrder, TaskStarted, TaskStopped
+from airflow_provider.spark.session_conf import AllowedConf
 
 TASK = TaskId("deaf", 0)
 
@@ -70,6 +71,7 @@ class Session:
         *,
         label: str,
         conf: Mapping[str, str],
+        allowed_conf: AllowedConf,
         tell_every_s: float,
         lease_left_s: object,
     ) -> None: ...

@@ -14,7 +14,7 @@ from airflow_provider.execution import commands
 from airflow_provider.hands.orders import order_of
 from airflow_provider.records import JobDefinition, JobError
 from airflow_provider.spark.failures import describe, is_retryable
-from airflow_provider.spark.session_conf import SessionConfError, check_allowed, set_conf
+from airflow_provider.spark.session_conf import USUAL_CONF, AllowedConf, SessionConfError, set_conf
 
 JOB = JobDefinition(name="a", entry_point="m:f", max_tasks=100)
 CONF = {"spark.sql.shuffle.partitions": "16"}
@@ -91,7 +91,7 @@ def test_a_task_has_its_jobs_settings_from_its_next_start_on() -> None:
     ],
 )
 def test_a_worker_allows_what_decides_how_a_query_runs(name: str) -> None:
-    check_allowed({name: "1"})
+    USUAL_CONF.check({name: "1"})
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,50 @@ def test_a_worker_sets_nothing_that_may_divert_its_data_or_secrets(name: str) ->
     with pytest.raises(
         SessionConfError, match=r"a worker does not let a job set .*: give it to the workers"
     ) as refused:
-        set_conf(session, {**CONF, name: "1"})
+        set_conf(session, {**CONF, name: "1"}, USUAL_CONF)
     assert repr(name) in str(refused.value)
     assert not told
     assert not is_retryable(refused.value)
+
+
+def test_a_worker_can_allow_more_and_a_refusal_says_so() -> None:
+    names = {"spark.sql.iceberg.vectorization.enabled": "false", "spark.wap.id": "1"}
+    with pytest.raises(SessionConfError, match=r"or allow 'spark.sql.*', 'spark.wap.id' by .* allowed_session_conf$"):
+        USUAL_CONF.check(names)
+    AllowedConf(("spark.sql.iceberg.*", "spark.wap.id")).check({**names, **CONF})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fs.s3a.endpoint",
+        "hadoop.security.credential.provider.path",
+        "hive.metastore.uris",
+        "parquet.encryption.kms.instance.url",
+        "spark.hadoop.fs.s3a.endpoint",
+        "Spark.hadoop.fs.s3a.endpoint",
+        "spark.HADOOP.fs.s3a.endpoint",
+        "spark.hive.metastore.uris",
+        "spark.sql.catalog.lake.uri",
+        "spark.sql.defaultCatalog",
+        "spark.sql.streaming.stateStore.providerClass",
+        "spark.sql.sources.commitProtocolClass",
+        "spark.delta.logStore.s3a.impl",
+        "spark.sql.shuffle.x\nfs.s3a.endpoint",
+    ],
+)
+def test_what_diverts_data_and_secrets_is_refused_whatever_a_worker_allows(name: str) -> None:
+    with pytest.raises(SessionConfError, match="does not let a job set") as refused:
+        AllowedConf(("spark.*",)).check({name: "1"})
+    assert "allowed_session_conf" not in str(refused.value), "nothing could be done about it there"
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*", "", "fs.*", "*.fs.*", "hadoop.*", "spark.hadoop.*", "spark.sql.catalog.*", "spark.[s]ql.*", "a b"]
+)
+def test_a_pattern_that_could_allow_nothing_is_refused_when_the_worker_starts(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"no worker lets jobs set|must be names of Spark's settings"):
+        AllowedConf((pattern,))
 
 
 def refusing_session() -> Any:
@@ -140,6 +180,6 @@ SAID = r"Spark refuses 'spark\.sql\.ansi\.enabled' for a session: \[CANNOT_MODIF
 
 def test_what_spark_refuses_is_named_and_not_tried_again() -> None:
     with pytest.raises(SessionConfError, match=rf"^the job's session_conf: {SAID}") as refused:
-        set_conf(refusing_session(), {"spark.sql.ansi.enabled": "1"})
+        set_conf(refusing_session(), {"spark.sql.ansi.enabled": "1"}, USUAL_CONF)
     assert not is_retryable(refused.value)
     assert describe(refused.value) == f"SessionConfError: {refused.value}", "said once"
