@@ -146,18 +146,6 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "all",
                         "default": "steer",
                     },
-                    "page_entry_points": {
-                        "description": (
-                            "Import prefixes of the jobs that the API server may import, separated by commas. For these"
-                            " jobs the page in Airflow's UI has a form with a field for each key that they declare,"
-                            " and refuses a config that does not match. By default there are none, and configs are"
-                            " written as JSON."
-                        ),
-                        "version_added": "0.1.0",
-                        "type": "string",
-                        "example": "my_jobs",
-                        "default": "",
-                    },
                     "gc_freeze": {
                         "description": (
                             "Have each triggerer call Python's gc.freeze() when its first deferred worker comes and"

@@ -282,7 +282,14 @@ def _publish(x: Execution, run: TaskRun, event: AttemptFinished) -> None:
     definition = run.work.definition
     stateful = definition.kind is TaskKind.STREAMING if event.stateful is None else event.stateful
     try:
-        plan = PlanRecord.of(definition, event.result, planned_by=x.settings.worker, at_ms=x.wall, stateful=stateful)
+        plan = PlanRecord.of(
+            definition,
+            event.result,
+            planned_by=x.settings.worker,
+            at_ms=x.wall,
+            stateful=stateful,
+            config_schema=event.config_schema,
+        )
         plan = in_known_order(plan, x.jobs.plans.get(definition.name))
     except JobError as wrong:
         x.close(run.failed(x.failure(str(wrong))), TaskState.FAILED)

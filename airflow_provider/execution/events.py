@@ -5,6 +5,7 @@ Every event carries the caller's clocks: ``now_ms`` (monotonic) for measuring, a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -251,11 +252,13 @@ class AttemptFinished(AttemptEvent):
     :param result: any JSON value; for a planner the configurations of the job's tasks
     :param stateful: for a planner: whether the job's tasks have something to warm up; None: yes, if they are streams
     :param wrote: the assets that the attempt says it has written
+    :param config_schema: for a planner: what the job declares of its config; None: it is not known
     """
 
     result: Any
     stateful: bool | None = None
     wrote: tuple[WrittenAsset, ...] = ()
+    config_schema: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,7 @@ def heard(event: RunnerEvent, *, now_ms: int, wall_ms: int) -> events.AttemptEve
                 result=event.result,
                 stateful=event.stateful,
                 wrote=tuple(WrittenAsset(name=name, uri=uri, rows=rows) for name, uri, rows in event.wrote),
+                config_schema=event.config_schema,
             )
         case QueryStarted():
             return events.StreamBegan(now_ms=now_ms, wall_ms=wall_ms, task=task)

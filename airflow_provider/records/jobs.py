@@ -32,6 +32,10 @@ follows the group.
 """
 
 
+LARGEST_SCHEMA: Final = 16_384
+"""The most bytes that a plan's declaration of its job's config has. A plan and its declaration share one record."""
+
+
 _LONGEST_WAIT_MS: Final = 2**52
 """Added to the time of day, it is still a number that a record may have."""
 
@@ -215,9 +219,12 @@ class PlanRecord:
     :param large: the number of slots of each task that takes more than one, by index
     :param weights: how much work each task is, None if the plan does not say; empty: it says so of none. Not part of
         their fingerprints either: a task that is now thought to be more work continues
+    :param config_schema: what the job declares of its config, as a JSON schema, for forms; empty: nothing; None: it is
+        not known
     :param fingerprints: for each task a hash of the definition and the task's own config: a task whose fingerprint is
         the same in a new plan need not be restarted
-    :raises JobError: if it has too many tasks, or a config that can't be written as JSON
+    :raises JobError: if it has too many tasks, a config that can't be written as JSON, or a declaration that is too
+        long
     """
 
     job: str
@@ -229,6 +236,7 @@ class PlanRecord:
     stateful: bool = False
     basis: Annotated[str, TEXT] = ""
     weights: tuple[_Weight | None, ...] = ()
+    config_schema: Mapping[str, Any] | None = None
     fingerprints: tuple[str, ...] = field(init=False, repr=False, compare=False, default=())
     large: Mapping[int, int] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -241,6 +249,7 @@ class PlanRecord:
                 f"has {len(self.configs)} tasks, but a plan has at most {MOST_TASKS}: put more work into each task, or"
                 " submit several jobs",
             )
+        self._check_schema()
         known: dict[bytes, tuple[Mapping[str, Any], str]] = {}
         definition = dump(self.basis or self.definition)
         tasks = []
@@ -257,6 +266,16 @@ class PlanRecord:
         slots = ((index, wanted_slots(config)) for index, config in enumerate(self.configs) if SLOTS_KEY in config)
         object.__setattr__(self, "large", {index: wanted for index, wanted in slots if wanted > 1})
 
+    def _check_schema(self) -> None:
+        if self.config_schema is None:
+            return
+        try:
+            size = len(dump(self.config_schema, deepest=DEEPEST))
+        except ValueError as wrong:
+            raise JobError(self.job, "config_schema", str(wrong)) from wrong
+        if size > LARGEST_SCHEMA:
+            raise JobError(self.job, "config_schema", f"has {size} bytes, more than {LARGEST_SCHEMA}")
+
     @classmethod
     def of(
         cls,
@@ -266,10 +285,12 @@ class PlanRecord:
         planned_by: WorkerId,
         at_ms: int,
         stateful: bool = False,
+        config_schema: Mapping[str, Any] | None = None,
     ) -> PlanRecord:
         """Check what a planner returned.
 
         :param stateful: whether its tasks have something to warm up before they move
+        :param config_schema: what the job declares of its config
         :raises JobError: if it has more than ``max_tasks`` tasks, a config that isn't a JSON object, or an invalid
             number of slots or weight
         """
@@ -296,6 +317,7 @@ class PlanRecord:
             stateful=stateful,
             basis=definition.basis,
             weights=weights if any(weights) else (),
+            config_schema=config_schema,
         )
 
     def weight_of(self, index: int) -> float | None:
@@ -320,8 +342,11 @@ class PlanRecord:
         return planned and len(self.configs) <= definition.max_tasks
 
     def says_the_same(self, other: PlanRecord) -> bool:
-        """Whether both say the same about the tasks, whoever made them, and when."""
-        return (self.configs, self.stateful, self.weights) == (other.configs, other.stateful, other.weights)
+        """Whether both say the same about the job, whoever made them, and when."""
+        return self._said() == other._said()
+
+    def _said(self) -> tuple[object, ...]:
+        return self.configs, self.stateful, self.weights, self.config_schema
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -334,6 +359,7 @@ class PlanRecord:
             "stateful": self.stateful,
             **({"basis": self.basis} if self.basis else {}),
             **({"weights": list(self.weights)} if self.weights else {}),
+            **({} if self.config_schema is None else {"config_schema": dict(self.config_schema)}),
         }
 
     @classmethod

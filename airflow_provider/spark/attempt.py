@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from airflow_provider.driver.query_progress import QueryProgress
 from airflow_provider.records.json_value import NotJsonError, to_small_json_value
 from airflow_provider.spark.blame import Blame, SparkToBlame, TaskToBlame, WorkerToBlame, WriterToBlame, blame
+from airflow_provider.spark.config_schema import config_schema_to_publish
 from airflow_provider.spark.entry_point import JOB_RAISES, load_job
 from airflow_provider.spark.failures import (
     ForgottenQueryError,
@@ -204,7 +205,8 @@ def _plan(
     guard.wait_until_told()
     job = load_job(order.entry_point, allowed)
     plan = make_plan(job, _job_context(order, session.open))
-    return TaskFinished(order=order, result=plan, stateful=is_stateful(job))
+    schema = config_schema_to_publish(job)
+    return TaskFinished(order=order, result=plan, stateful=is_stateful(job), config_schema=schema)
 
 
 def _run(

@@ -7,6 +7,7 @@ not repeat values, which may be secret.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
@@ -14,8 +15,12 @@ from typing import Any, Final, NamedTuple, get_type_hints
 
 import msgspec
 
+from airflow_provider.records.jobs import LARGEST_SCHEMA
+from airflow_provider.records.json_value import NotJsonError, to_small_json_value
 from airflow_provider.spark.entry_point import JOB_RAISES, EntryPointError, JobCodeError, load_job
 from airflow_provider.spark.job import SparkJob
+
+log = logging.getLogger(__name__)
 
 _WHOLE: Final = "config"
 _SAYS_NO_VALUE: Final = frozenset({"required", "additionalProperties", "dependentRequired"})
@@ -107,6 +112,18 @@ def json_schema_of(job: SparkJob) -> dict[str, Any] | None:
     """
     with _failing_by_name(job):
         return _json_schema_of(job)
+
+
+def config_schema_to_publish(job: SparkJob) -> dict[str, Any] | None:
+    """The declaration as the plan's record has it, empty if the job declares nothing. So others can make a form of it
+    without importing the job. None: no record takes it.
+    """
+    try:
+        schema: dict[str, Any] = to_small_json_value(json_schema_of(job) or {}, LARGEST_SCHEMA)
+    except (SchemaError, NotJsonError) as wrong:
+        log.warning("There is no form for the config of %s: its declaration %s", type(job).__qualname__, wrong)
+        return None
+    return schema
 
 
 @contextmanager

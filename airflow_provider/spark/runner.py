@@ -133,6 +133,8 @@ class TaskFinished:
     """For a planner: whether the job's tasks have something to warm up; None: this depends on the job's kind."""
     wrote: tuple[AssetWrite, ...] = ()
     """The assets that this attempt says it has written."""
+    config_schema: Config | None = None
+    """For a planner: what the job declares of its config, as a JSON schema; empty: nothing; None: it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,13 @@ from fastapi import APIRouter, Depends, HTTPException, Query, status
 from airflow_provider.common import one_shot
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings
-from airflow_provider.operations.deciding import altered
-from airflow_provider.operations.operations import AlterJob, NoJobError
+from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.operations.operations import AlterJob
 from airflow_provider.operations.words import outcome_in_words
 from airflow_provider.records import JobDefinition, TaskKind
-from airflow_provider.ui.declared import Declared, check_here, declared_by
 from airflow_provider.ui.doing import Done, done
 from airflow_provider.ui.rights import may_define, may_see_configs
+from airflow_provider.ui.views.config_form import Declared, declared_by
 from airflow_provider.ui.world import ItsWorld
 
 router: Final = APIRouter(prefix="/api")
@@ -112,9 +112,10 @@ class JobForm:
 
 
 @router.get("/declared", dependencies=[Depends(may_see_configs)])
-def declared(world: ItsWorld, entry_point: Id) -> Declared:
+def declared(world: ItsWorld, conn: Id, group: Id, entry_point: Id) -> Declared:
     """The config that a job to submit declares."""
-    return declared_by(entry_point, world.prefixes())
+    watched = world.group(conn, group)
+    return declared_by(entry_point, watched.seen().jobs if watched else JobsSnapshot())
 
 
 @router.get("/definition", dependencies=[Depends(may_see_configs)])
@@ -131,16 +132,14 @@ def definition(world: ItsWorld, conn: Id, group: Id, job: Id) -> JobForm:
         max_tasks=known.max_tasks,
         retries=known.retries,
         session_conf=known.session_conf,
-        declared=declared_by(known.entry_point, world.prefixes()),
+        declared=declared_by(known.entry_point, jobs),
     )
 
 
 @router.post("/act/submit")
 def submit_job(act: SubmitJob, by: By, world: ItsWorld) -> Done:
     def submit(settings: KafkaSettings) -> str:
-        wanted = act.definition(by)
-        check_here(wanted.name, wanted.entry_point, wanted.config, world.prefixes())
-        submission = one_shot.submit_job(settings, act.group, wanted)
+        submission = one_shot.submit_job(settings, act.group, act.definition(by))
         return "; ".join(submission.lines())
 
     return done("submit", act, by, world, submit)
@@ -149,12 +148,6 @@ def submit_job(act: SubmitJob, by: By, world: ItsWorld) -> Done:
 @router.post("/act/alter")
 def alter_job(act: ChangeJob, by: By, world: ItsWorld) -> Done:
     def alter(settings: KafkaSettings) -> str:
-        watched = world.group(act.conn, act.group)
-        known = watched.seen().jobs.jobs.get(act.job) if watched else None
-        if known is None:
-            raise NoJobError(act.job, watched.seen().jobs.jobs if watched else ())
-        then = altered(act.operation, known)
-        check_here(then.name, then.entry_point, then.config, world.prefixes())
         return outcome_in_words(act.operation, one_shot.carry_out(settings, act.group, act.operation, by=by))
 
     return done("alter", act, by, world, alter)

@@ -14,8 +14,6 @@ from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.scaling import ScaleError
 from airflow_provider.operations.operations import OperationError
 from airflow_provider.records import JobError
-from airflow_provider.spark.config_schema import ConfigError, SchemaError
-from airflow_provider.spark.entry_point import JobCodeError
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.ui.rights import may_steer
 from airflow_provider.ui.world import MOST_ACTS, World
@@ -63,7 +61,7 @@ def done(name: str, act: Act, by: str, world: World, do: Callable[[KafkaSettings
         )
     try:
         words = do(settings)
-    except (OperationError, ConfigError, SchemaError, JobCodeError, JobError) as refused:
+    except (OperationError, JobError) as refused:
         raise HTTPException(status.HTTP_409_CONFLICT, str(refused)) from refused
     except ScaleError as refused:
         raise HTTPException(status.HTTP_409_CONFLICT, f"group {act.group!r}: {refused}") from refused

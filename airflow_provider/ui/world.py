@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Final
@@ -16,7 +16,6 @@ from airflow_provider.hooks.shown_connections import Connections
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ui.allowed_acts import PageActions, configured_actions
 from airflow_provider.ui.answers import Answers
-from airflow_provider.ui.declared import configured_prefixes
 from airflow_provider.ui.turns import Turns
 from airflow_provider.ui.watching import WatchedGroup, Watches
 
@@ -33,7 +32,6 @@ class World:
     :param connections: the clusters that may be shown
     :param note: writes an action into Airflow's audit log: its name, the user, and the rest as JSON
     :param actions: returns what the page may do
-    :param prefixes: returns the import prefixes of jobs that the API server may import
     :param listing: held while all groups are listed, one at a time
     :param acts: held by each thread that carries out an action
     """
@@ -41,7 +39,6 @@ class World:
     connections: Connections
     note: Callable[[str, str, str], None] = note_in_audit_log
     actions: Callable[[], PageActions] = configured_actions
-    prefixes: Callable[[], Sequence[str]] = configured_prefixes
     watches: Watches = field(default_factory=Watches)
     answers: Answers = field(default_factory=Answers)
     listing: Turns = field(default_factory=Turns)

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from fleet import Fleet, MakeFleet, cospark
+from jobs_for_tests import Declared
 from waiting import DEADLINE_S
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -80,3 +81,7 @@ async def test_a_plan_is_shown_and_a_bad_config_refused_before_and_by_the_planne
         progress = job_progress("declared", group.topics.jobs, group.topics.status)
         assert progress is not None
         assert "table' is a required property" in progress.failures_in_words
+
+        await group.submit("again", tasks=1, entry_point="jobs_for_tests:Declared", config={"table": "a"})
+        await group.wait_for(lambda jobs, _: "again" in jobs.plans, "it is planned")
+        assert group.topics.jobs.plans["again"].config_schema == Declared.config_schema, "others make a form of it"

@@ -131,17 +131,27 @@ class Group:
         )
         submit_job(self._settings, self.name, definition)
 
-    def submit_planned(self, job: str, configs: Sequence[Mapping[str, object]], *, run_key: str = "") -> None:
+    def submit_planned(
+        self,
+        job: str,
+        configs: Sequence[Mapping[str, object]],
+        *,
+        run_key: str = "",
+        entry_point: str = "jobs:Nap",
+        config_schema: Mapping[str, object] | None = None,
+    ) -> None:
         """Submit a job for the noop runner with its plan: its own planner would give all tasks the same config."""
         definition = JobDefinition(
             name=job,
-            entry_point="jobs:Nap",
+            entry_point=entry_point,
             max_tasks=len(configs),
             run_key=run_key,
             submitted_at_ms=_now_ms(),
             submitted_by=_BY,
         )
-        plan = PlanRecord.of(definition, configs, planned_by=WorkerId("test"), at_ms=_now_ms())
+        plan = PlanRecord.of(
+            definition, configs, planned_by=WorkerId("test"), at_ms=_now_ms(), config_schema=config_schema
+        )
 
         async def publish() -> None:
             async with shared_topics(self._settings, self.name, WORKER) as topics:

@@ -34,20 +34,7 @@ from demo.airflow import LocalAirflow
 _HERE = Path(__file__).parent
 _EXAMPLES = Path(airflow_provider.example_dags.__file__).parent
 _JOBS = """
-    from dataclasses import dataclass
-
     from airflow_provider.spark.job import SparkJob
-
-    @dataclass
-    class Report:
-        table: str
-        rows: int = 100
-
-    class Reports(SparkJob):
-        config_schema = Report
-
-        def plan(self, job):
-            return [dict(job.config)]
 
     class SecondFails(SparkJob):
         def plan(self, job):
@@ -232,7 +219,6 @@ def airflow(
             "AIRFLOW__METRICS__STATSD_PORT": str(statsd.port),
             "AIRFLOW__COOPERATIVE_SPARK__METRICS_INTERVAL": "2",
             "AIRFLOW__COOPERATIVE_SPARK__PAGE_ACTIONS": "all",
-            "AIRFLOW__COOPERATIVE_SPARK__PAGE_ENTRY_POINTS": "cospark_system_jobs",
             "COSPARK_EXAMPLE_CONN_ID": "broker",
             "COSPARK_EXAMPLE_GROUP": EXAMPLE_GROUP,
             "COSPARK_EXAMPLE_FOLDER": str(example_folder),

@@ -17,6 +17,12 @@ from demo.airflow import LocalAirflow
 
 ATTACK = "<img src=x onerror=alert(1)>"
 FRAME = "/plugin/spark_groups"
+REPORT = {
+    "type": "object",
+    "required": ["table"],
+    "properties": {"table": {"type": "string"}, "rows": {"type": "integer", "default": 100}},
+}
+"""What a job declares that can't be imported here."""
 
 
 def address(group: Group, **more: str) -> str:
@@ -155,6 +161,7 @@ def test_a_job_is_submitted_with_its_own_form_and_altered_and_one_of_its_tasks_s
 ) -> None:
     group.name = "books"
     group.submit_planned("ledger", [{"seconds": 600}, {"seconds": 601}])
+    group.submit_planned("archive", [{"seconds": 0}], entry_point="their_jobs:Reports", config_schema=REPORT)
     fleet = outside(group)
     fleet.start("w1")
     group.wait_for_running("ledger", 2)
@@ -164,8 +171,8 @@ def test_a_job_is_submitted_with_its_own_form_and_altered_and_one_of_its_tasks_s
         browser.write("dialog [name=job]", "reports")
         attack = f"{ATTACK.replace(' ', '/')}:Reports"
         browser.write("dialog [name=entry_point]", attack)
-        browser.see(f"entry point '{attack}': is not of the form module:Class")
-        browser.write("dialog [name=entry_point]", "cospark_system_jobs:Reports")
+        browser.see(f"no job with the entry point '{attack}' has been planned yet")
+        browser.write("dialog [name=entry_point]", "their_jobs:Reports")
         browser.write("dialog [name=table]", "orders")
         browser.see("default: 100")
         browser.write("dialog [name=max_tasks]", "3")
@@ -183,7 +190,7 @@ def test_a_job_is_submitted_with_its_own_form_and_altered_and_one_of_its_tasks_s
         browser.click("dialog .primary", "Submit")
         browser.see("job reports: submitted")
         browser.click("dialog button", "Close")
-        browser.see("cospark_system_jobs:Reports")
+        browser.see("reports")
         browser.click("tr:last-child button", "Alter")
         browser.write("dialog [name=rows]", "250")
         browser.write("dialog [name=session_conf]", '{"spark.sql.ansi.enabled": true}')

@@ -116,16 +116,13 @@ class Page:
         ]
 
 
-def make_page(*groups: StillTopics, prefixes: Sequence[str] = (), actions: PageActions = PageActions.ALL) -> Page:
-    """:param prefixes: of jobs that may be imported
-    :param actions: what the page may do
-    """
+def make_page(*groups: StillTopics, actions: PageActions = PageActions.ALL) -> Page:
+    """:param actions: what the page may do"""
     noted: list[tuple[str, str, str]] = []
     cluster = StillCluster(*groups)
     world = World(
         connections=Connections(lambda: ["kafka_default"], lambda _: SETTINGS),
         watches=StillWatches(cluster),
-        prefixes=lambda: prefixes,
         actions=lambda: actions,
         note=lambda event, by, extra: noted.append((event, by, extra)),
     )

@@ -9,11 +9,13 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict
 
+from airflow_provider.records.jobs import LARGEST_SCHEMA
 from airflow_provider.spark.config_schema import (
     ConfigError,
     SchemaError,
     check_config,
     check_config_here,
+    config_schema_to_publish,
     json_schema_of,
 )
 from airflow_provider.spark.job import JobContext, SparkJob, TaskContext, spark_job
@@ -100,6 +102,25 @@ def test_a_form_can_be_made_of_it(declared: Any) -> None:
 def test_a_job_that_declares_nothing_takes_anything() -> None:
     check_config("etl", job(None), {"anything": 1})
     assert json_schema_of(job(None)) is None
+
+
+@EACH
+def test_what_is_published_is_what_forms_are_made_of(declared: Any) -> None:
+    assert config_schema_to_publish(job(declared)) == json_schema_of(job(declared))
+
+
+@pytest.mark.parametrize(
+    "declared", [7, {"default": object()}, {"description": "x" * LARGEST_SCHEMA}], ids=["none", "no JSON", "long"]
+)
+def test_what_no_record_takes_is_not_published_and_the_log_says_why(
+    declared: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert config_schema_to_publish(job(declared)) is None
+    assert "There is no form for the config of" in caplog.text
+
+
+def test_that_a_job_declares_nothing_is_published_too() -> None:
+    assert config_schema_to_publish(job(None)) == {}
 
 
 @pytest.mark.parametrize("declared", [7, int, {"type": "no such type"}])

@@ -277,6 +277,12 @@ def test_a_plan_says_that_its_tasks_are_stateful_as_the_jobs_code_does_or_if_the
     assert [command.plan.stateful for command in done if isinstance(command, WritePlan)] == [stateful]
 
 
+def test_a_plan_says_what_its_job_declares_of_its_config() -> None:
+    script = Script(replan_interval_ms=5).running(PLANNER)
+    done = script.feed(AttemptFinished, task=PLANNER, result=[{"i": 7}], config_schema={"type": "object"})
+    assert [command.plan.config_schema for command in done if isinstance(command, WritePlan)] == [{"type": "object"}]
+
+
 def test_a_plan_that_says_something_else_of_its_tasks_only_is_published_too() -> None:
     script = Script(replan_interval_ms=5).running(PLANNER)
     same = script.feed(AttemptFinished, task=PLANNER, result=script.configs, stateful=True)

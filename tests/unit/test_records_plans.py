@@ -18,7 +18,7 @@ from airflow_provider.records import (
     decode,
     encode,
 )
-from airflow_provider.records.jobs import MOST_TASKS
+from airflow_provider.records.jobs import LARGEST_SCHEMA, MOST_TASKS
 
 W1 = WorkerId("w1")
 JOB = JobDefinition(
@@ -105,6 +105,19 @@ def test_a_plan_of_an_earlier_release_says_that_nothing_is_to_be_warmed_up() -> 
     assert PlanRecord.from_json(data) == plan
     del data["stateful"]
     assert PlanRecord.from_json(data).stateful is False
+
+
+def test_a_plan_says_what_its_job_declares_of_its_config_or_nothing() -> None:
+    plan = PlanRecord.of(JOB, [{}], planned_by=W1, at_ms=0, config_schema={"type": "object"})
+    data = plan.to_json()
+    assert PlanRecord.from_json(data) == plan
+    del data["config_schema"]
+    older = PlanRecord.from_json(data)
+    assert older.config_schema is None
+    assert not plan.says_the_same(older)
+    assert plan.fingerprints == older.fingerprints, "nothing starts again for it"
+    with pytest.raises(ValueError, match="config_schema"):
+        PlanRecord.from_json({**data, "config_schema": {"description": "x" * LARGEST_SCHEMA}})
 
 
 def test_a_job_is_stateful_as_its_present_plan_says() -> None:

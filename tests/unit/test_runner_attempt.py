@@ -227,7 +227,7 @@ def test_while_a_task_runs_it_rehearses_nothing() -> None:
 
 def test_a_planner_finishes_with_its_plan_and_needs_no_spark() -> None:
     attempt = Attempt(order("add", PLANNER_INDEX, tasks=2))
-    assert attempt.last == TaskFinished(order=attempt.order, result=[{"n": 0}, {"n": 1}])
+    assert attempt.last == TaskFinished(order=attempt.order, result=[{"n": 0}, {"n": 1}], config_schema={})
     assert attempt.session.opened == 0
 
 

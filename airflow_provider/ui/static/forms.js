@@ -62,7 +62,7 @@ export function submitForm() {
   const runKey = el("input", { name: "run_key", maxLength: 1000, autocomplete: "off" });
   const place = el("div", { class: "fields" }), settings = settingsPart({});
   let fields;
-  show({ fields: [], unknown: "if the job declares its config, there is a field for each key when the entry point is written" });
+  show({ fields: [], unknown: "if a job of this entry point was planned in this group, there is a field for each key that it declares" });
   function show(declared) {
     fields = configPart(declared, {});
     place.replaceChildren(...[fields.element].flat());
@@ -70,7 +70,7 @@ export function submitForm() {
   async function declare() {
     if (!entryPoint.value) return;
     try {
-      show((await ask(`api/declared?${new URLSearchParams({ entry_point: entryPoint.value })}`)).body);
+      show((await ask(`api/declared${about({ entry_point: entryPoint.value })}`)).body);
     } catch (failed) {
       show({ fields: [], unknown: failed.message });
     }
@@ -87,7 +87,7 @@ export function submitForm() {
   );
 }
 
-// A field for each key that a job declares, or the whole config as JSON if it declares none or can't be imported here.
+// A field for each key that a job declares, or the whole config as JSON if it declares none or that is not known.
 function configPart({ fields, unknown }, config) {
   if (!fields.length) {
     const whole = jsonInput("config", config, true);

@@ -1,11 +1,17 @@
-"""A job's declared config as the fields of a form. Values that no other field can hold are written as JSON."""
+"""A job's declared config as the fields of a form. Values that no other field can hold are written as JSON.
+
+What a job declares is in its plan. So the API server makes the form without importing anything of the job.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Final
+
+from airflow_provider.ledger.jobs_view import JobsSnapshot
 
 _LOCAL: Final = "#/"
 _DEEPEST: Final = 10
@@ -47,6 +53,33 @@ class ConfigField:
     default: Any = None
     choices: tuple[Any, ...] = ()
     about: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """What a job declares of its config.
+
+    :param fields: of a form; none if the job declares no config, or if that is not known
+    :param unknown: why it is not known; empty: it is
+    """
+
+    fields: tuple[ConfigField, ...] = ()
+    unknown: str = ""
+
+
+def declared_by(entry_point: str, jobs: JobsSnapshot) -> Declared:
+    """What the jobs of a group with this entry point declare, according to their last plan."""
+    named = (name for name, definition in jobs.jobs.items() if definition.entry_point == entry_point)
+    plans = [plan for plan in map(jobs.plan_of, named) if plan is not None]
+    if not plans:
+        return Declared(
+            unknown=f"there are no fields: in this group no job with the entry point {entry_point!r} has been planned"
+            " yet, so what it declares is not known here"
+        )
+    last = max(plans, key=attrgetter("at_ms"))
+    if last.config_schema is None:
+        return Declared(unknown="there are no fields: the job's plan does not say what config the job declares")
+    return Declared(fields=form_fields(last.config_schema))
 
 
 def form_fields(schema: Mapping[str, Any]) -> tuple[ConfigField, ...]:
