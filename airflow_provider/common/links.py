@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperatorLink
 
+from airflow_provider.common.addresses import address_within
+from airflow_provider.common.airflow_names import conf
 from airflow_provider.common.storable import storable
 from airflow_provider.worker.process_identity import is_gone
 
@@ -29,12 +32,23 @@ class SparkGroupLink(BaseOperatorLink):
         return str(getattr(operator, "group_link", "") or "")
 
 
+def airflow_base_url() -> str:
+    """With what the addresses of this Airflow's pages begin."""
+    return str(conf.get("api", "base_url", fallback="") or "http://localhost:8080/")
+
+
+_known_base_url = functools.cache(airflow_base_url)
+"""A triggerer asks for the links of a thousand tasks every few seconds."""
+
+
 def group_link(status: StatusSnapshot) -> str:
-    """The page of the group's leader, by its record in the status topic; empty if it is missing or known to be gone."""
+    """The page of the group's leader, by its record in the status topic; empty if it is missing, known to be gone, or
+    no task of this Airflow.
+    """
     leader = None if status.group is None else status.workers.get(status.group.leader)
     if leader is None or is_gone(leader):
         return ""
-    return str(storable(leader.url)) if leader.url.startswith(("http://", "https://")) else ""
+    return str(storable(address_within(_known_base_url(), leader.url)))
 
 
 def show_link(operator: Any, context: Context, link: str) -> None:

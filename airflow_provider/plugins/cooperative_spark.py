@@ -7,10 +7,9 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_provider.common.links import SparkGroupLink
+from airflow_provider.common.links import SparkGroupLink, airflow_base_url
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -59,8 +58,7 @@ _page: Final = _Page()
 
 def _root() -> str:
     """The path of Airflow's own pages, as browsers see it, with a slash at its end."""
-    base = conf.get("api", "base_url", fallback="") or "/"
-    return f"{urlsplit(base).path.rstrip('/')}/"
+    return f"{urlsplit(airflow_base_url()).path.rstrip('/')}/"
 
 
 def _view(destination: str, route: str, query: str = "") -> dict[str, Any]:

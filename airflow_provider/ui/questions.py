@@ -91,8 +91,8 @@ def all_groups(request: Request, world: ItsWorld) -> Response:
 
 
 @router.get("/workers")
-def its_workers(about: About) -> Response:
-    return about.answer(lambda _, seen: workers_view(seen.jobs, seen.status))
+def its_workers(about: About, world: ItsWorld) -> Response:
+    return about.answer(lambda _, seen: workers_view(seen.jobs, seen.status, world.base_url()))
 
 
 @router.get("/jobs")

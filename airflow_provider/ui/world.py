@@ -11,6 +11,7 @@ from typing import Annotated, Final
 from fastapi import Depends, HTTPException, Request, status
 
 from airflow_provider.common.audit_log import note_in_audit_log
+from airflow_provider.common.links import airflow_base_url
 from airflow_provider.common.parameters import group_name
 from airflow_provider.hooks.shown_connections import Connections
 from airflow_provider.kafka.settings import KafkaSettings
@@ -32,6 +33,7 @@ class World:
     :param connections: the clusters that may be shown
     :param note: writes an action into Airflow's audit log: its name, the user, and the rest as JSON
     :param actions: returns what the page may do
+    :param base_url: returns with what the addresses of this Airflow's pages begin
     :param listing: held while all groups are listed, one at a time
     :param acts: held by each thread that carries out an action
     """
@@ -39,6 +41,7 @@ class World:
     connections: Connections
     note: Callable[[str, str, str], None] = note_in_audit_log
     actions: Callable[[], PageActions] = configured_actions
+    base_url: Callable[[], str] = airflow_base_url
     watches: Watches = field(default_factory=Watches)
     answers: Answers = field(default_factory=Answers)
     listing: Turns = field(default_factory=Turns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from airflow_provider.protocol import packed_tasks, recent
 from airflow_provider.protocol.embedded import fields
 
 _HERE = Path(__file__).parent
+# Where the task instances of these tests are. Airflow reads it when it is asked.
+os.environ["AIRFLOW__API__BASE_URL"] = "http://airflow.example"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -50,6 +50,7 @@ def test_it_leads_to_the_leader_and_never_to_one_that_has_left() -> None:
     assert group_link(led(3, phase=WorkerPhase.DEFERRED)) == URL
     assert group_link(led(3, phase=WorkerPhase.LEFT)) == "", "the run before, say"
     assert group_link(led(3, url="javascript:alert(1)")) == ""
+    assert group_link(led(3, url=URL.replace("airflow.example", "evil.example"))) == "", "anybody may have written it"
 
 
 def test_it_never_leads_to_a_leader_that_is_seen_to_have_ended() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from airflow_values import job, jobs_snapshot, status_snapshot
+from airflow_values import URL, job, jobs_snapshot, status_snapshot
 from group_records import record_of
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
@@ -67,10 +67,17 @@ class TestWorkers:
         known = replace(known, defined_at={"job": 0})
         record = record_of({W1: frozenset(TaskId("job", n) for n in range(3))}, config_offset=ConfigOffset(9))
         status = status_snapshot(known, "job", RUNNING, FINISHED, record=record, worker="w1")
-        (line,) = workers(known, replace(status, workers={W1: worker(W1, url="javascript:alert(1)")}))
+        (line,) = workers(known, replace(status, workers={W1: worker(W1)}))
         assert [task.label for task in line.running] == ["job:0"]
         assert (line.pending, line.owned, line.leader, line.where) == (1, 2, True, "task process")
-        assert line.url == "", "a link leads to a web page or nowhere"
+
+    @pytest.mark.parametrize(
+        ("said", "shown"),
+        [(URL, URL), ("https://evil.example/dags/d/runs/r/tasks/w", ""), ("javascript:alert(1)", ""), ("", "")],
+    )
+    def test_a_link_to_its_task_leads_into_this_airflow_or_nowhere(self, said: str, shown: str) -> None:
+        (line,) = workers(JobsSnapshot(), group_of(worker(W1, url=said)), "http://airflow.example")
+        assert line.url == shown
 
     @pytest.mark.parametrize(
         ("said", "shown"),

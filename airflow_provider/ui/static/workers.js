@@ -28,7 +28,7 @@ export function workersView({ about, open, me, again }) {
       cell: (worker) => [el("span", { class: isMine(worker) ? "strong mine" : "strong" }, taskLink(worker.worker, worker)), worker.leader && el("span", { class: "chip", title: "the leader decides which worker gets which task" }, "leads")],
     },
     { name: "State", cell: (worker) => [badge(worker.state, worker.words.length > 30 ? worker.state : worker.words), worker.words.length > 30 && el("div", { class: "muted" }, worker.words), worker.asked && el("div", { class: "muted" }, `asked to ${worker.asked}`)] },
-    { name: "Where", cell: (worker) => [worker.where, servers(worker).map((server) => el("div", { class: "muted" }, `streams on ${server}`)), worker.spark_ui && el("div", {}, el("a", { href: worker.spark_ui, target: "_blank", rel: "noopener", onclick: address.leadOut, title: "Spark's own UI for this worker" }, "Spark UI"))] },
+    { name: "Where", cell: (worker) => [worker.where, servers(worker).map((server) => el("div", { class: "muted" }, `streams on ${server}`)), worker.spark_ui && el("div", {}, el("a", { href: worker.spark_ui, target: "_blank", rel: "noopener", onclick: address.leadOut, title: "Spark's own UI for this worker" }, `Spark UI at ${new URL(worker.spark_ui).host}`))] },
     { name: "Slots", class: "number", cell: (worker) => worker.slots },
     { name: "Runs", class: "wide", cell: runs },
     { name: "Waits", class: "number", cell: (worker) => (worker.pending ? el("span", { title: "assigned to it, waits for a slot" }, number(worker.pending)) : "") },

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+from airflow_provider.common.addresses import address_within, web_address
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import may_be_asked
 from airflow_provider.ledger.progress import configured
@@ -49,8 +50,8 @@ class WorkerLine:
 
     :param words: its state in words
     :param where: the kind of process that holds its membership
-    :param url: the page of its task instance, or empty
-    :param spark_ui: the address of its Spark UI, or empty
+    :param url: the page of its task instance in this Airflow, or empty
+    :param spark_ui: the address of its Spark UI, on any host, or empty
     :param more_running: how many tasks it runs besides these
     :param asked: what it was asked to do, and has not done yet
     :param may_be_asked: whether it would receive a request to leave
@@ -97,8 +98,11 @@ class WorkersView:
     levels: tuple[LevelLine, ...]
 
 
-def workers_view(jobs: JobsSnapshot, status: StatusSnapshot) -> WorkersView:
-    """The workers of a group, and the log levels that are set."""
+def workers_view(jobs: JobsSnapshot, status: StatusSnapshot, base_url: str = "") -> WorkersView:
+    """The workers of a group, and the log levels that are set.
+
+    :param base_url: of this Airflow, to whose task instances links may lead
+    """
     levels = (
         LevelLine(
             logger=logger, level=level, worker="" if record.worker == ALL_WORKERS else record.worker, by=record.by
@@ -107,10 +111,10 @@ def workers_view(jobs: JobsSnapshot, status: StatusSnapshot) -> WorkersView:
         for logger, level in record.levels.items()
     )
     by_logger = sorted(levels, key=lambda line: (line.logger, line.worker))
-    return WorkersView(workers=workers(jobs, status), levels=tuple(by_logger))
+    return WorkersView(workers=workers(jobs, status, base_url), levels=tuple(by_logger))
 
 
-def workers(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[WorkerLine, ...]:
+def workers(jobs: JobsSnapshot, status: StatusSnapshot, base_url: str = "") -> tuple[WorkerLine, ...]:
     """The workers that are in the group, or are expected to return or join."""
     unfinished = configured(jobs, status.tasks)
     hear = may_be_asked(status)
@@ -118,7 +122,8 @@ def workers(jobs: JobsSnapshot, status: StatusSnapshot) -> tuple[WorkerLine, ...
     for name in known_workers(status):
         words = worker_in_words(name, status)
         if words is not None:
-            lines.append(_line(name, words, jobs, status, unfinished, hears=name in hear))
+            line = _line(name, words, jobs, status, unfinished, hears=name in hear)
+            lines.append(replace(line, url=address_within(base_url, line.url)))
     return tuple(lines)
 
 
@@ -153,7 +158,7 @@ def _line(
         words=words,
         where=_WHERE.get(said.state, "") if said else "",
         leader=record is not None and record.leader == name,
-        url=web_address(said.url) if said else "",
+        url=said.url if said else "",
         spark_ui=web_address(said.spark_ui) if said and not gone else "",
         epoch=said.epoch if said else None,
         slots=said.slots if said and not gone else 0,
@@ -172,8 +177,3 @@ def _line(
 def _may_run(last: TaskStatus | None) -> bool:
     """Whether it may run by its last record: most of thousands of tasks wait, and have none."""
     return last is not None and last.state is TaskState.RUNNING
-
-
-def web_address(url: str) -> str:
-    """The address for a link; empty if it is not http or https, as a worker may write anything."""
-    return url if url.startswith(("http://", "https://")) else ""
