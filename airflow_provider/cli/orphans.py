@@ -14,13 +14,14 @@ from airflow_provider.cli.reading import group_opened, read_on
 from airflow_provider.cli.terminal import complain, say
 from airflow_provider.common.deserted import is_deserted
 from airflow_provider.hands import orphans as ending
-from airflow_provider.hands.servers import TokenOf
+from airflow_provider.hands.servers import Servers, TokenOf
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.orphans import Orphan, orphans, watcher_of
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import TOKEN_ENV, ConnectServer, ConnectUrlError
+from airflow_provider.spark_connect.server import TOKEN_ENV, AllowedServers, ConnectServer, ConnectUrlError
 from airflow_provider.topics.group_topics import GroupTopics
 
+_ALLOW: Final = "--allow-spark-server"
 _MEANING: Final = "list the streams that run on Spark Connect servers and that no worker of the group watches"
 _MORE: Final = " Exit status: 0 none is left; 1 some may still be running, or there is no such group; 2 not possible."
 
@@ -30,7 +31,11 @@ def add_action(actions: Any) -> None:
     parser = actions.add_parser("orphans", help=_MEANING, description=f"{_MEANING[0].upper()}{_MEANING[1:]}.{_MORE}")
     add_group_argument(parser)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--end", action="store_true", help="have their servers end them")
+    what.add_argument(
+        "--end",
+        action="store_true",
+        help=f"have their servers end them: those servers that --server and {_ALLOW} name",
+    )
     what.add_argument(
         "--forget",
         metavar="JOB:INDEX",
@@ -41,7 +46,16 @@ def add_action(actions: Any) -> None:
         "--server",
         metavar="URL",
         type=_server_of,
-        help=f"with --end: the server that gets the token in the environment variable {TOKEN_ENV}; no other gets it",
+        help=f"with --end: a server that may be called, with the token in the environment variable {TOKEN_ENV} if that"
+        " is set; no other gets it",
+    )
+    parser.add_argument(
+        _ALLOW,
+        action="append",
+        default=[],
+        metavar="URL",
+        type=_server_of,
+        help="with --end: another server that may be called; may be repeated. The list of orphans has their servers",
     )
     parser.add_argument("--json", action="store_true", help="as one JSON object")
     add_connection_arguments(parser)
@@ -56,7 +70,9 @@ async def run(args: argparse.Namespace, settings: KafkaSettings) -> int:
         if args.forget:
             return await _forget(args.forget, found, topics)
         if args.end:
-            left = await ending.end_all(found, topics, _token_for(args.server))
+            allowed = AllowedServers(tuple(args.allow_spark_server), f"{_ALLOW} URL")
+            servers = Servers(own=args.server, token_of=_token_for(args.server), allowed=allowed)
+            left = await ending.end_all(found, topics, servers.settings_of)
         else:
             left = [(each, each.why) for each in found]
     if args.json:

@@ -37,7 +37,7 @@ from airflow_provider.records import WorkerPhase
 from airflow_provider.records.slots import MOST_SLOTS
 from airflow_provider.spark.checkpoints import usable_root
 from airflow_provider.spark.session_conf import AllowedConf
-from airflow_provider.spark_connect.server import TOKEN_ENV
+from airflow_provider.spark_connect.server import TOKEN_ENV, AllowedServers
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.worker.ending import WORK_IS_OVER, Outcome
 from airflow_provider.worker.equipment import (
@@ -116,6 +116,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="a Spark master, or a Spark Connect server: sc://host:port. If the server needs a token, set it in the"
         f" environment variable {TOKEN_ENV} (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--allow-spark-server",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="another Spark Connect server on which the group's streams may have run, and which this worker may call to"
+        " end them; may be repeated. It gets no token",
     )
     parser.add_argument(
         "--detach",
@@ -281,6 +289,7 @@ def _equipment(args: argparse.Namespace) -> Equipment:
         checkpoint_root=_usable("--checkpoint-root", args.checkpoint_root, usable_root),
         spark_master=_usable("--spark-master", args.spark_master, usable_master),
         spark_token=os.environ.get(TOKEN_ENV, ""),
+        allowed_servers=_usable("--allow-spark-server", tuple(args.allow_spark_server), AllowedServers.of),
         detach=args.detach,
         spark_conf=conf_of(SPARK, args.spark_conf),
         max_spark_deaths=args.max_spark_deaths,

@@ -21,6 +21,7 @@ from airflow_provider.records.checks import JobError, check_job_name
 from airflow_provider.records.slots import MOST_SLOTS
 from airflow_provider.spark.checkpoints import CheckpointError, usable_root
 from airflow_provider.spark.session_conf import AllowedConf
+from airflow_provider.spark_connect.server import AllowedServers
 
 TimeSpan = timedelta | float
 """A timedelta, or seconds."""
@@ -274,6 +275,20 @@ def allowed_conf(value: object) -> AllowedConf:
         return AllowedConf(patterns)
     except ValueError as wrong:
         raise ValueError(f"allowed_session_conf: {wrong}") from None
+
+
+def allowed_servers(value: object) -> AllowedServers:
+    """Check URLs of Spark Connect servers: a list, or (from a template) one text with commas.
+
+    :raises ValueError: for anything else
+    """
+    urls = _several(value)
+    if urls is None or not all(isinstance(url, str) for url in urls):
+        raise ValueError(f"allowed_spark_servers: {value!r} must be a list of URLs, such as 'sc://host:15002'")
+    try:
+        return AllowedServers.of(urls)
+    except ValueError as wrong:
+        raise ValueError(f"allowed_spark_servers: {wrong}") from None
 
 
 def _several(value: object) -> tuple[Any, ...] | None:

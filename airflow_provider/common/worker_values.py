@@ -21,7 +21,7 @@ from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.protocol.model import ConnectProtocol, WorkerId
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved, reading_saved
 from airflow_provider.records import TaskState, WorkerPhase
-from airflow_provider.spark_connect.server import is_connect
+from airflow_provider.spark_connect.server import NO_OTHERS, AllowedServers, is_connect
 from airflow_provider.worker.ending import Ending
 from airflow_provider.worker.equipment import Equipment
 from airflow_provider.worker.settings import Until, WorkerSettings
@@ -35,12 +35,14 @@ class WatchSpec:
     :param conn_id: the connection for that; empty: none is needed; None: each query's handle says it
     :param progress_s: the least time between two progress reports of a task, in seconds
     :param max_spark_deaths: a task during which Spark has ended so often fails
+    :param allowed: other servers that records may name
     """
 
     server: str
     progress_s: float
     max_spark_deaths: int
     conn_id: str | None = None
+    allowed: AllowedServers = NO_OTHERS
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -48,6 +50,7 @@ class WatchSpec:
             "progress_s": self.progress_s,
             "max_spark_deaths": self.max_spark_deaths,
             "conn_id": self.conn_id,
+            **({"allowed_servers": self.allowed.urls} if self.allowed.servers else {}),
         }
 
     @classmethod
@@ -57,6 +60,7 @@ class WatchSpec:
             progress_s=data["progress_s"],
             max_spark_deaths=data["max_spark_deaths"],
             conn_id=data.get("conn_id"),
+            allowed=AllowedServers.of(data.get("allowed_servers", ())),
         )
 
 
@@ -69,6 +73,7 @@ def watching(spec: WorkerSpec, equipment: Equipment) -> WorkerSpec:
         progress_s=equipment.progress_s,
         max_spark_deaths=equipment.max_spark_deaths,
         conn_id=equipment.spark_conn_id,
+        allowed=equipment.allowed_servers,
     )
     return replace(spec, watches=watches)
 

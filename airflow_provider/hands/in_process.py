@@ -144,7 +144,7 @@ class _Starter(ABC):
 
     def __init__(self, equipment: Equipment, mask: Mask = nothing_secret, token_of: TokenOf = no_token) -> None:
         self._mask = mask
-        self._token_of = servers_of(equipment, token_of).token_of
+        self._servers = servers_of(equipment, token_of)
 
     async def start(self) -> str:
         try:
@@ -154,7 +154,7 @@ class _Starter(ABC):
         return ""
 
     async def end_detached_queries(self, topics: GroupTopics) -> None:
-        await end_detached_queries(topics, self._token_of)
+        await end_detached_queries(topics, self._servers.settings_of)
 
     @abstractmethod
     async def _start(self) -> None:
@@ -213,13 +213,13 @@ def servers_of(equipment: Equipment, token_of: TokenOf = no_token) -> Servers:
     :param token_of: gives the tokens for other servers than its own
     """
     if equipment.runner == "noop" or not is_connect(equipment.spark_master):
-        return Servers(own=None, token_of=token_of)
+        return Servers(own=None, token_of=token_of, allowed=equipment.allowed_servers)
     own = ConnectServer.parse(equipment.spark_master)
 
     async def token(handle: QueryHandle) -> str:
         return equipment.spark_token if handle.server == own else await token_of(handle)
 
-    return Servers(own=own, token_of=token)
+    return Servers(own=own, token_of=token, allowed=equipment.allowed_servers)
 
 
 def _connect_settings(equipment: Equipment) -> ConnectSettings:

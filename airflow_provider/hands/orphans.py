@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final
 
-from airflow_provider.hands.servers import TokenOf
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.orphans import Orphan
+from airflow_provider.runners.watches import SettingsOf
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.server import ConnectServer
 from airflow_provider.spark_connect.watch_events import WatchEvent
 from airflow_provider.topics.group_topics import GroupTopics
 
@@ -28,7 +28,7 @@ Ended = tuple[Orphan, str]
 """An orphan, and why it may still be running; empty: it has ended."""
 
 
-async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, token_of: TokenOf) -> list[Ended]:
+async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, settings_of: SettingsOf) -> list[Ended]:
     """Tell their servers to end them, and write this to the group's topics: all servers at once, a few queries of each.
 
     :raises TopicError: if it can't be written
@@ -36,11 +36,11 @@ async def end_all(orphans: Iterable[Orphan], topics: GroupTopics, token_of: Toke
     of_servers: defaultdict[ConnectServer | None, list[Orphan]] = defaultdict(list)
     for orphan in orphans:
         of_servers[_server_of(orphan)].append(orphan)
-    ended = await asyncio.gather(*(_end_there(each, topics, token_of) for each in of_servers.values()))
+    ended = await asyncio.gather(*(_end_there(each, topics, settings_of) for each in of_servers.values()))
     return list(chain.from_iterable(ended))
 
 
-async def end_detached_queries(topics: GroupTopics, token_of: TokenOf) -> None:
+async def end_detached_queries(topics: GroupTopics, settings_of: SettingsOf) -> None:
     """End all detached queries of a group that has no workers. Those that may still be running are logged.
 
     :raises TopicError: if it can't be written
@@ -49,7 +49,7 @@ async def end_detached_queries(topics: GroupTopics, token_of: TokenOf) -> None:
         Orphan(status=last, label=topics.jobs.label(last.task), why="no worker stays in the group")
         for last in topics.status.living()
     ]
-    for orphan, why in await end_all(living, topics, token_of):
+    for orphan, why in await end_all(living, topics, settings_of):
         if why:
             log.warning("%s may still be running, and no worker is in the group: %s", orphan.label, why)
 
@@ -65,12 +65,12 @@ async def forget(orphan: Orphan, topics: GroupTopics) -> None:
         await topics.forget_task(ended)
 
 
-async def _end_there(orphans: Sequence[Orphan], topics: GroupTopics, token_of: TokenOf) -> list[Ended]:
+async def _end_there(orphans: Sequence[Orphan], topics: GroupTopics, settings_of: SettingsOf) -> list[Ended]:
     """If a server ends none of the first few, don't try the others: each would take as long."""
     ended: list[Ended] = []
     while len(ended) < len(orphans):
         some = orphans[len(ended) : len(ended) + _AT_ONCE]
-        whys = await asyncio.gather(*(_end(orphan, topics, token_of) for orphan in some))
+        whys = await asyncio.gather(*(_end(orphan, topics, settings_of) for orphan in some))
         ended += zip(some, whys, strict=True)
         if all(whys):
             untried = f"not tried, because others on this server could not be ended: {whys[0]}"
@@ -78,12 +78,12 @@ async def _end_there(orphans: Sequence[Orphan], topics: GroupTopics, token_of: T
     return ended
 
 
-async def _end(orphan: Orphan, topics: GroupTopics, token_of: TokenOf) -> str:
+async def _end(orphan: Orphan, topics: GroupTopics, settings_of: SettingsOf) -> str:
     from airflow_provider.spark_connect.watching import QueryWatch  # gRPC stands behind it
 
     try:
         handle = QueryHandle.from_json(orphan.status.handle)
-        watch = QueryWatch(ConnectSettings(server=handle.server, token=await token_of(handle)), _USER_AGENT, _hear)
+        watch = QueryWatch(await settings_of(handle), _USER_AGENT, _hear)
         try:
             await watch.stop(handle, timeout_s=_STOP_S)
         finally:

@@ -11,7 +11,7 @@ from airflow_provider.runners.watches import Watch
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings
+from airflow_provider.spark_connect.server import NO_OTHERS, AllowedServers, ConnectServer, ConnectSettings
 from airflow_provider.spark_connect.watch_events import WatchEvent
 
 TokenOf = Callable[[QueryHandle], Awaitable[str]]
@@ -30,10 +30,22 @@ class Servers:
 
     :param own: the server on which it runs its tasks; None: it has a Spark of its own, or none
     :param token_of: gives the token for any server
+    :param allowed: the other servers that may be called because a handle names them
     """
 
     own: ConnectServer | None
     token_of: TokenOf = no_token
+    allowed: AllowedServers = NO_OTHERS
+
+    async def settings_of(self, handle: QueryHandle) -> ConnectSettings:
+        """How to use the server of a handle.
+
+        :raises ServerNotAllowedError: if it may not be called
+        :raises Exception: if its token can't be read
+        """
+        if self.own is None or handle.server.address != self.own.address:
+            self.allowed.check(handle.server)
+        return ConnectSettings(server=handle.server, token=await self.token_of(handle))
 
     def queries(
         self,
@@ -45,9 +57,6 @@ class Servers:
     ) -> MakeQueries:
         """Make the watch of the detached queries of a worker."""
 
-        async def settings_of(handle: QueryHandle) -> ConnectSettings:
-            return ConnectSettings(server=handle.server, token=await self.token_of(handle))
-
         def make_watch(settings: ConnectSettings, hear: Callable[[WatchEvent], None]) -> Watch:
             from airflow_provider.spark_connect.watching import QueryWatch  # gRPC stands behind it
 
@@ -57,7 +66,7 @@ class Servers:
             return DetachedQueries(
                 on_event,
                 own=self.own,
-                settings_of=settings_of,
+                settings_of=self.settings_of,
                 make_watch=make_watch,
                 mask=mask,
                 on_condition=on_condition,

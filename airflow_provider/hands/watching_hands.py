@@ -12,7 +12,7 @@ from airflow_provider.runners.ready_at_once import ReadyAtOnce
 from airflow_provider.spark.checkpoints import TEMPORARY
 from airflow_provider.spark.failures import Mask, nothing_secret
 from airflow_provider.spark.runner import OnEvent, RunnerClosedError, TaskOrder
-from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.spark_connect.server import NO_OTHERS, AllowedServers, ConnectServer
 from airflow_provider.topics.group_topics import GroupTopics
 from airflow_provider.worker.hands import Released
 from airflow_provider.worker.lease import WorkerLease
@@ -54,7 +54,8 @@ class WatchesInTriggerer:
 
     :param pause_s: gives the time, from now, before which no process that runs tasks is to be started
     :param server: the URL of the worker's Spark Connect server
-    :param token_of: gives the tokens for this server, and for others on which its tasks may have run before
+    :param token_of: gives the tokens for this server, and for allowed others on which its tasks may have run before
+    :param allowed: these others
     :param tell_every_s: report a task's progress at most this often, in seconds
     :param max_spark_deaths: a task may fail when Spark or its process has ended this often while it ran
     """
@@ -69,10 +70,11 @@ class WatchesInTriggerer:
         token_of: TokenOf,
         tell_every_s: float,
         max_spark_deaths: int,
+        allowed: AllowedServers = NO_OTHERS,
         mask: Mask = nothing_secret,
     ) -> None:
         self._pause_s = pause_s
-        self._servers = Servers(own=ConnectServer.parse(server), token_of=token_of)
+        self._servers = Servers(own=ConnectServer.parse(server), token_of=token_of, allowed=allowed)
         self._tell_every_s = tell_every_s
         self._max_spark_deaths = max_spark_deaths
         self._mask = mask

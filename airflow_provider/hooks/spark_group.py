@@ -35,6 +35,7 @@ from airflow_provider.protocol.model import WorkerId
 from airflow_provider.records import ControlAction, ControlRecord, Halt, JobDefinition, LogLevel
 from airflow_provider.reports.description import JobDescription
 from airflow_provider.reports.report import GroupReport, JobReport
+from airflow_provider.spark_connect.server import AllowedServers
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.rights import RETRIER, STEERER, STOPPER, Needs
 
@@ -370,25 +371,28 @@ class SparkGroupHook(BaseHook):
         deserted = self._run(partial(is_deserted, group))
         return self.look(group, lambda jobs, status: list(orphans(jobs, status, deserted=deserted))) or []
 
-    def end_orphans(self, group: str) -> dict[str, str]:
+    def end_orphans(self, group: str, allowed_spark_servers: Iterable[str] = ()) -> dict[str, str]:
         """Let their servers end the streams that :meth:`orphans` lists. The tokens come from the connections in their
         handles.
 
+        :param allowed_spark_servers: URLs of the servers that may be called: handles come from a topic
         :returns: by task, why the stream may not have ended; empty: it has ended
         :raises TransportError: if no broker answers
         :raises TopicError: if that can't be written
         """
         from airflow_provider.common.deserted import is_deserted
         from airflow_provider.hands import orphans as ending
+        from airflow_provider.hands.servers import Servers
         from airflow_provider.hooks.spark_connect import token_of_handle
         from airflow_provider.ledger.orphans import orphans
 
         settings = self.get_settings()
+        servers = Servers(own=None, token_of=token_of_handle, allowed=AllowedServers.of(allowed_spark_servers))
 
         async def end_all(topics: GroupTopics) -> dict[str, str]:
             deserted = await is_deserted(group, settings)
             found = orphans(topics.jobs, topics.status, deserted=deserted)
-            left = await ending.end_all(found, topics, token_of_handle)
+            left = await ending.end_all(found, topics, servers.settings_of)
             return {str(each.status.task): why for each, why in left}
 
         return self._act(group, RETRIER, end_all) or {}

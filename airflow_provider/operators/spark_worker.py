@@ -17,6 +17,7 @@ from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
     TimeSpan,
     allowed_conf,
+    allowed_servers,
     checkpoint_root,
     choice,
     group_name,
@@ -100,6 +101,8 @@ class SparkWorkerOperator(AsWritten):
         ``sc://host:port``. Such a worker needs no Java; see ``docs/spark-connect.md``
     :param spark_conn_id: in place of ``spark_master``: a connection of type ``spark_connect``, whose password is the
         server's token
+    :param allowed_spark_servers: URLs of Spark Connect servers, besides its own, that this worker may call to end
+        streams of the group that have run there
     :param detach: with a Spark Connect server: streams keep running there without this task's process, which is needed
         only to start them; see ``docs/detached.md``
     :param spark_conf: Spark's settings; with Spark Connect those of each session
@@ -163,6 +166,7 @@ class SparkWorkerOperator(AsWritten):
         "kafka_conn_id",
         "spark_master",
         "spark_conn_id",
+        "allowed_spark_servers",
         "spark_conf",
         "checkpoint_root",
     )
@@ -183,6 +187,7 @@ class SparkWorkerOperator(AsWritten):
         runner: str = "local",
         spark_master: str = DEFAULT_SPARK_MASTER,
         spark_conn_id: str | None = None,
+        allowed_spark_servers: str | Sequence[str] = (),
         detach: bool = True,
         spark_conf: Mapping[str, Any] | None = None,
         checkpoint_root: str | None = None,
@@ -218,6 +223,7 @@ class SparkWorkerOperator(AsWritten):
         self.runner = runner
         self.spark_master = spark_master
         self.spark_conn_id = spark_conn_id
+        self.allowed_spark_servers = allowed_spark_servers
         self.detach = detach
         self.spark_conf = spark_conf or {}
         self.checkpoint_root = checkpoint_root
@@ -255,6 +261,7 @@ class SparkWorkerOperator(AsWritten):
             (worker_name, self.worker or "default"),
             (lambda value: prefixes("allowed_entry_points", value), self.allowed_entry_points),
             (allowed_conf, self.allowed_session_conf),
+            (allowed_servers, self.allowed_spark_servers),
             (number_of_slots, self.slots),
             (lambda value: text("kafka_conn_id", value), self.kafka_conn_id),
             (spark_master, self.spark_master),
@@ -340,6 +347,7 @@ class SparkWorkerOperator(AsWritten):
             spark_master=spark.master,
             spark_token=spark.token,
             spark_conn_id=self.spark_conn_id or "",
+            allowed_servers=allowed_servers(self.allowed_spark_servers),
             detach=bool(self.detach),
             spark_conf=spark_conf if is_connect(spark.master) else with_lineage(spark_conf, context),
             max_spark_deaths=whole_number("max_spark_deaths", self.max_spark_deaths, least=1),

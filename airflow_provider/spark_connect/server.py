@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
@@ -108,6 +108,41 @@ class ConnectSettings:
     token: str = field(default="", repr=False)
     conn_id: str = ""
     conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+class ServerNotAllowedError(Exception):
+    """A record names a server that this process may not call for that reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedServers:
+    """The servers that a process may call because a record names them. Whoever may write records could name any.
+
+    :param setting: the parameter or option that allows one, for people
+    """
+
+    servers: tuple[ConnectServer, ...] = ()
+    setting: str = field(default="allowed_spark_servers", compare=False)
+
+    @classmethod
+    def of(cls, urls: Iterable[str], setting: str = "allowed_spark_servers") -> AllowedServers:
+        """:raises ConnectUrlError: if one is not the URL of a server"""
+        return cls(tuple(map(ConnectServer.parse, urls)), setting)
+
+    @property
+    def urls(self) -> list[str]:
+        return [server.url for server in self.servers]
+
+    def check(self, server: ConnectServer) -> None:
+        """:raises ServerNotAllowedError: naming the server, and the setting that allows it"""
+        if all(server.address != allowed.address for allowed in self.servers):
+            raise ServerNotAllowedError(
+                f"{server} is not called, because only a record of the group names it. If the group's streams have run"
+                f" there, allow it by {self.setting}"
+            )
+
+
+NO_OTHERS: Final = AllowedServers()
 
 
 def session_id(*names: str) -> str:

@@ -266,6 +266,7 @@ class WorkerTrigger(BaseTrigger):
             token_of=tokens_by(watches.server, watches.conn_id),
             tell_every_s=watches.progress_s,
             max_spark_deaths=watches.max_spark_deaths,
+            allowed=watches.allowed,
             mask=masked,
         )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from airflow_provider.spark.session_conf import USUAL_CONF, AllowedConf
+from airflow_provider.spark_connect.server import NO_OTHERS, AllowedServers
 
 NEVER_S: Final = 10.0**9
 DEFAULT_MAX_SPARK_DEATHS: Final = 3
@@ -26,6 +27,7 @@ class Equipment:
     :param spark_master: Spark's master URL, or that of a Spark Connect server
     :param spark_token: for a Spark Connect server; empty: none
     :param spark_conn_id: the Airflow connection by which others reach that server; empty: they need none
+    :param allowed_servers: other servers on which the group's streams may have run
     :param detach: whether streams on a Spark Connect server are detached
     :param max_spark_deaths: a task may fail when Spark or its process has ended this often while it ran
     :param progress_s: the least time between two progress reports of a task, in seconds
@@ -38,6 +40,7 @@ class Equipment:
     spark_master: str
     spark_token: str = field(default="", repr=False)
     spark_conn_id: str = ""
+    allowed_servers: AllowedServers = NO_OTHERS
     detach: bool = True
     spark_conf: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS

@@ -137,7 +137,7 @@ async def test_the_query_of_a_killed_worker_is_adopted_and_ended_on_request(
         left = await eventually_orphans(group)
         assert "copy:0 on sc://127.0.0.1" in left
         assert "the group has no workers" in left
-        ended = await cospark(group, "jobs", "orphans", group.group_id, "--end")
+        ended = await cospark(group, "jobs", "orphans", group.group_id, "--end", "--server", server.url)
         assert (ended.status, ended.out.strip().endswith(": ended")) == (0, True), ended
         await nothing_runs(server.url, again.handle)
         assert (await cospark(group, "jobs", "orphans", group.group_id)).status == 0
@@ -181,7 +181,7 @@ async def test_a_query_on_another_server_is_ended_before_a_new_one_starts_here(
         await copying.goes_on()
         with LocalConnectServer(start_timeout_s=DEADLINE_S) as other:
             group.kill("w1")
-            group.start("w2", "--spark-master", other.url)
+            group.start("w2", "--spark-master", other.url, "--allow-spark-server", server.url)
             moved = await life.begun(2)
             assert moved.worker == W2
             assert active_queries(server.url, began.handle["session_id"]) == []

@@ -43,13 +43,16 @@ class Orphans:
     def __init__(self, capsys: pytest.CaptureFixture[str], server: FakeConnect) -> None:
         self.topics = MemoryTopics("g")
         self.server = server
+        self.url = f"sc://127.0.0.1:{server.port}"
+        self.allowed = True
         self.deserted = True
         self._capsys = capsys
 
     async def __call__(self, *options: str) -> tuple[int, str, str]:
         parser = argparse.ArgumentParser()
         jobs_module.add_arguments(parser)
-        args = parser.parse_args(["orphans", "g", *options, "--bootstrap-servers", "nowhere:9"])
+        allowed = ("--allow-spark-server", self.url) if "--end" in options and self.allowed else ()
+        args = parser.parse_args(["orphans", "g", *options, *allowed, "--bootstrap-servers", "nowhere:9"])
         status = await command.run(args, KafkaSettings.from_extra({"bootstrap.servers": "nowhere:9"}, conn_id="c"))
         told = self._capsys.readouterr()
         return status, told.out, told.err
@@ -150,7 +153,7 @@ async def test_what_has_not_ended_is_not_forgotten_with_what_has(
     await orphans.runs(**({} if ended == "first" else away))
     await orphans.runs(epoch=Epoch(2), **(away if ended == "first" else {}))
     await orphans.topics.remove("a", by="me")
-    status, out, _ = await orphans("--end")
+    status, out, _ = await orphans("--end", "--allow-spark-server", handle["server"])
     assert (status, out.count(": ended"), out.count("may still run")) == (1, 1, 1)
     status, out, _ = await orphans()
     assert (status, out.strip()) == (1, "a:0 on sc://127.0.0.1:9: its job was removed")
@@ -194,6 +197,20 @@ async def test_many_queries_are_ended_over_few_connections(orphans: Orphans) -> 
     assert (await orphans("--end"))[0] == 0
     assert not any(query.active for query in queries)
     assert len(orphans.server.peers) <= 100 / ending._AT_ONCE + 1
+
+
+# ---- which servers are called
+
+
+async def test_only_servers_that_the_user_has_named_are_called(orphans: Orphans) -> None:
+    """Handles come from a topic: whoever may write there could have this machine call any other."""
+    query, orphans.allowed = await orphans.runs(), False
+    status, out, _ = await orphans("--end")
+    assert (status, query.active, orphans.server.asked.total(), orphans.server.peers) == (1, True, 0, set())
+    assert f"{orphans.url} is not called" in out
+    assert "allow it by --allow-spark-server URL" in out
+    assert (await orphans("--end", "--server", orphans.url))[0] == 0
+    assert not query.active
 
 
 # ---- the token

@@ -21,6 +21,7 @@ from airflow_provider.kafka.errors import Fault, TransportError
 from airflow_provider.protocol.model import ConnectProtocol, Epoch
 from airflow_provider.records import JobDefinition, TaskState
 from airflow_provider.spark.session_conf import AllowedConf
+from airflow_provider.spark_connect.server import AllowedServers
 from airflow_provider.topics.errors import TopicRightsError
 from airflow_provider.worker import holding
 from airflow_provider.worker.ending import Ending, Outcome
@@ -95,6 +96,7 @@ def test_what_keeps_it_from_joining_is_one_line(
         (("--slots", "1000000000"), "--slots 1000000000: a worker has at most 10000 slots"),
         (("--returns-ms", "-1"), "--returns-ms -1: must be from 0 to"),
         (("--allow-session-conf", "fs.*"), "--allow-session-conf: 'fs.*' must be names of Spark's settings"),
+        (("--allow-spark-server", "spark:1"), "--allow-spark-server: the URL of a Spark Connect server begins"),
         (("--checkpoint-root", ""), "--checkpoint-root: '' is neither an absolute path nor a URI"),
         (
             ("--checkpoint-root", "checkpoints"),
@@ -153,7 +155,8 @@ def test_options_reach_the_worker(ends: Any) -> None:
     )
     conf = ("--spark-conf", "spark.a=b=c", "--spark-conf", "spark.d=", "--allow", "x", "--allow", "y.z")
     more = ("--allow-session-conf", "spark.sql.iceberg.*", "--allow-session-conf", "spark.wap.id")
-    assert main(["worker", "g", *BROKER, *options, *connect, *timing, *conf, *more]) == 0
+    servers = ("--allow-spark-server", "sc://old", "--allow-spark-server", "sc://older:1")
+    assert main(["worker", "g", *BROKER, *options, *connect, *timing, *conf, *more, *servers]) == 0
     settings = began.settings
     assert (settings.slots, settings.until, settings.policy) == (5, Until.DRAINED, IMMEDIATE)
     assert (settings.member.group_id, settings.member.worker) == ("g", "w1")
@@ -162,6 +165,7 @@ def test_options_reach_the_worker(ends: Any) -> None:
     assert settings.idle_timeout_ms == 1_500
     assert began.equipment.spark_conf == {"spark.a": "b=c", "spark.d": ""}
     assert began.equipment.allowed == ("x", "y.z")
+    assert began.equipment.allowed_servers == AllowedServers.of(["sc://old:15002", "sc://older:1"])
     assert began.equipment.allowed_conf == AllowedConf(("spark.sql.iceberg.*", "spark.wap.id"))
 
 

@@ -14,10 +14,10 @@ from waiting import eventually
 
 from airflow_provider.hands.servers import Servers
 from airflow_provider.runners import watches
-from airflow_provider.spark.runner import QueryAdopted, RunnerEvent, TaskFinished
+from airflow_provider.spark.runner import QueryAdopted, QueryUnreachable, RunnerEvent, TaskFinished
 from airflow_provider.spark_connect.calls import UnansweredError
 from airflow_provider.spark_connect.handle import QueryHandle
-from airflow_provider.spark_connect.server import ConnectServer
+from airflow_provider.spark_connect.server import AllowedServers, ConnectServer, ServerNotAllowedError
 
 TOKEN = "the-token-of-nobody"
 
@@ -45,6 +45,33 @@ async def test_a_token_is_not_sent_over_a_connection_that_others_can_read(
             await hearing.watch.find(server.handle(FakeQuery()))
     assert server.asked.total() == 0
     assert TOKEN not in str(refused.value) + caplog.text
+
+
+async def test_a_worker_calls_no_server_that_only_a_record_names(server: FakeConnect) -> None:
+    """Whoever may write to the status topic could otherwise have workers call any host that these can reach."""
+    heard: list[RunnerEvent] = []
+    for own in (ConnectServer(host="own"), None):
+        servers = Servers(own=own, allowed=AllowedServers.of(["sc://old"]))
+        queries = servers.queries("w1", tell_every_s=60.0)(heard.append)
+        try:
+            queries.take_over(ORDER, server.handle(FakeQuery()).to_json())
+            await eventually(lambda: heard)
+        finally:
+            await queries.close()
+        said = heard.pop()
+        assert isinstance(said, QueryUnreachable)
+        assert "allow it by allowed_spark_servers" in said.why
+        assert f"sc://127.0.0.1:{server.port} is not called" in said.why
+        assert (server.asked.total(), server.peers) == (0, set())
+
+
+async def test_servers_that_are_allowed_and_the_worker_s_own_are_called() -> None:
+    servers = Servers(own=ConnectServer(host="own"), allowed=AllowedServers.of(["sc://Old:1"]))
+    for known in (ConnectServer(host="own", user_id="other"), ConnectServer(host="old", port=1)):
+        settings = await servers.settings_of(QueryHandle(server=known, session_id="s"))
+        assert settings.server == known
+    with pytest.raises(ServerNotAllowedError):
+        await servers.settings_of(QueryHandle(server=ConnectServer(host="old"), session_id="s"))
 
 
 @pytest.mark.slow

@@ -139,9 +139,12 @@ def test_orphans_are_listed_and_ended_with_the_token_of_their_connection(
         assert (hook.orphans("g"), hook.end_orphans("g"), watches) == ([], {}, [])
         return
     assert [(orphan.label, orphan.why) for orphan in hook.orphans("g")] == [("etl:0", "the group has no workers")]
-    assert hook.end_orphans("g") == {"etl:0": ""}
+    refused = hook.end_orphans("g", allowed_spark_servers=["sc://other"])
+    assert "sc://spark:15002 is not called" in refused["etl:0"]
+    assert (watches, tokens) == ([], []), "a handle comes from a topic"
+    assert hook.end_orphans("g", allowed_spark_servers=["sc://spark"]) == {"etl:0": ""}
     assert ([watch.stopped for watch in watches], tokens) == ([[handle]], ["token of spark_stream"])
-    assert (hook.orphans("g"), group.needed) == ([], [RETRIER])
+    assert (hook.orphans("g"), group.needed) == ([], [RETRIER, RETRIER])
 
 
 def test_levels_are_told_by_worker(group: Group) -> None:

@@ -385,6 +385,8 @@ class TestWorkerOperator:
             ({"allowed_entry_points": []}, "allowed_entry_points"),
             ({"allowed_entry_points": ["*"]}, "allowed_entry_points"),
             ({"allowed_session_conf": ["spark.hadoop.*"]}, "allowed_session_conf"),
+            ({"allowed_spark_servers": ["spark:15002"]}, "allowed_spark_servers"),
+            ({"allowed_spark_servers": 1}, "allowed_spark_servers"),
             ({"slots": 0}, "slots"),
             ({"slots": 10**9}, "slots"),
             ({"until": "tired"}, "until"),
