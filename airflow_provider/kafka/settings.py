@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider.kafka.tls import Value, build_ssl_context, refuse_unsupported_tls
+from airflow_provider.kafka.risks import Risk, warn_once
+from airflow_provider.kafka.tls import Value, build_ssl_context, refuse_unsupported_tls, risks_of_tls
 
 _CLIENT_ID: Final = "cospark"
 # A name, an IPv4 address, or an IPv6 address in brackets (without a port, the brackets may be missing): the forms that
@@ -89,6 +90,7 @@ class KafkaSettings:
             values=tuple(sorted((key, value) for key, value in config.items() if key not in _CALLBACKS)),
         )
         settings._check()
+        warn_once(conn_id, settings.risks())
         return settings
 
     def __repr__(self) -> str:
@@ -127,6 +129,17 @@ class KafkaSettings:
     def connect_timeout_ms(self) -> int:
         """How long opening a connection may take."""
         return min(self._number("socket.connection.setup.timeout.ms", default=10_000), self.request_timeout_ms)
+
+    def risks(self) -> Iterator[Risk]:
+        """The settings with which others on the network can read or change what is sent."""
+        if self._uses_tls:
+            yield from risks_of_tls(self._set, self._refuse)
+        elif self._uses_sasl:
+            yield Risk(
+                "security.protocol=SASL_PLAINTEXT",
+                "everything is sent in clear text, so others on the network can read and change it"
+                + (", and read the password" if self._mechanism == "PLAIN" else ""),
+            )
 
     def librdkafka(self) -> dict[str, Value]:
         """The configuration of confluent-kafka's clients. Each client adds its own settings.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ssl
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
+
+from airflow_provider.kafka.risks import Risk
 
 Value = str | int | float | bool
 Config = Mapping[str, Value]
@@ -44,6 +46,20 @@ def refuse_unsupported_tls(config: Config, refuse: Refuse) -> None:
             raise refuse(key, f"is not supported for groups: {_INSTEAD.get(key, 'remove the setting')}")
     _verifies_certificate(config, refuse)
     _verifies_name(config, refuse)
+
+
+def risks_of_tls(config: Config, refuse: Refuse) -> Iterator[Risk]:
+    """What is not verified."""
+    if not _verifies_certificate(config, refuse):
+        yield Risk(
+            "enable.ssl.certificate.verification=false",
+            "whoever is between here and the brokers can pretend to be one, read and change everything, also passwords",
+        )
+    elif not _verifies_name(config, refuse):
+        yield Risk(
+            "ssl.endpoint.identification.algorithm=none",
+            "whoever has any certificate of the same authority can pretend to be a broker",
+        )
 
 
 def build_ssl_context(config: Config, refuse: Refuse) -> ssl.SSLContext:

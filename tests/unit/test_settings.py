@@ -9,6 +9,7 @@ import pytest
 from certificates import Certificates
 from confluent_kafka.admin import AdminClient
 
+from airflow_provider.kafka import risks
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 
 OURS = {"client.id": "cospark", "socket.timeout.ms": 15_000}
@@ -226,6 +227,36 @@ def test_tls_verifies_less_only_when_told_so() -> None:
     without_anything = context({"enable.ssl.certificate.verification": "false"})
     assert (without_anything.verify_mode, without_anything.check_hostname) == (ssl.CERT_NONE, False)
     assert context({"enable.ssl.certificate.verification": False}).verify_mode is ssl.CERT_NONE
+
+
+@pytest.mark.parametrize(
+    ("extra", "setting"),
+    [
+        (TLS | {"enable.ssl.certificate.verification": "false"}, "enable.ssl.certificate.verification=false"),
+        (TLS | {"ssl.endpoint.identification.algorithm": "none"}, "ssl.endpoint.identification.algorithm=none"),
+        (SASL, "security.protocol=SASL_PLAINTEXT"),
+        (SASL | {"sasl.mechanism": "PLAIN"}, "security.protocol=SASL_PLAINTEXT"),
+    ],
+)
+def test_what_others_on_the_network_can_read_or_change_is_warned_of_once_by_its_name(
+    extra: dict[str, Any], setting: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(risks, "_SAID", set())
+    for _ in range(2):  # as often as a triggerer reads its connections
+        settings(extra)
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith(f"connection 'kafka_default': {setting}: ")
+    assert "s3cret" not in warning
+    assert ("read the password" in warning) == (extra.get("sasl.mechanism") == "PLAIN")
+
+
+@pytest.mark.parametrize("extra", [PLAIN, TLS, SASL | {"security.protocol": "SASL_SSL"}])
+def test_what_keeps_what_it_promises_is_not_warned_of(
+    extra: dict[str, Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(risks, "_SAID", set())
+    settings(extra)
+    assert not caplog.records
 
 
 def test_the_authority_can_be_a_file_or_stand_in_the_extra(certificates: Certificates) -> None:
