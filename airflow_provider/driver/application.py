@@ -291,7 +291,7 @@ APPLICATION: Final = SparkApplication()
 def _require_pyspark() -> None:
     if importlib.util.find_spec("py4j") is None or importlib.util.find_spec("pyspark") is None:
         raise SparkStartError(
-            "there is no PySpark with Spark here: pip install 'airflow-provider-cooperative-spark[spark]',"
+            "there is no PySpark with Spark here: pip install 'pyspark>=4,<5',"
             " or let the worker use a Spark Connect server (spark_conn_id)"
         )
     home_of_spark()

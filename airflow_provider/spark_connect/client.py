@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-INSTALL: Final = "pip install 'airflow-provider-cooperative-spark[connect]'"
+INSTALL: Final = "pip install 'pyspark-client>=4,<5'"
 _RETRIES: Final = 8
 _LONGEST_WAIT_MS: Final = 2_000
 """With eight retries a call then fails after eleven seconds if the server is away. With PySpark's defaults it takes ten

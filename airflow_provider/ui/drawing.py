@@ -8,8 +8,8 @@ from typing import Final
 
 SCRIPTS: Final = ("bokeh.min.js", "bokeh-api.min.js")
 HOW_TO_GET_IT: Final = (
-    "The timeline is drawn by bokeh, which is not installed where Airflow's API server runs: install"
-    " airflow-provider-cooperative-spark[page] there. Everything else on this page works without it."
+    "The timeline is drawn by bokeh, which is not installed where Airflow's API server runs: pip install"
+    " 'bokeh>=3.7,<4' there. Everything else on this page works without it."
 )
 
 

@@ -26,6 +26,7 @@ CONNECT: Final = (
     "org.slf4j:slf4j-simple:1.7.36",
 )
 COMPILER: Final = "org.eclipse.jdt:ecj:3.38.0"
+_KNOWN: Final = Path(__file__).with_name("jars.sha256")
 _SOURCES: Final = Path(__file__).parent / "java"
 _PLUGINS: Final = {"org.apache.kafka.connect.source.SourceConnector": "cospark.peer.IdleSource"}
 _JVM: Final = (
@@ -40,7 +41,7 @@ _JVM: Final = (
 
 def class_path(*artifacts: str) -> str:
     """The jars of Maven artifacts and their dependencies."""
-    return os.pathsep.join(map(str, fetch_jars(*artifacts, cache=default_cache())))
+    return os.pathsep.join(map(str, fetch_jars(*artifacts, cache=default_cache(), known=_KNOWN)))
 
 
 def java_command(main: str, *arguments: str, classes: Path | None = None, options: tuple[str, ...] = ()) -> list[str]:

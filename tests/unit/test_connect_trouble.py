@@ -314,5 +314,5 @@ def test_a_process_with_its_own_spark_cannot_be_a_client(environment: None, monk
 @pytest.mark.parametrize("missing", ["pyspark", "pyspark.sql.connect.session"])
 def test_a_missing_package_is_named_with_what_to_install(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(SparkStartError, match=rf"(?s){missing}.*cooperative-spark\[connect\]"):
+    with pytest.raises(SparkStartError, match=rf"(?s){missing}.*pyspark-client"):
         client.require_client()

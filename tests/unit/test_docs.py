@@ -79,6 +79,13 @@ def test_python_is_python(page: Path) -> None:
 
 
 @pytest.mark.slow
+def test_nobody_is_told_to_install_the_package_from_an_index_where_it_is_not() -> None:
+    """There, anybody could publish something else under this name."""
+    sources = [path for folder in ("airflow_provider", "demo") for path in (ROOT / folder).rglob("*.py")]
+    for path in (*PAGES, *sources):
+        assert not re.search(r"install\W+airflow-provider-cooperative-spark", path.read_text()), path
+
+
 @pages
 def test_commands_are_understood(page: Path) -> None:
     for block in SHELL.findall(page.read_text()):
