@@ -6,10 +6,9 @@ import argparse
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar
 
-from airflow_provider.assignors.policy import policy_to_json
 from airflow_provider.cli import declarative_groups, group_configs, group_rebalance
 from airflow_provider.cli.connection import add_connection_arguments, settings_of
 from airflow_provider.cli.names import add_group_argument
@@ -21,18 +20,13 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import KafkaErrorCode, TransportError
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.wire.messages import GroupDescription
-from airflow_provider.ledger.capacity import slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import what_was
-from airflow_provider.ledger.progress import converged
-from airflow_provider.ledger.shown_tasks import kept_waiting_by, shown_status
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.operations.operations import OperationError
-from airflow_provider.protocol.model import PROTOCOL_TYPE, TaskId, WorkerId, tasks_to_json
-from airflow_provider.records import TaskStatus
-from airflow_provider.reports.group_words import as_lines, how_it_is
-from airflow_provider.reports.learners import given_up, learners
-from airflow_provider.reports.task_runs import run_to_json
+from airflow_provider.protocol.model import PROTOCOL_TYPE
+from airflow_provider.reports.group_json import group_to_json
+from airflow_provider.reports.group_words import as_lines
 from airflow_provider.topics.errors import NoTopicError, TopicError
 from airflow_provider.topics.followed import DEFAULT_TIMEOUT_S
 from airflow_provider.topics.group_topics import GroupTopics
@@ -53,8 +47,6 @@ group makes the broker create the topic for groups.
 _AGAIN_S: Final = 0.2
 _READ_S: Final = 5.0
 """How long a list of groups waits for the topics of groups without members."""
-_UNSAID: Final = {"state": None, "condition": "", "drains": False, "leaves_soon": False}
-"""The state of a member without a record."""
 _AT_ONCE: Final = 8
 """How many groups' topics are read at the same time."""
 _EMPTY: Final = frozenset({_NOBODY, "Empty", "Dead"})
@@ -211,59 +203,10 @@ async def _read_topics(
 
 def describe(description: GroupDescription, jobs: JobsSnapshot, status: StatusSnapshot) -> dict[str, Any]:
     """A group as one JSON object: the members according to the coordinator, their tasks according to the records."""
-    record, now_ms = status.group, wall_ms()
     members = sorted({member.group_instance_id or str(member.member_id) for member in description.members})
-    assigned = {
-        name: [task for task in record.owned_by(WorkerId(name)) if jobs.work_of(task) is not None] if record else []
-        for name in members
-    }
     return {
         "group": description.group_id,
         "state": description.state if description.error is KafkaErrorCode.NONE else _NOBODY,
-        "empty": None if members else what_was(status),
         "protocol": description.protocol,
-        "epoch": record.epoch if record else None,
-        "converged": converged(record, status.workers) and not (record is not None and record.waiting),
-        "leader": (record.leader or None) if record else None,
-        "reason": (record.reason or None) if record else None,
-        "step": record.step if record else "",
-        "because": (record.because or None) if record else None,
-        "unchanged": record.unchanged if record else 0,
-        "policy": policy_to_json(record.policy) if record and record.policy else None,
-        "delay_ms": record.delay_ms if record else 0,
-        "members": [_member(WorkerId(name), status, assigned[name]) for name in members],
-        "learners": [learner.to_json() for learner in learners(status)],
-        "given_up": [one.to_json() for one in given_up(status)],
-        "short_of_slots": None if (shortage := slot_shortage(jobs, status)) is None else shortage.to_json(),
-        "jobs": sorted(jobs.jobs),
-        "tasks": {str(last.task): _task(last, jobs, status, now_ms) for last in _tasks(jobs, status)},
+        **group_to_json(members, jobs, status, wall_ms()),
     }
-
-
-def _member(name: WorkerId, status: StatusSnapshot, assigned: Iterable[TaskId]) -> dict[str, Any]:
-    worker = status.workers.get(name)
-    return {
-        "worker": name,
-        **(how_it_is(worker) if worker else _UNSAID),
-        "epoch": worker.epoch if worker else None,
-        "url": worker.url if worker else None,
-        "assigned": tasks_to_json(assigned),
-    }
-
-
-def _tasks(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[TaskStatus]:
-    """The state of each task of a present run that has an owner or a record."""
-    assigned = status.group.assignment.values() if status.group else ()
-    for task in sorted(frozenset(status.tasks).union(*assigned)):
-        last = shown_status(task, jobs, status)
-        if last is not None:
-            yield last
-
-
-def _task(task: TaskStatus, jobs: JobsSnapshot, status: StatusSnapshot, now_ms: int) -> dict[str, Any]:
-    about = {
-        "slots": jobs.slots_of(task.task),
-        "error": task.error.message if task.error else None,
-        "waits_for": kept_waiting_by(task, status),
-    }
-    return {**run_to_json(task, now_ms), **about}

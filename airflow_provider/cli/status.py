@@ -28,7 +28,6 @@ from airflow_provider.group.polled import Polled
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.errors import TransportError
 from airflow_provider.kafka.settings import SettingsError
-from airflow_provider.ledger.capacity import slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import all_left, present, what_was
 from airflow_provider.ledger.progress import configured, converged, job_progress, why_idle
@@ -38,6 +37,7 @@ from airflow_provider.protocol.in_short import in_short
 from airflow_provider.protocol.model import NO_TASKS, TaskId, Tasks, WorkerId
 from airflow_provider.records import TaskState, TaskStatus
 from airflow_provider.reports.durations import finished_times
+from airflow_provider.reports.group_warnings import group_warnings
 from airflow_provider.reports.learners import LearnerTask, by_learner, by_owner, given_up, learners
 from airflow_provider.reports.report import GroupReport, JobReport
 from airflow_provider.reports.spans import span
@@ -127,12 +127,10 @@ def render(
 
     :param deserted: whether the coordinator says that it has no members
     """
-    shortage = slot_shortage(jobs, status)
-    warnings = [] if shortage is None else [_text(f"  {shortage.in_words()}", style="yellow")]
     return Group(
         _headline(group, status, wall_ms, deserted),
         *_idle(group, jobs, status),
-        *warnings,
+        *(_text(f"  {warning}", style="yellow") for warning in group_warnings(jobs, status)),
         _workers(jobs, status, wall_ms, present(status) if deserted else frozenset()),
         _jobs(jobs, status),
         *_given_up(jobs, status),

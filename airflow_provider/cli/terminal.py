@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
+from datetime import datetime, timezone
 from typing import Final, TextIO
 
 _UNSEEN: Final = re.compile(
@@ -43,7 +44,12 @@ def log_to_terminal() -> None:
 
 
 class _TerminalFormatter(logging.Formatter):
-    """Keeps the lines of a traceback, but indents them, so that none looks like a record of its own."""
+    """Keeps the lines of a traceback, but indents them, so that none looks like a record of its own. Its times have
+    their offset from UTC: logs of several machines are read side by side.
+    """
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return datetime.fromtimestamp(record.created, timezone.utc).astimezone().isoformat(" ", "milliseconds")
 
     def format(self, record: logging.LogRecord) -> str:
         return "\n  ".join(map(printable, super().format(record).split("\n")))

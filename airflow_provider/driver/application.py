@@ -10,11 +10,10 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-import re
 import shutil
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
@@ -43,8 +42,10 @@ from airflow_provider.driver.pyspark_internals import (
 from airflow_provider.driver.scratch import ScratchFolder
 from airflow_provider.driver.shared_tables import SharedTables
 from airflow_provider.driver.shipping import Shipment
+from airflow_provider.driver.spark_defaults import spark_defaults
 from airflow_provider.driver.standalone import unreachable
 from airflow_provider.driver.task_threads import install_task_threads, session_for_nobody, uninstall_task_threads
+from airflow_provider.driver.time_zone import UTC
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +84,6 @@ _EXITS: Final[Mapping[int, str]] = {
 _OURS: Final = frozenset({"spark.master", "spark.app.name", "spark.driver.defaultJavaOptions"})
 """Settings that ``spark-defaults.conf`` does not change: the first two are parameters of the worker, and without the
 third a stop can overflow a stack."""
-_SETTING: Final = re.compile(r"\s*([^\s=:#!][^\s=:]*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,20 +320,13 @@ def _conf(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:
     """The settings to start Spark with. They would take precedence over ``spark-defaults.conf``, so defaults for what
     is set there are left out.
     """
-    named = _named_in_spark_defaults() - _OURS
+    named = spark_defaults().keys() - _OURS
     given = {**_without(_defaults(settings, folder), named), **settings.conf}
     return {**_without(_UNSEEN, named), **given} if given.get("spark.ui.enabled") == "false" else given
 
 
-def _without(settings: Mapping[str, str], named: frozenset[str]) -> dict[str, str]:
+def _without(settings: Mapping[str, str], named: Set[str]) -> dict[str, str]:
     return {name: value for name, value in settings.items() if name not in named}
-
-
-def _named_in_spark_defaults() -> frozenset[str]:
-    """The settings in ``spark-defaults.conf``, where Spark looks for it."""
-    file = Path(os.environ.get("SPARK_CONF_DIR") or Path(home_of_spark(), "conf"), "spark-defaults.conf")
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
-    return frozenset(found[1] for found in map(_SETTING.match, lines) if found)
 
 
 def _defaults(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:
@@ -344,8 +337,7 @@ def _defaults(settings: LocalSparkSettings, folder: Path) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
-        # Spark's default is the zone of the machine: one instant would have other dates on another worker.
-        "spark.sql.session.timeZone": "UTC",
+        **UTC,
         "spark.scheduler.allocation.file": str(_write_pools(folder)),
         # Spark keeps these threads for a minute each, together with the session of the task that they were made for.
         "spark.sql.shuffleExchange.maxThreadThreshold": "32",

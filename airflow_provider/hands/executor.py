@@ -63,6 +63,7 @@ class TaskExecutor:
         don't ask for a process before this time is over
     :param make_queries: makes the watch of detached queries, given the callback for its events
     :param in_triggerer: whether nothing is to be started here
+    :param time_zone: of the sessions of its tasks; empty: unknown
     """
 
     def __init__(
@@ -84,7 +85,9 @@ class TaskExecutor:
         log_levels: LogLevels | None = None,
         make_queries: MakeQueries = nothing_detached,
         in_triggerer: bool = False,
+        time_zone: str = "",
     ) -> None:
+        self.time_zone = time_zone
         self._worker = worker
         self._log_levels = log_levels or LogLevels(())
         self._group_id = group_id

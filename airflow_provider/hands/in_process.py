@@ -8,6 +8,7 @@ from typing import Final
 
 from airflow_provider.driver.application import APPLICATION, LocalSparkSettings
 from airflow_provider.driver.errors import SparkStartError
+from airflow_provider.driver.time_zone import TIME_ZONE, UTC, time_zone_here
 from airflow_provider.hands.executor import TaskExecutor
 from airflow_provider.hands.log_levels import LogLevels
 from airflow_provider.hands.orphans import end_detached_queries
@@ -81,6 +82,7 @@ class InThisProcess:
                 mask=self._mask,
                 max_spark_deaths=equipment.max_spark_deaths,
                 log_levels=LogLevels(equipment.allowed),
+                time_zone=_time_zone(equipment),
                 make_queries=servers.queries(
                     member.worker, tell_every_s=equipment.progress_s, mask=self._mask, on_condition=changed
                 ),
@@ -227,8 +229,17 @@ def _connect_settings(equipment: Equipment) -> ConnectSettings:
         server=ConnectServer.parse(equipment.spark_master),
         token=equipment.spark_token,
         conn_id=equipment.spark_conn_id,
-        conf=dict(equipment.spark_conf),
+        conf={**UTC, **equipment.spark_conf},
     )
+
+
+def _time_zone(equipment: Equipment) -> str:
+    """That of the sessions of tasks; empty: there are none."""
+    if equipment.runner == "noop":
+        return ""
+    if is_connect(equipment.spark_master):
+        return _connect_settings(equipment).conf[TIME_ZONE]
+    return time_zone_here(equipment.spark_conf)
 
 
 def _spark_settings(equipment: Equipment, settings: WorkerSettings) -> LocalSparkSettings:

@@ -81,6 +81,7 @@ class WatchesInTriggerer:
 
     def make_hands(self, settings: WorkerSettings, topics: GroupTopics) -> MakeHands:
         member = settings.member
+        last = topics.status.workers.get(member.worker)
 
         def make(
             stopped: Released, finished: Released, changed: Callable[[], None], _lease: WorkerLease
@@ -103,6 +104,7 @@ class WatchesInTriggerer:
                     member.worker, tell_every_s=self._tell_every_s, mask=self._mask, on_condition=changed
                 ),
                 in_triggerer=True,
+                time_zone="" if last is None else last.time_zone,
             )
 
         return make

@@ -437,6 +437,7 @@ class WorkerStatus:
     :param warm_up_deaths: for the next process under this name, until something else happens to these tasks there
     :param spark_ui: the address of its Spark UI, as Spark reports it; empty: the UI is off
     :param allowed: import prefixes of the code that it may import as jobs; None: it has not said
+    :param time_zone: of the sessions of its tasks; empty: it has not said
     """
 
     worker: Annotated[WorkerId, TEXT]
@@ -458,6 +459,7 @@ class WorkerStatus:
     warm_up_deaths: tuple[WarmUpDeaths, ...] = ()
     spark_ui: Annotated[str, TEXT] = ""
     allowed: tuple[Annotated[str, TEXT], ...] | None = None
+    time_zone: Annotated[str, TEXT] = ""
 
     @property
     def drains(self) -> bool:
@@ -489,6 +491,7 @@ class WorkerStatus:
             "warm_up_deaths": [[list(died.task), died.times] for died in self.warm_up_deaths],
             "spark_ui": self.spark_ui,
             **({} if self.allowed is None else {"allowed": list(self.allowed)}),
+            **({"time_zone": self.time_zone} if self.time_zone else {}),
         }
 
     @classmethod

@@ -13,6 +13,7 @@ from airflow_provider.ledger.capacity import SlotShortage
 from airflow_provider.records import TaskFailure, TaskState, WorkerStatus
 from airflow_provider.reports.learners import GivenUp, LearnerTask
 from airflow_provider.reports.spans import span
+from airflow_provider.reports.time_zones import TimeZones
 
 _PLANNER: Final = ":planner"
 _MOST_LISTED: Final = 20
@@ -48,6 +49,8 @@ def as_lines(about: dict[str, Any], *, tasks: bool = False) -> list[str]:
             lines.append(f"  policy: {policy_in_words(policy_from_json(about['policy']))}")
     if about["short_of_slots"] is not None:
         lines.append(f"  {SlotShortage(**about['short_of_slots']).in_words()}")
+    if about["time_zones"] is not None:
+        lines.append(f"  {TimeZones(about['time_zones']).in_words()}")
     lines += [
         f"  {member['worker']} ({_state(member)}): {_assigned(member['assigned'], about['tasks'])}"
         for member in about["members"]

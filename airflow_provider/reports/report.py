@@ -171,6 +171,7 @@ class GroupReport:
                     "running": tasks_to_json(worker.running),
                     "url": worker.url,
                     "spark_ui": worker.spark_ui,
+                    "time_zone": worker.time_zone,
                     "condition": worker.condition,
                     "drains": worker.drains,
                     "leaves_soon": worker.leaves_soon,

@@ -57,6 +57,10 @@ class Hands(Protocol):
         """Import prefixes of the code that may be imported as jobs; None: unknown here."""
 
     @property
+    def time_zone(self) -> str:
+        """That of the sessions of tasks; empty: unknown here."""
+
+    @property
     def unable(self) -> str:
         """Why no task can be started here; usually empty."""
 

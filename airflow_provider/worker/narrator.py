@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from airflow_provider.assignors.record import GroupRecord
-from airflow_provider.ledger.capacity import SlotShortage, slot_shortage
 from airflow_provider.ledger.status_view import StatusSnapshot, steps_since
 from airflow_provider.ledger.topic_view import About
 from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import TaskState, TaskStatus
 from airflow_provider.records.failing import conflicts_since, counted_failures, keeps_failing
+from airflow_provider.reports.group_warnings import group_warnings
 from airflow_provider.reports.narration import epoch_in_words
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Narrator:
         self._applied = applied
         self.first_epoch: Epoch | None = None
         self._seen = topics.status.of_tasks()
-        self._shortage: SlotShortage | None = None
+        self._warned: tuple[str, ...] = ()
 
     @property
     def epoch(self) -> Epoch:
@@ -85,7 +85,7 @@ class Narrator:
 
             for line in epoch_in_words(status.group, self._worker, self._topics.jobs.label, outlives):
                 log.info("%s", line)
-            self._warn_of_slots(status)
+            self._warn(status)
         steps = steps_since(self._seen, status).get(self._worker, ())
         if status.tasks is not self._seen.tasks:
             self._seen = status.of_tasks()
@@ -102,12 +102,13 @@ class Narrator:
             return False
         return record.epoch > self._epoch and self._worker in record.members
 
-    def _warn_of_slots(self, status: StatusSnapshot) -> None:
-        """In the leader's log, when it changes."""
+    def _warn(self, status: StatusSnapshot) -> None:
+        """In the leader's log, of what is new."""
         led = status.group is not None and status.group.leader == self._worker
-        before, self._shortage = self._shortage, slot_shortage(self._topics.jobs, status) if led else None
-        if self._shortage is not None and self._shortage != before:
-            log.warning("%s", self._shortage.in_words())
+        before, self._warned = self._warned, group_warnings(self._topics.jobs, status) if led else ()
+        for warning in self._warned:
+            if warning not in before:
+                log.warning("%s", warning)
 
     def _tell_trouble(self, last: TaskStatus, before: TaskStatus | None) -> str:
         """Log what went wrong with a task; of what went well, how it is, or nothing if that is no news."""

@@ -152,4 +152,5 @@ class OwnRecord:
             warm_up_deaths=tuple(WarmUpDeaths(task, times) for task, times in sorted(hands.warm_up_deaths.items())),
             spark_ui=self._said_ui,
             allowed=hands.allowed,
+            time_zone=hands.time_zone,
         )

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider.driver.application import LocalSparkSettings, _conf
+from airflow_provider.hands.in_process import _connect_settings, _time_zone
+from airflow_provider.worker.equipment import Equipment
 
 
 def test_what_stands_in_spark_defaults_is_not_set_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,3 +62,25 @@ def test_the_time_zone_of_sessions_is_not_that_of_the_machine(tmp_path: Path, mo
     assert _conf(LocalSparkSettings(conf={zone: "Asia/Tokyo"}), tmp_path)[zone] == "Asia/Tokyo"
     (tmp_path / "spark-defaults.conf").write_text(f"{zone} Asia/Tokyo\n")
     assert zone not in _conf(LocalSparkSettings(), tmp_path)
+
+
+def test_a_worker_knows_the_time_zone_of_its_sessions_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def zone_of(master: str, **conf: str) -> str:
+        return _time_zone(
+            Equipment(runner="local", allowed=(), checkpoint_root=None, spark_master=master, spark_conf=conf)
+        )
+
+    mine = {"spark.sql.session.timeZone": "Europe/Berlin"}
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert [zone_of("local[1]"), zone_of("sc://spark")] == ["UTC", "UTC"]
+    assert [zone_of("local[1]", **mine), zone_of("sc://spark", **mine)] == ["Europe/Berlin"] * 2
+    (tmp_path / "spark-defaults.conf").write_text("# a comment\n\nspark.sql.session.timeZone = Asia/Tokyo \n")
+    assert [zone_of("local[1]"), zone_of("sc://spark")] == ["Asia/Tokyo", "UTC"], "a server does not read this file"
+    assert zone_of("local[1]", **mine) == "Europe/Berlin"
+
+
+def test_sessions_of_a_server_have_the_worker_s_time_zone_and_not_the_server_s() -> None:
+    equipment = Equipment(runner="local", allowed=(), checkpoint_root=None, spark_master="sc://spark")
+    assert _connect_settings(equipment).conf == {"spark.sql.session.timeZone": "UTC"}

@@ -8,13 +8,13 @@ from enum import Enum
 from typing import Final
 
 from airflow_provider.driver.sight import Sight
-from airflow_provider.ledger.capacity import slot_shortage
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.presence import all_left, present, stands_back, what_was
 from airflow_provider.ledger.progress import JobState, converged, job_progress, why_idle
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.membership.record import ClassicRecord
 from airflow_provider.records import TaskState
+from airflow_provider.reports.group_warnings import group_warnings
 from airflow_provider.reports.learners import given_up
 
 _MOST_JOBS: Final = 50
@@ -137,9 +137,7 @@ def _state(jobs: JobsSnapshot, status: StatusSnapshot, now_ms: int) -> tuple[Gro
 
 
 def _wrong(jobs: JobsSnapshot, status: StatusSnapshot) -> Iterator[str]:
-    shortage = slot_shortage(jobs, status)
-    if shortage is not None:
-        yield shortage.in_words()
+    yield from group_warnings(jobs, status)
     for name in sorted(jobs.jobs):
         progress = job_progress(name, jobs, status)
         assert progress is not None
