@@ -22,7 +22,7 @@ from airflow_provider.driver.shipping import explain_missing
 from airflow_provider.spark.failures import ForeignQueryError
 from airflow_provider.spark.job import FencedError, TaskGuard
 from airflow_provider.spark.session_conf import USUAL_CONF, AllowedConf, set_conf
-from airflow_provider.spark_connect.client import bind_session, hang_up, is_of, open_session, settle, unbind_session
+from airflow_provider.spark_connect.client import hang_up, is_of, open_session, settle
 from airflow_provider.spark_connect.connection import RELEASE_S, ConnectedServer, ServerConnection
 from airflow_provider.spark_connect.ending import QueryNotStoppedError
 from airflow_provider.spark_connect.handle import QueryHandle
@@ -30,6 +30,7 @@ from airflow_provider.spark_connect.reported_counts import ReportedCounts
 from airflow_provider.spark_connect.server import ConnectSettings, following
 from airflow_provider.spark_connect.session_end import end_for_good
 from airflow_provider.spark_connect.shipping import Parcels
+from airflow_provider.spark_connect.task_threads import bind_session, unbind_session
 from airflow_provider.spark_connect.trouble import (
     SessionRefusedError,
     Trouble,

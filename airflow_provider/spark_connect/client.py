@@ -12,7 +12,9 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.driver.errors import SparkStartError
+from airflow_provider.driver.thread_owners import uninstall
 from airflow_provider.spark_connect.server import ConnectServer, ConnectSettings, start_id
+from airflow_provider.spark_connect.task_threads import install_task_threads
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.session import SparkSession
@@ -126,29 +128,14 @@ def hang_up(session: SparkSession) -> None:
             atexit.unregister(getattr(client, name))
 
 
-def bind_session(session: SparkSession) -> None:
-    """Make it the active session of this thread, and ignore calls of its ``stop()`` by a job's code."""
-
-    def stop() -> None:
-        log.warning("A task called stop() on its Spark session: ignored, because its worker ends it")
-
-    session.stop = stop  # type: ignore[method-assign]  # of one session only
-    type(session)._active_session.session = session
-
-
 def is_of(query: StreamingQuery, session: SparkSession) -> bool:
     """Whether the query was started in this session."""
     return query._session.session_id == session.session_id
 
 
-def unbind_session(session: SparkSession) -> None:
-    """The inverse of :func:`bind_session`, in the same thread."""
-    type(session)._active_session.session = None
-
-
 class RemoteMode:
-    """Switches the whole process to Spark Connect, so that PySpark's functions work with remote sessions. The process
-    can't have a Spark of its own meanwhile. Any thread may call it.
+    """Switches the whole process to Spark Connect, so that PySpark's functions work with remote sessions, each thread's
+    with those of its task. The process can't have a Spark of its own meanwhile. Any thread may call it.
     """
 
     def __init__(self) -> None:
@@ -167,12 +154,14 @@ class RemoteMode:
             if not self._users:
                 self._before = {name: os.environ.get(name) for name in (_MODE, _REMOTE)}
                 os.environ[_MODE], os.environ[_REMOTE] = "1", server.url
+                install_task_threads()
             self._users += 1
 
     def leave(self) -> None:
         with self._lock:
             self._users -= 1
             if not self._users:
+                uninstall()
                 for name, value in self._before.items():
                     if value is None:
                         os.environ.pop(name, None)

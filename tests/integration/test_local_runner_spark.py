@@ -26,7 +26,7 @@ from begun import begins_at_once
 from runner_bench import SEEN, SETTINGS, SIGNALS, Events, counting, holding, order_of
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.driver.task_threads import ForeignThreadError
+from airflow_provider.driver.thread_owners import ForeignThreadError
 from airflow_provider.protocol.model import Epoch, TaskId
 from airflow_provider.runners.local import LocalRunner
 from airflow_provider.spark.job import TaskContext, spark_job

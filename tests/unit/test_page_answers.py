@@ -207,7 +207,7 @@ def test_what_draws_comes_from_its_wheel_and_the_page_says_what_is_missing(monke
         def find_spec(name: str, package: str | None = None) -> None: ...
 
         monkeypatch.setattr(drawing, "find_spec", find_spec)
-        assert re.search(r'data-drawing="[^"]*cooperative-spark\[page\]', browser.get("/").text)
+        assert re.search(r'data-drawing="[^"]*pip install', browser.get("/").text)
         assert browser.get(f"/drawing/{drawing.SCRIPTS[0]}").status_code == 404
 
 
