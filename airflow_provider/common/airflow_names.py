@@ -10,13 +10,38 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow.sdk.configuration import conf
-    from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, TaskDeferred
+    from airflow.sdk.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSensorTimeout,
+        TaskDeferred,
+    )
 else:
     try:
         from airflow.sdk.configuration import conf
-        from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, TaskDeferred
+        from airflow.sdk.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSensorTimeout,
+        TaskDeferred,
+    )
     except ImportError:  # before Airflow 3.2
         from airflow.configuration import conf
-        from airflow.exceptions import AirflowException, AirflowFailException, AirflowSensorTimeout, TaskDeferred
+        from airflow.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSensorTimeout,
+        TaskDeferred,
+    )
 
-__all__ = ["AirflowException", "AirflowFailException", "AirflowSensorTimeout", "TaskDeferred", "conf"]
+__all__ = [
+    "AirflowException",
+    "AirflowFailException",
+    "AirflowNotFoundException",
+    "AirflowSensorTimeout",
+    "TaskDeferred",
+    "conf",
+]

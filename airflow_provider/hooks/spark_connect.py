@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseHook
 
+from airflow_provider.common.airflow_names import AirflowNotFoundException
 from airflow_provider.spark_connect.handle import QueryHandle
 from airflow_provider.spark_connect.server import (
     DATABRICKS_CLUSTER,
@@ -63,7 +64,11 @@ class SparkConnectHook(BaseHook):
 
         :raises SparkConnectionError: if it does not name a usable server
         """
-        return address_of(self.get_connection(self.spark_conn_id), self.spark_conn_id)
+        try:
+            connection = self.get_connection(self.spark_conn_id)
+        except AirflowNotFoundException as nowhere:
+            raise SparkConnectionError(f"connection {self.spark_conn_id!r}: is not defined") from nowhere
+        return address_of(connection, self.spark_conn_id)
 
     async def aget_address(self) -> SparkAddress:
         """As :meth:`get_address`, in a triggerer."""

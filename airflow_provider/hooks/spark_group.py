@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 from airflow.sdk import BaseHook
 
 from airflow_provider.common.parameters import choice, milliseconds, scale_goal
+from airflow_provider.common.patience import patiently
+from airflow_provider.hooks.kafka_connection import defined, settings_in
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.kafka.settings import KafkaSettings, SettingsError
 from airflow_provider.kafka.whoami import user_at_host
@@ -76,14 +78,14 @@ class SparkGroupHook(BaseHook):
 
         :raises SettingsError: if it can't be used
         """
-        try:
+        with defined(self.kafka_conn_id):
             connection = self.get_connection(self.kafka_conn_id)
-        except ImportError as nowhere:  # outside of tasks, the first releases of Airflow 3.1 have no other source
-            raise SettingsError(self.kafka_conn_id, "", "is not defined") from nowhere
-        return _settings_of(connection, self.kafka_conn_id)
+        return settings_in(connection, self.kafka_conn_id)
 
     async def aget_settings(self) -> KafkaSettings:
-        return _settings_of(await self.aget_connection(self.kafka_conn_id), self.kafka_conn_id)
+        with defined(self.kafka_conn_id):
+            connection = await self.aget_connection(self.kafka_conn_id)
+        return settings_in(connection, self.kafka_conn_id)
 
     def test_connection(self) -> tuple[bool, str]:
         """Whether a broker answers, for the button in Airflow's UI."""
@@ -440,8 +442,8 @@ class SparkGroupHook(BaseHook):
         """Wait until ``read``, called with the group's topics, returns something, and return that. Also waits until the
         topics exist.
 
-        :param timeout_s: how long to wait, in seconds; None: without limit
-        :raises TopicTimeoutError: if it has not returned anything in time
+        :param timeout_s: how long to wait, also for a broker that is away, in seconds; None: without limit
+        :raises PassingError: if it has not returned anything in time
         :raises TopicError: if they can't be read
         """
         made: list[T] = []
@@ -452,15 +454,20 @@ class SparkGroupHook(BaseHook):
                 made.append(answer)
             return answer is not None
 
+        until = math.inf if timeout_s is None else time.monotonic() + timeout_s
+
+        def left_s() -> float | None:
+            return None if timeout_s is None else max(0.0, until - time.monotonic())
+
         async def wait(settings: KafkaSettings) -> T:
             from airflow_provider.group.shared import watched_topics
 
-            until = None if timeout_s is None else time.monotonic() + timeout_s
-            async with watched_topics(settings, group, timeout_s=timeout_s) as topics:
-                await topics.wait_for(holds, timeout_s=None if until is None else max(0.0, until - time.monotonic()))
+            async with watched_topics(settings, group, timeout_s=left_s()) as topics:
+                await topics.wait_for(holds, timeout_s=left_s())
                 return made[0]
 
-        return self._run(wait)
+        who = f"The wait for group {group}"
+        return self._run(lambda settings: patiently(partial(wait, settings), who, until=until))
 
     def _act(self, group: str, needs: Needs, act: Callable[[GroupTopics], Awaitable[T]]) -> T | None:
         """Call ``act`` with the group's topics, read to their ends; None if they do not exist."""
@@ -486,14 +493,3 @@ class SparkGroupHook(BaseHook):
 
 def _who(by: str | None) -> str:
     return user_at_host() if by is None else by
-
-
-def _settings_of(connection: Any, conn_id: str) -> KafkaSettings:
-    """The settings in a connection. Airflow's form stores null for each empty field, which is left out here."""
-    try:
-        extra = json.loads(connection.extra or "{}")
-    except ValueError:
-        extra = connection.extra  # reported by the settings
-    if isinstance(extra, dict):
-        extra = {key: value for key, value in extra.items() if value is not None}
-    return KafkaSettings.from_extra(extra, conn_id=conn_id)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider.common.parameters import group_name, is_template, job_name, task_indexes
-from airflow_provider.common.rendering import AsWritten
+from airflow_provider.common.group_task import GroupTask
 from airflow_provider.hooks.spark_group import SparkGroupHook
 
 
-class OneJobOperator(AsWritten):
+class OneJobOperator(GroupTask):
     """The base class with the parameters that name a job.
 
     :param group: the group

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider.common.airflow_names import AirflowFailException
 from airflow_provider.common.parameters import group_name, is_template
-from airflow_provider.common.rendering import AsWritten
+from airflow_provider.common.patience import waited_out
+from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operations.operations import OperationError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class RebalanceSparkGroupOperator(AsWritten):
+class RebalanceSparkGroupOperator(GroupTask):
     """Rebalances a group in the classic protocol now: lost tasks no longer wait for their worker, and delayed moves
     happen now. The operator does not wait for the round.
 
@@ -37,9 +38,10 @@ class RebalanceSparkGroupOperator(AsWritten):
             group_name(group)
 
     def execute(self, context: Context) -> None:
-        group = group_name(self.group)
+        group, by = group_name(self.group), who_acts(context)
+        hook = SparkGroupHook(self.kafka_conn_id)
         try:
-            SparkGroupHook(self.kafka_conn_id).rebalance(group, by=who_acts(context))
+            waited_out(lambda: hook.rebalance(group, by=by), f"The rebalance of group {group}")
         except OperationError as refused:
             raise AirflowFailException(f"group {group!r}: {refused}") from refused
         self.log.info("Group %s is asked to rebalance", group)

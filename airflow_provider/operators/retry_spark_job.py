@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.common.parameters import group_name, job_name
+from airflow_provider.common.patience import waited_out
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.ledger.retrying import retried_in_words
@@ -27,7 +28,7 @@ class RetrySparkJobOperator(SomeTasksOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         group, job = group_name(self.group), job_name(self.job)
-        hook = SparkGroupHook(self.kafka_conn_id)
-        retried = hook.retry_failed(group, job, self._indexes(), by=who_acts(context))
+        hook, indexes, by = SparkGroupHook(self.kafka_conn_id), self._indexes(), who_acts(context)
+        retried = waited_out(lambda: hook.retry_failed(group, job, indexes, by=by), f"Retrying job {job}")
         self.log.info("Group %s: %s", group, retried_in_words(job, retried))
         return {"job": job, "retried": retried}

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
 from airflow_provider.common.failure_reports import RESUMED_TO_FAIL, leave_present_report, leave_report
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import TimeSpan, group_name, is_template, milliseconds, scale_goal
-from airflow_provider.common.rendering import AsWritten
+from airflow_provider.common.patience import waited_out
+from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.storable import storable, storable_state
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.scaling import RULE, ScaleError
-from airflow_provider.topics.errors import TopicError
+from airflow_provider.topics.errors import TopicError, UnsureError
 from airflow_provider.triggers.conditions import Answer, LeaveCondition
-from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.triggers.group import GroupTrigger, check_not_given_up
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from airflow_provider.ledger.status_view import StatusSnapshot
 
 
-class ScaleSparkGroupOperator(AsWritten):
+class ScaleSparkGroupOperator(GroupTask):
     """Asks workers of a group to leave, and waits until they have.
 
     Other workers learn the tasks that have something to warm up, and take them over when they are ready. A worker
@@ -102,16 +104,19 @@ class ScaleSparkGroupOperator(AsWritten):
     def execute(self, context: Context) -> dict[str, Any]:
         group, hook = group_name(self.group), SparkGroupHook(self.kafka_conn_id)
         within_s = None if self.within is None else milliseconds("within", self.within) / 1000
+        by = who_acts(context)
+        ask = partial(
+            hook.scale_down,
+            group,
+            to=self.to,
+            workers=self.workers,
+            without=self.without,
+            within_s=within_s,
+            by=by,
+        )
         try:
-            plan = hook.scale_down(
-                group,
-                to=self.to,
-                workers=self.workers,
-                without=self.without,
-                within_s=within_s,
-                by=who_acts(context),
-            )
-        except ScaleError as wrong:
+            plan = waited_out(ask, f"Scaling group {group}")
+        except (ScaleError, UnsureError) as wrong:
             raise AirflowFailException(f"group {group!r}: {wrong}") from wrong
         self.log.info("Group %s: asked to leave: %s (%s)", group, plan.in_words, RULE)
         for leaver in plan.leavers:
@@ -165,9 +170,13 @@ class ScaleSparkGroupOperator(AsWritten):
                 self._fail(context, failed)
             raise
 
-    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002
+    def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Return the report, after the trigger's event."""
         self.group_link = event["link"]
+        try:
+            check_not_given_up(event)
+        except AirflowFailException as given_up:
+            self._fail(context, given_up)
         return _report(event["report"], event["carried"])
 
     def _fail(self, context: Context, why: Exception) -> NoReturn:

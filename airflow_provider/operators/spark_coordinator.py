@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider.common.airflow_names import AirflowException
 from airflow_provider.common.parameters import TimeSpan, milliseconds
-from airflow_provider.common.rendering import AsWritten
+from airflow_provider.common.group_task import GroupTask
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.protocol.saved import check_saved
 from airflow_provider.triggers.coordinator import CoordinatorTrigger
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class SparkCoordinatorOperator(AsWritten):
+class SparkCoordinatorOperator(GroupTask):
     """Coordinates declarative groups, as ``cospark coordinator`` does, for workers with ``coordinators="dedicated"``.
 
     It runs in the triggerer and takes no pool slot. It continues until a user ends its task (marks or clears it), or
@@ -60,6 +60,7 @@ class SparkCoordinatorOperator(AsWritten):
 
     def execute(self, context: Context) -> NoReturn:  # noqa: ARG002
         session_ms, heartbeat_ms = self._times_ms()
+        SparkGroupHook(self.kafka_conn_id).get_settings()  # a triggerer would wait until it can be used
         self.defer(
             trigger=CoordinatorTrigger(
                 kafka_conn_id=self.kafka_conn_id, session_timeout_ms=session_ms, heartbeat_interval_ms=heartbeat_ms

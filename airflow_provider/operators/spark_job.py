@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,7 +21,8 @@ from airflow_provider.common.parameters import (
     text_mapping,
     whole_number,
 )
-from airflow_provider.common.rendering import AsWritten
+from airflow_provider.common.patience import waited_out
+from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.storable import storable
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
@@ -30,9 +32,9 @@ from airflow_provider.records import JobDefinition, JobError, TaskKind
 from airflow_provider.reports.report import JobReport
 from airflow_provider.spark.config_schema import ConfigError, SchemaError, check_config_here
 from airflow_provider.spark.entry_point import JobCodeError
-from airflow_provider.topics.errors import TopicTimeoutError
+from airflow_provider.topics.errors import PassingError
 from airflow_provider.triggers.conditions import Answer, JobCondition, JobGoal, problem_in_words
-from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.triggers.group import GroupTrigger, check_not_given_up
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -49,7 +51,7 @@ _PARAMETERS = {
 }
 
 
-class SparkJobOperator(AsWritten):
+class SparkJobOperator(GroupTask):
     """Submits a job to a group, or changes its definition.
 
     Submitting the same job under the same run key again only tries those Spark tasks again that have failed for good.
@@ -214,7 +216,7 @@ class SparkJobOperator(AsWritten):
         )
         self._check_config(definition)
         hook = SparkGroupHook(self.kafka_conn_id)
-        submission = hook.submit_job(group, definition)
+        submission = waited_out(lambda: hook.submit_job(group, definition), f"Submitting job {definition.name}")
         if submission.changed:
             self.log.info("Job %s (run %s) was submitted to group %s", definition.name, definition.run_key, group)
         else:
@@ -231,7 +233,7 @@ class SparkJobOperator(AsWritten):
         )
         try:
             answer = self._wait(context, hook, group, condition, changed=submission.changed)
-        except TopicTimeoutError as late:
+        except PassingError as late:
             self._leave_present_report(context)
             raise AirflowException(
                 f"timeout: job {condition.job!r} of group {group!r} is not {condition.goal.value} within {self.timeout}"
@@ -257,7 +259,7 @@ class SparkJobOperator(AsWritten):
     def _wait(
         self, context: Context, hook: SparkGroupHook, group: str, condition: JobCondition, *, changed: bool
     ) -> Answer:
-        """:raises TopicTimeoutError: if its time has ended"""
+        """:raises PassingError: if its time has ended"""
 
         def look(jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
             show_link(self, context, group_link(status))
@@ -266,7 +268,9 @@ class SparkJobOperator(AsWritten):
         timeout_ms = None if self.timeout is None else milliseconds("timeout", self.timeout, least_ms=1)
         if not self.deferrable:
             return hook.wait_for(group, look, timeout_s=None if timeout_ms is None else timeout_ms / 1000)
-        answer = hook.look(group, look)
+        answer = None
+        with suppress(PassingError):  # the triggerer waits for a broker that is away, too
+            answer = hook.look(group, look)
         if answer is None:
             self.defer(
                 trigger=GroupTrigger(
@@ -290,6 +294,7 @@ class SparkJobOperator(AsWritten):
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Return the report, after the trigger's event."""
         self.group_link = event["link"]
+        check_not_given_up(event)
         return self._complete(context, event, changed=event["carried"]["changed"])
 
     def _complete(self, context: Context, answer: Mapping[str, Any], *, changed: bool) -> dict[str, Any]:
@@ -311,7 +316,10 @@ class SparkJobOperator(AsWritten):
         leave_present_report(self, context, look)
 
     def _summary(self, hook: SparkGroupHook, group: str, job: str, *, changed: bool) -> dict[str, Any]:
-        report = hook.look(group, lambda jobs, status: (JobReport.of(job, jobs, status), group_link(status)))
+        report = waited_out(
+            lambda: hook.look(group, lambda jobs, status: (JobReport.of(job, jobs, status), group_link(status))),
+            f"The report of job {job}",
+        )
         if report is None or report[0] is None:
             raise AirflowException(f"job {job!r} was removed from group {group!r} right after it was submitted")
         self.group_link = report[1]
@@ -331,6 +339,7 @@ class RemoveSparkJobOperator(OneJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         group, job, ti = group_name(self.group), job_name(self.job), context["ti"]
-        removed = SparkGroupHook(self.kafka_conn_id).remove_job(group, job, by=f"{ti.dag_id}.{ti.task_id}")
+        hook, by = SparkGroupHook(self.kafka_conn_id), f"{ti.dag_id}.{ti.task_id}"
+        removed = waited_out(lambda: hook.remove_job(group, job, by=by), f"Removing job {job}")
         self.log.info("Job %s %s group %s", job, "was removed from" if removed else "was not in", group)
         return {"job": job, "removed": removed}

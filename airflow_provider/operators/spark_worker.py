@@ -33,7 +33,8 @@ from airflow_provider.common.parameters import (
     whole_number,
     worker_name,
 )
-from airflow_provider.common.rendering import AsWritten
+from airflow_provider.common.patience import waited_out
+from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, TaskPage
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory, default_worker_name, watching
 from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
@@ -42,14 +43,13 @@ from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.learners.model import DEFAULT_LIMITS, LearnedRule
 from airflow_provider.membership.settings import MemberSettings
 from airflow_provider.operators.membership_settings import membership_settings
+from airflow_provider.operators.seen_groups import groups_in_words
 from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import RunResult, WorkerRun
 from airflow_provider.protocol.model import ConnectProtocol
 from airflow_provider.protocol.saved import check_saved
 from airflow_provider.records import WorkerPhase
-from airflow_provider.reports.narration import names_in_words
 from airflow_provider.spark_connect.server import is_connect
-from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers.worker import WorkerTrigger
 from airflow_provider.worker.ending import WORK_IS_OVER, Ending
 from airflow_provider.worker.equipment import (
@@ -72,7 +72,7 @@ _SAME_NAME: Final = (
 )
 
 
-class SparkWorkerOperator(AsWritten):
+class SparkWorkerOperator(GroupTask):
     """One worker of a group: it runs the Spark tasks that the group's leader assigns to it.
 
     The task's process stays as long as Spark tasks run in it. When it has had nothing to run for ``linger``, the
@@ -473,7 +473,8 @@ class SparkWorkerOperator(AsWritten):
         return status is not None and is_of(status.workers.get(spec.member.worker), spec.member.url)
 
     def _status(self, spec: WorkerSpec) -> StatusSnapshot | None:
-        return SparkGroupHook(self.kafka_conn_id).look(spec.member.group_id, lambda _, status: status)
+        hook, group = SparkGroupHook(self.kafka_conn_id), spec.member.group_id
+        return waited_out(lambda: hook.look(group, lambda _, status: status), f"Worker {spec.member.worker}")
 
     def _end(self, spec: WorkerSpec, ending: Ending, error: str | None, summary: dict[str, Any]) -> dict[str, Any]:
         self.log.info("Worker %s: %s at epoch %s", spec.member.worker, ending.value, summary["last_epoch"])
@@ -487,13 +488,5 @@ class SparkWorkerOperator(AsWritten):
                 f" {_SAME_NAME}"
             )
         if ending is Ending.IDLE:
-            raise AirflowFailException(f"worker {spec.member.worker}: {error}. {self._groups_in_words()}")
+            raise AirflowFailException(f"worker {spec.member.worker}: {error}. {groups_in_words(self.kafka_conn_id)}")
         raise AirflowException(f"worker {spec.member.worker}: {ending.value}: {error}")
-
-    def _groups_in_words(self) -> str:
-        """The visible groups, as the name may be mistyped."""
-        try:
-            groups = SparkGroupHook(self.kafka_conn_id).groups()
-        except TopicError as failed:
-            return f"The groups can't be listed: {failed}"
-        return f"Groups that connection {self.kafka_conn_id!r} sees: {names_in_words(groups)}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider.common.airflow_names import AirflowFailException
 from airflow_provider.common.parameters import group_name, job_name
+from airflow_provider.common.patience import waited_out
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operations.operations import JobOperation, OperationError
@@ -26,12 +27,13 @@ class SteerSparkJob(OneJobOperator):
         """The operation on the job."""
 
     def execute(self, context: Context) -> dict[str, object]:
-        """Fail without retries if the operation is refused, as it would be again. If the broker is away, a retry may
-        help.
-        """
+        """Fail without retries if the operation is refused, as it would be again."""
         group, operation = group_name(self.group), self._operation(job_name(self.job))
+        hook, by = SparkGroupHook(self.kafka_conn_id), who_acts(context)
         try:
-            outcome = SparkGroupHook(self.kafka_conn_id).operate(group, operation, by=who_acts(context))
+            outcome = waited_out(
+                lambda: hook.operate(group, operation, by=by), f"This operation on job {operation.job}"
+            )
         except (OperationError, JobError) as refused:
             raise AirflowFailException(f"group {group!r}: {refused}") from refused
         self.log.info("Group %s: %s", group, outcome_in_words(operation, outcome))

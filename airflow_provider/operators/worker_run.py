@@ -6,6 +6,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,7 @@ from airflow_provider.common.lineage import UNTOLD, LineageTeller
 from airflow_provider.common.linking import FollowedLink, following_leader
 from airflow_provider.common.masking import masked
 from airflow_provider.common.metering import observer_of
+from airflow_provider.common.patience import patiently
 from airflow_provider.common.task_instance import TaskPage
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.deadlines import wait_at_most
@@ -140,8 +142,12 @@ class WorkerRun:
             beside=lambda topics: following_leader(topics, self._link),
             observer=observer_of(self._spec.member, of_task(), narrated),
         )
+
+        hold = functools.partial(held, holding, self._kafka, self._exit_requests, narrated_epoch=narrated)
         try:
-            async with held(holding, self._kafka, self._exit_requests, narrated_epoch=narrated) as worker:
+            async with AsyncExitStack() as stack:
+                who = f"Worker {self._spec.member.worker}"
+                worker = await patiently(lambda: stack.enter_async_context(hold()), who)
                 outcome = await worker.run(self._saved)
                 while outcome.came:
                     log.info("There is work again: worker %s continues in this process", self._spec.member.worker)

@@ -12,16 +12,18 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from airflow_provider.common.airflow_names import AirflowFailException, AirflowSensorTimeout, conf
 from airflow_provider.common.failure_reports import leave_present_report, leave_report
+from airflow_provider.common.for_good import failing_for_good
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import group_name, is_template, text
-from airflow_provider.common.rendering import AsWritten
+from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.storable import storable
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.reports.standing import Pace, SoFar
-from airflow_provider.topics.errors import BrokerAwayError
+from airflow_provider.topics.errors import PassingError
 from airflow_provider.triggers.conditions import problem_in_words
-from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.triggers.group import GroupTrigger, check_not_given_up, given_up
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 _NOBODY: Final = "no job was submitted, and no worker has started"
 
 
-class SparkGroupSensor(AsWritten, BaseSensorOperator):
+class SparkGroupSensor(GroupTask, BaseSensorOperator):
     """Waits until a condition holds for a group, by its topics; subclasses define the condition.
 
     :param group: the group
@@ -58,6 +60,7 @@ class SparkGroupSensor(AsWritten, BaseSensorOperator):
         self.deferrable = deferrable
         self.group_link = ""
         self._pace = Pace()
+        self._has_looked = False
         self.run_began_ms: int | None = None
         if not is_template(group):
             group_name(group)
@@ -85,12 +88,10 @@ class SparkGroupSensor(AsWritten, BaseSensorOperator):
         self.run_began_ms = _began_ms(context)
         try:
             answer = self._look(context)
-        except BrokerAwayError as away:
-            self.log.warning("Waiting for a broker too: %s", away)
-            answer = None
+        except AirflowFailException as wrong:
+            return self._go_on_with(given_up(wrong, self.group_link), context)
         if answer is not None:
-            event = {**answer.to_json(), "link": self.group_link}
-            return self.resume_execution("execute_complete", {"event": event}, context)
+            return self._go_on_with({**answer.to_json(), "link": self.group_link}, context)
         trigger = GroupTrigger(
             kafka_conn_id=self.kafka_conn_id,
             group=group_name(self.group),
@@ -100,6 +101,10 @@ class SparkGroupSensor(AsWritten, BaseSensorOperator):
         )
         return self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
 
+    def _go_on_with(self, event: Mapping[str, Any], context: Context) -> Any:
+        """Go on as after a trigger's event: what Airflow does about ``soft_fail`` is in that."""
+        return self.resume_execution("execute_complete", {"event": event}, context)
+
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         with self._leaving_a_report(context):
             return super().resume_execution(next_method, next_kwargs, context)
@@ -107,16 +112,35 @@ class SparkGroupSensor(AsWritten, BaseSensorOperator):
     def execute_complete(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Return the report, after the trigger's event."""
         self.group_link = event["link"]
+        check_not_given_up(event)
         return self._report_of(event, context)
 
     def _look(self, context: Context) -> Answer | None:
-        """The answer by the topics as they are now; None: the condition does not hold."""
-        condition = self.condition()
-        group = group_name(self.group)
-        looked = SparkGroupHook(self.kafka_conn_id).look(
-            group,
-            lambda jobs, status: (condition.answer(jobs, status), condition.so_far(jobs, status), group_link(status)),
-        )
+        """The answer by the topics as they are now; None: the condition does not hold, or they can't be read at
+        present.
+
+        :raises AirflowFailException: if waiting does not help
+        """
+        with failing_for_good():
+            condition, group = self.condition(), group_name(self.group)
+            try:
+                looked = SparkGroupHook(self.kafka_conn_id).look(
+                    group,
+                    lambda jobs, status: (
+                        condition.answer(jobs, status),
+                        condition.so_far(jobs, status),
+                        group_link(status),
+                    ),
+                )
+            except PassingError as wrong:
+                self._tell(SoFar(text=f"Waiting until this has passed: {wrong}"))
+                return None
+            except SettingsError as wrong:
+                if not self._has_waited(context):
+                    raise
+                self._tell(SoFar(text=f"Waiting until connection {self.kafka_conn_id!r} can be used: {wrong}"))
+                return None
+        self._has_looked = True
         if looked is None:
             self._tell(SoFar(text=f"Group {group} has no topics yet: {_NOBODY}"))
             return None
@@ -126,6 +150,10 @@ class SparkGroupSensor(AsWritten, BaseSensorOperator):
         if answer is None:
             self._tell(so_far.of_group(group))
         return answer
+
+    def _has_waited(self, context: Context) -> bool:
+        """Whether the connection could be used before: a sensor that is deferred goes on waiting, too."""
+        return self._has_looked or (self.reschedule and context["ti"].get_first_reschedule_date(context) is not None)
 
     def _tell(self, so_far: SoFar) -> None:
         """Log the progress, if due: a sensor that pokes looks too often to log it each time."""

@@ -15,7 +15,11 @@ class TopicError(Exception):
 
 
 class PassingError(TopicError):
-    """It may pass by itself: whoever has time tries again. Other errors last until somebody acts."""
+    """It may pass by itself: whoever has time tries again."""
+
+
+class LastingError(TopicError):
+    """It lasts until somebody acts: whoever meets it gives up."""
 
 
 class BrokerAwayError(PassingError):
@@ -59,7 +63,7 @@ class HalfDoneError(TopicError):
         return type(self), (self.job, self.tasks, self.failed)
 
 
-class RefusedError(TopicError):
+class RefusedError(LastingError):
     """The broker refuses the connection's credentials, or its certificate is not trusted. People must act."""
 
     def __init__(self, servers: str, reason: str, check: str) -> None:
@@ -72,7 +76,7 @@ class RefusedError(TopicError):
         return type(self), (self.servers, self.reason, self.check)
 
 
-class RightsError(TopicError):
+class RightsError(LastingError):
     """The connection's user lacks rights.
 
     :param lacking: all rights that are known to be lacking
@@ -148,7 +152,7 @@ class NoLeaderError(PassingError):
     """No broker leads a partition at present."""
 
 
-class TooLargeError(TopicError):
+class TooLargeError(LastingError):
     """The broker does not accept a record of that size. Trying again does not help."""
 
 

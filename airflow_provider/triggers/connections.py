@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _LOOK_AGAIN_S: Final = 30.0
+_UNUSABLE_AGAIN_S: Final = 30.0
 
 _SETTINGS: Final = SharedAnswers[KafkaSettings](lambda conn_id: SparkGroupHook(conn_id).aget_settings())
 
@@ -32,6 +33,22 @@ async def settings_of(kafka_conn_id: str) -> KafkaSettings:
     :raises SettingsError: if the connection can't be used
     """
     return await _SETTINGS.about(kafka_conn_id)
+
+
+async def _usable_settings_of(kafka_conn_id: str) -> KafkaSettings:
+    """As :func:`settings_of`, but wait until the connection can be used.
+
+    Whoever waits in a triggerer has used it before. And Airflow starts a watcher that fails again at once, for ever.
+    """
+    told = ""
+    while True:
+        try:
+            return await settings_of(kafka_conn_id)
+        except Exception as problem:  # noqa: BLE001  Airflow's, or its settings are refused
+            if str(problem) != told:
+                told = str(problem)
+                log.warning("Waiting until connection %r can be used: %s", kafka_conn_id, problem)
+        await asyncio.sleep(_UNUSABLE_AGAIN_S)
 
 
 class Connection:
@@ -126,11 +143,8 @@ _CONNECTIONS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Connection]
 
 @asynccontextmanager
 async def connection_of(kafka_conn_id: str) -> AsyncIterator[Connection]:
-    """The connection, shared by all triggers that use it on this loop.
-
-    :raises SettingsError: if it can't be used
-    """
-    settings = await settings_of(kafka_conn_id)
+    """The connection, shared by all triggers that use it on this loop. Waits until it can be used."""
+    settings = await _usable_settings_of(kafka_conn_id)
     connections = _CONNECTIONS.setdefault(asyncio.get_running_loop(), {})
     connection = connections.get(kafka_conn_id)
     if connection is None:

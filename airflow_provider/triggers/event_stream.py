@@ -22,7 +22,7 @@ from airflow_provider.deadlines import DeadlineError, wait_at_most
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.ledger.group_events import EventKind, GroupEvent
 from airflow_provider.topics.errors import TopicError
-from airflow_provider.triggers.connections import Connection, connection_of, settings_of, with_its_settings
+from airflow_provider.triggers.connections import Connection, connection_of, with_its_settings
 
 if TYPE_CHECKING:
     from airflow_provider.topics.event_feed import EventFeed, Told
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _AGAIN_S: Final = 5.0
-_CONNECTION_AGAIN_S: Final = 30.0
 _MOST_AT_ONCE: Final = 100
 _SETTLE_S: Final = 5.0
 """Airflow starts a run for the first asset event that its scheduler finds. Events that are stored before the run is
@@ -134,28 +133,12 @@ class EventStream:
 
     async def _read(self) -> None:
         try:
-            await self._usable()
             async with connection_of(self._watched.kafka_conn_id) as connection:
                 # Not at the top, because a DAG file imports this; in a thread, because it takes long.
                 await asyncio.to_thread(importlib.import_module, "airflow_provider.group.shared")
                 await self._read_on(connection)
         except Exception as fault:  # noqa: BLE001  it is raised where the events are awaited
             self._queue.put_nowait(fault)
-
-    async def _usable(self) -> None:
-        """Wait until the connection can be used: Airflow starts a watcher that fails again at once, for ever."""
-        while True:
-            try:
-                await settings_of(self._watched.kafka_conn_id)
-            except Exception as problem:  # noqa: BLE001  Airflow's, or its settings are refused
-                if str(problem) != self._problem:
-                    self._problem = str(problem)
-                    log.warning(
-                        "%s waits until connection %r can be used: %s", self, self._watched.kafka_conn_id, problem
-                    )
-                await asyncio.sleep(_CONNECTION_AGAIN_S)
-            else:
-                return
 
     async def _read_on(self, connection: Connection) -> None:
         """Read for ever, and try again after every error of Kafka."""

@@ -6,19 +6,21 @@ import asyncio
 import functools
 import importlib
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from airflow_provider.common.airflow_names import AirflowFailException
 from airflow_provider.common.linking import following_leader, link_of_trigger
 from airflow_provider.common.links import group_link
 from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.storable import storable, storing_failures
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
+from airflow_provider.topics.errors import LastingError
 from airflow_provider.triggers.conditions import condition_from_json
 from airflow_provider.triggers.connections import connection_of, with_its_settings
-from airflow_provider.triggers.patience import patiently
+from airflow_provider.common.patience import patiently
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.triggers.watching import answer_to
 
@@ -28,10 +30,25 @@ if TYPE_CHECKING:
     from airflow_provider.reports.standing import SoFar
 
 
-class GroupTrigger(BaseTrigger):
-    """Fires once, when its condition holds. It follows the topics, shared by all triggers of a group, and never polls.
+_GIVEN_UP: Final = "given_up"
 
-    It waits for a broker that is away, and for topics that do not exist yet.
+
+def given_up(why: Exception, link: str) -> dict[str, Any]:
+    """The event of a trigger that gives up."""
+    return {"link": link, _GIVEN_UP: storable(str(why))}
+
+
+def check_not_given_up(event: Mapping[str, Any]) -> None:
+    """:raises AirflowFailException: if the trigger has given up, because of what lasts until somebody acts"""
+    if _GIVEN_UP in event:
+        raise AirflowFailException(event[_GIVEN_UP])
+
+
+class GroupTrigger(BaseTrigger):
+    """Fires once: when its condition holds, or when it gives up
+    (:func:`check_not_given_up`). It follows the topics, shared by all triggers of a group, and never polls.
+
+    It waits for a broker that is away, for topics that do not exist yet, and for a connection that can't be used.
 
     :param kafka_conn_id: the connection; its contents are not stored
     :param group: the group
@@ -81,7 +98,10 @@ class GroupTrigger(BaseTrigger):
             # Not at the top, because a DAG file imports this module; in a thread, because Kafka's clients take their
             # time.
             await asyncio.to_thread(importlib.import_module, "airflow_provider.group.shared")
-            event = await with_its_settings(connection, self._wait)
+            try:
+                event = await with_its_settings(connection, self._wait)
+            except LastingError as wrong:
+                event = {**given_up(wrong, self._link.shown), "carried": self.carried}
         await asyncio.sleep(pause_left_s(self.deferred_at_ms))
         yield TriggerEvent(event)  # type: ignore[no-untyped-call]  # without hints
 

@@ -29,7 +29,7 @@ from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.reports.standing import group_so_far
 from airflow_provider.triggers.connections import Connection, connection_of
-from airflow_provider.triggers.patience import patiently
+from airflow_provider.common.patience import patiently
 from airflow_provider.triggers.spark_tokens import tokens_by
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.worker.ending import KILLED, WORK_IS_OVER, Ending

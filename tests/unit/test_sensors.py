@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 from datetime import datetime, timedelta, timezone
 from types import SimpleNamespace
@@ -20,15 +21,16 @@ from airflow_provider.common.airflow_names import (
     TaskDeferred,
 )
 from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.records import Removal, TaskState
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.sensors.base import SparkGroupSensor
 from airflow_provider.sensors.job import JobSensor
-from airflow_provider.topics.errors import BrokerAwayError
+from airflow_provider.topics.errors import BrokerAwayError, RefusedError, TopicRightsError
 from airflow_provider.triggers.conditions import EpochCondition
-from airflow_provider.triggers.group import GroupTrigger
+from airflow_provider.triggers.group import GroupTrigger, given_up
 
 
 @pytest.fixture
@@ -139,15 +141,95 @@ def test_soft_fail_skips(topics: list[Any], deferrable: bool) -> None:
     assert type(skipped.value).__name__ == "AirflowSkipException"
 
 
-def test_a_broker_that_is_away_is_waited_for_in_the_triggerer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(_hook: SparkGroupHook, _group: str, _read: object) -> None:
-        raise BrokerAwayError("broker:9092", "reading", "refused")
+class Looks:
+    """What the first looks at the group's topics meet, one after the other; later ones find that its job is done."""
 
-    monkeypatch.setattr(SparkGroupHook, "look", away)
-    with pytest.raises(TaskDeferred):
-        jobs(deferrable=True).execute(context())
-    with pytest.raises(BrokerAwayError):
-        jobs().poke(context())
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *met: Exception | None) -> None:
+        self.met = list(met)
+        known = jobs_snapshot(job(), tasks=1)
+        self.done = known, status_snapshot(known, "job", TaskState.FINISHED)
+        monkeypatch.setattr(SparkGroupHook, "look", lambda _hook, _group, read: self._look(read))
+
+    def _look(self, read: Any) -> Any:
+        met = self.met.pop(0) if self.met else self
+        if isinstance(met, Exception):
+            raise met
+        return None if met is None else read(*self.done)
+
+
+AWAY = BrokerAwayError("broker:9092", "reading", "refused")
+NOT_DEFINED = SettingsError("kafka_default", "", "is not defined")
+LASTING = [NOT_DEFINED, RefusedError("broker:9092", "no", "check"), TopicRightsError("g.status", "READ")]
+
+
+class TestPatience:
+    """What a sensor waits out, and what ends it: the same in all modes."""
+
+    @pytest.mark.parametrize("deferrable", [True, False])
+    def test_a_broker_that_is_away_is_waited_for(self, monkeypatch: pytest.MonkeyPatch, deferrable: bool) -> None:
+        Looks(monkeypatch, AWAY, AWAY)
+        sensor = jobs(deferrable=deferrable, poke_interval=0)
+        if deferrable:
+            with pytest.raises(TaskDeferred):
+                sensor.execute(context())
+        else:
+            assert sensor.execute(context())["state"] == "finished"
+
+    @pytest.mark.parametrize("soft_fail", [True, False])
+    def test_a_wait_for_a_broker_ends_with_the_sensors_time(
+        self, monkeypatch: pytest.MonkeyPatch, soft_fail: bool
+    ) -> None:
+        Looks(monkeypatch, *[AWAY] * 9)
+        with pytest.raises(AirflowException) as late:
+            jobs(poke_interval=0, timeout=0, soft_fail=soft_fail).execute(context())
+        assert type(late.value).__name__ == ("AirflowSkipException" if soft_fail else "AirflowSensorTimeout")
+
+    @pytest.mark.parametrize("lasting", LASTING, ids=["connection", "credentials", "rights"])
+    @pytest.mark.parametrize("soft_fail", [True, False])
+    @pytest.mark.parametrize("deferrable", [True, False])
+    def test_what_lasts_fails_it_at_once_and_without_retries(
+        self, monkeypatch: pytest.MonkeyPatch, lasting: Exception, soft_fail: bool, deferrable: bool
+    ) -> None:
+        Looks(monkeypatch, lasting)
+        with pytest.raises(AirflowException) as failed:
+            jobs(deferrable=deferrable, soft_fail=soft_fail).execute(context())
+        assert type(failed.value).__name__ == ("AirflowSkipException" if soft_fail else "AirflowFailException")
+        if not soft_fail:
+            assert str(failed.value) == str(lasting)
+
+    @pytest.mark.parametrize("lasting", LASTING[1:], ids=["credentials", "rights"])
+    @pytest.mark.parametrize("deferred", [True, False])
+    def test_what_lasts_fails_it_while_it_waits_too(
+        self, monkeypatch: pytest.MonkeyPatch, lasting: Exception, deferred: bool
+    ) -> None:
+        Looks(monkeypatch, None, lasting)
+        sensor = jobs(deferrable=deferred, poke_interval=0)
+        if deferred:
+            with pytest.raises(TaskDeferred):
+                sensor.execute(context())
+            arguments = {"event": {**given_up(lasting, ""), "carried": {}}}
+            with pytest.raises(AirflowFailException, match=re.escape(str(lasting))):
+                sensor.resume_execution("execute_complete", arguments, context())
+        else:
+            with pytest.raises(AirflowFailException, match=re.escape(str(lasting))):
+                sensor.execute(context())
+
+    def test_a_connection_that_is_deleted_while_it_waits_is_waited_for(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        Looks(monkeypatch, None, NOT_DEFINED)
+        assert jobs(poke_interval=0).execute(context())["state"] == "finished"
+        assert "Waiting until connection 'kafka_default' can be used" in capsys.readouterr().out
+
+    def test_in_reschedule_mode_another_process_has_used_the_connection_before(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        Looks(monkeypatch, NOT_DEFINED)
+        airflow = context()
+        airflow["ti"].get_first_reschedule_date = lambda _context: datetime.now(timezone.utc)
+        with pytest.raises(AirflowException) as later:
+            jobs(mode="reschedule").execute(airflow)
+        assert type(later.value).__name__ == "AirflowRescheduleException"
 
 
 def test_a_failed_job_fails_its_sensor_without_retries(topics: list[Any]) -> None:

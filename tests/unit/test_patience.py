@@ -1,4 +1,4 @@
-"""Which errors a trigger waits out, and which end it."""
+"""Which errors tasks and triggers wait out, and which end them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from airflow_provider.topics.errors import (
     RefusedError,
     TopicError,
     TopicTimeoutError,
+    UnsureError,
 )
-from airflow_provider.triggers import patience
-from airflow_provider.triggers.patience import patiently
+from airflow_provider.common import patience
+from airflow_provider.common.patience import patiently, waited_out
 
 
 async def tries_with(wrong: TopicError, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -54,3 +55,29 @@ async def test_what_may_pass_is_waited_out_and_told_once(
 async def test_what_lasts_ends_it(wrong: TopicError, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(type(wrong)):
         await tries_with(wrong, monkeypatch)
+
+
+def test_a_task_waits_it_out_in_its_own_thread(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(patience, "_AGAIN_S", 0.001)
+    wrong = [BrokerAwayError("broker:9092", "reading", "refused")] * 2
+
+    def work() -> str:
+        if wrong:
+            raise wrong.pop()
+        return "done"
+
+    assert waited_out(work, "Submitting job etl") == "done"
+    assert len(caplog.records) == 1
+
+
+def test_what_may_be_done_already_is_not_done_again() -> None:
+    def work() -> None:
+        tries.append(1)
+        raise UnsureError("broker:9092", "writing", "no answer")
+
+    tries: list[int] = []
+    with pytest.raises(UnsureError):
+        waited_out(work, "Scaling group g")
+    assert len(tries) == 1
