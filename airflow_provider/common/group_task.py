@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider.common.for_good import failing_for_good
 from airflow_provider.common.rendering import AsWritten
+from airflow_provider.common.storable import storable
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.mappedoperator import OperatorPartial
@@ -16,7 +17,7 @@ _CALLED_BY_AIRFLOW: Final = ("execute", "execute_complete", "resume")
 
 
 class GroupTask(AsWritten):
-    """What can't get better fails a task at once, without Airflow's retries.
+    """What can't get better fails a task at once, without Airflow's retries; what a task returns can be stored.
 
     Wrong parameters are reported when the DAG is parsed, also those of ``partial`` and ``expand``, which Airflow itself
     does not read before the tasks run. What only a running task knows fails it then.
@@ -28,7 +29,7 @@ class GroupTask(AsWritten):
             setattr(cls, "__init__", _if_mapped(vars(cls)["__init__"]))  # noqa: B010  mypy refuses an assignment
         for name in _CALLED_BY_AIRFLOW:
             if name in vars(cls):
-                setattr(cls, name, _for_good(vars(cls)[name]))
+                setattr(cls, name, _called(vars(cls)[name]))
 
     @classmethod
     def partial(cls, **kwargs: Any) -> OperatorPartial:
@@ -38,13 +39,13 @@ class GroupTask(AsWritten):
         return CheckedPartial.of(super().partial(**kwargs))
 
 
-def _for_good(method: Callable[..., Any]) -> Callable[..., Any]:
+def _called(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
-    def failing(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         with failing_for_good():
-            return method(*args, **kwargs)
+            return storable(method(*args, **kwargs))
 
-    return failing
+    return call
 
 
 def _if_mapped(init: Callable[..., None]) -> Callable[..., None]:

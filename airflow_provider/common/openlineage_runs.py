@@ -31,6 +31,7 @@ from openlineage.client.facet_v2 import error_message_run, job_type_job, parent_
 from openlineage.client.uuid import generate_new_uuid
 
 from airflow_provider.common.outlet import ItemWords, Outlet
+from airflow_provider.common.storable import storable
 from airflow_provider.protocol.model import TaskId
 from airflow_provider.spark.lineage import Dataset as NamedDataset
 from airflow_provider.spark.lineage import Lineage
@@ -161,7 +162,9 @@ class OpenLineageRuns:
         elif isinstance(event, (TaskFailed, TaskConflicted, SparkLost)):
             state = RunState.FAIL
             error = error_message_run.ErrorMessageRunFacet(
-                message=event.error, programmingLanguage="python", stackTrace=event.traceback or None
+                message=storable(event.error),
+                programmingLanguage="python",
+                stackTrace=storable(event.traceback) or None,
             )
             run = Run(runId=run.runId, facets={**run.facets, "errorMessage": error})
         self._tell(state, begun, run)
@@ -179,7 +182,7 @@ class OpenLineageRuns:
 
     def _name_of(self, order: TaskOrder) -> str:
         """The name of the OpenLineage job. It does not depend on the worker, because tasks move."""
-        return f"{self._group}.{order.task.job}.{order.name or order.task.index}"
+        return f"{self._group}.{order.task.job}.{storable(order.name) or order.task.index}"
 
 
 def operator_lineage(named: Lineage) -> OperatorLineage:
@@ -205,4 +208,4 @@ def _job_type(order: TaskOrder) -> job_type_job.JobTypeJobFacet:
 
 
 def _datasets(named: Iterable[NamedDataset]) -> list[Dataset]:
-    return [Dataset(namespace=one.namespace, name=one.name) for one in named]
+    return [Dataset(namespace=storable(one.namespace), name=storable(one.name)) for one in named]

@@ -13,7 +13,7 @@ from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import TimeSpan, group_name, is_template, milliseconds, scale_goal
 from airflow_provider.common.patience import waited_out
 from airflow_provider.common.group_task import GroupTask
-from airflow_provider.common.storable import storable, storable_state
+from airflow_provider.common.storable import storable_state
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
@@ -123,7 +123,7 @@ class ScaleSparkGroupOperator(GroupTask):
             self.log.info("  %s", leaver.in_words)
         self.log.info("In group %s %s", group, plan.what_follows)
         if not self.wait_for_completion:
-            return dict(storable(plan.to_json()))
+            return plan.to_json()
         leave_report(self, context, plan.to_json())
         carried = {"plan": plan.to_json(), "asked_at_ms": wall_ms()}
         try:
@@ -200,5 +200,4 @@ class ScaleSparkGroupOperator(GroupTask):
 
 def _report(left: Mapping[str, Any], carried: Mapping[str, Any]) -> dict[str, Any]:
     seconds = max(0, wall_ms() - carried["asked_at_ms"]) / 1000
-    report: dict[str, Any] = storable({**carried["plan"], **left, "seconds": seconds})
-    return report
+    return {**carried["plan"], **left, "seconds": seconds}

@@ -23,7 +23,6 @@ from airflow_provider.common.parameters import (
 )
 from airflow_provider.common.patience import waited_out
 from airflow_provider.common.group_task import GroupTask
-from airflow_provider.common.storable import storable
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.retrying import retried_in_words
@@ -298,7 +297,7 @@ class SparkJobOperator(GroupTask):
         return self._complete(context, event, changed=event["carried"]["changed"])
 
     def _complete(self, context: Context, answer: Mapping[str, Any], *, changed: bool) -> dict[str, Any]:
-        report: dict[str, Any] = storable({"changed": changed, **answer["report"]})
+        report = {"changed": changed, **answer["report"]}
         if answer["problem"]:
             leave_report(self, context, report)
             raise AirflowException(problem_in_words(group_name(self.group), answer))
@@ -323,8 +322,7 @@ class SparkJobOperator(GroupTask):
         if report is None or report[0] is None:
             raise AirflowException(f"job {job!r} was removed from group {group!r} right after it was submitted")
         self.group_link = report[1]
-        summary: dict[str, Any] = storable({"changed": changed, **report[0].to_json()})
-        return summary
+        return {"changed": changed, **report[0].to_json()}
 
 
 class RemoveSparkJobOperator(OneJobOperator):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
-import sys
 import traceback
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -14,23 +13,35 @@ from typing import Any, Final
 
 import msgspec
 import pytest
+from airflow.models.asset import AssetEvent
+from airflow.models.log import Log
+from airflow.models.taskinstance import TaskInstance
+from airflow.models.xcom import XComModel
 from airflow.sdk import AssetAlias
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow_values import context, job, jobs_snapshot, status_snapshot
+from job_values import BAD, some_value
 from operator_bench import FakeGroup, job_operator
 from pydantic import JsonValue, TypeAdapter
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine
 from trigger_bench import SPEC, STORY, Triggerer, events_of, worker_trigger
 
 from airflow_provider.common.airflow_names import AirflowException
 from airflow_provider.common.storable import DEEPEST, LARGEST, LONGEST_TEXT, storable, storable_state, storing_failures
+from airflow_provider.common.openlineage_runs import operator_lineage
+from airflow_provider.hooks.spark_group import SparkGroupHook
+from airflow_provider.operations.operations import Outcome
+from airflow_provider.operators import steering
+from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
+from airflow_provider.operators.steer_spark_job import PauseSparkJobOperator, RestartSparkJobOperator
 from airflow_provider.records import TaskFailure, TaskState, WrittenAsset
 from airflow_provider.sensors.job import JobSensor
+from airflow_provider.spark.lineage import Dataset, Lineage
 from airflow_provider.topics.errors import TopicError
 from airflow_provider.triggers.conditions import JobCondition, JobGoal
 from airflow_provider.triggers.group import GroupTrigger
 from airflow_provider.worker.ending import Ending
 
-BAD: Final = "x\0y \ud800"
 ESCAPED: Final = "x\\u0000y \\ud800"
 JSON: Final = TypeAdapter(JsonValue)
 
@@ -44,40 +55,34 @@ def stored(value: Any) -> Any:
         return json.loads(database.execute("SELECT json(?)", (text,)).fetchone()[0])
 
 
-def some_text(chance: random.Random) -> str:
-    kinds = [(0, 0x20), (0x20, 0x7F), (0xD800, 0xE000), (0x80, 0xD800), (0xE000, 0x110000)]
-    return "".join(chr(chance.randrange(*chance.choice(kinds))) for _ in range(chance.randrange(20)))
-
-
-def some_value(chance: random.Random, depth: int = 4) -> Any:
-    match chance.randrange(9 if depth else 5):
-        case 0:
-            return some_text(chance) * chance.choice([1, 1, 1, 20_000])
-        case 1:
-            return chance.choice([-1, 1]) * 2 ** chance.choice([3, 62, 63, 64, 500, 20_000])
-        case 2:
-            return chance.choice([0.1, float("nan"), float("inf"), float("-inf"), sys.float_info.max])
-        case 3:
-            return chance.choice([None, True, False, b"\0", object(), JobGoal.FINISHED])
-        case 4:
-            value: Any = some_text(chance)
-            for _ in range(chance.choice([1, 60, 300])):
-                value = [value] if chance.random() < 0.5 else {some_text(chance): value}
-            return value
-        case 5 | 6:
-            return [some_value(chance, depth - 1) for _ in range(chance.randrange(5))]
-        case _:
-            return {
-                chance.choice([some_text(chance), 1, None, float("nan"), BAD]): some_value(chance, depth - 1)
-                for _ in range(chance.randrange(5))
-            }
-
-
 def test_two_thousand_values_of_job_code_are_stored_as_they_are_told() -> None:
     for seed in range(2_000):
         value = storable(some_value(random.Random(seed)))
         assert stored(value) == value, f"seed {seed}"
         assert storable(value) == value, f"seed {seed}: what is in needs no other change"
+
+
+def test_two_thousand_values_of_job_code_are_stored_by_airflows_own_columns() -> None:
+    of_airflow = {
+        "xcom": XComModel.value,
+        "next_kwargs": TaskInstance.next_kwargs,
+        "asset_extra": AssetEvent.extra,
+        "audit_extra": Log.extra,
+    }
+    columns = [Column(name, column.type) for name, column in of_airflow.items()]  # type: ignore[attr-defined]
+    table = Table("stored", MetaData(), Column("seed", Integer, primary_key=True), *columns)
+    engine = create_engine("sqlite://")
+    table.create(engine)
+    with engine.begin() as database:
+        for seed in range(2_000):
+            value = storable({"value": some_value(random.Random(seed))})
+            text = storable(json.dumps(value))
+            database.execute(
+                table.insert().values(seed=seed, xcom=value, next_kwargs=value, asset_extra=value, audit_extra=text)
+            )
+            row = database.execute(table.select().where(table.c.seed == seed)).one()
+            assert (row.xcom, row.next_kwargs, row.asset_extra, row.audit_extra) == (value, value, value, text)
+    engine.dispose()
 
 
 @pytest.mark.parametrize(
@@ -195,3 +200,19 @@ def test_results_and_assets_of_a_finished_job_can_be_stored(monkeypatch: pytest.
     assert stored(report) == report
     (told,) = values["outlet_events"][lake].asset_alias_events
     assert told.dest_asset_key.name == f"a{ESCAPED}"
+
+
+@pytest.mark.parametrize("operator", [PauseSparkJobOperator, RestartSparkJobOperator, RetrySparkJobOperator])
+def test_what_an_operator_returns_can_be_stored(monkeypatch: pytest.MonkeyPatch, operator: Any) -> None:
+    outcome = Outcome(subject=BAD, changed=True)
+    monkeypatch.setattr(SparkGroupHook, "operate", lambda *_, **__: outcome)
+    monkeypatch.setattr(SparkGroupHook, "retry_failed", lambda *_, **__: [BAD])
+    monkeypatch.setattr(steering, "outcome_in_words", lambda *_: "done")
+    returned = operator(task_id="t", group="g", job="j").execute(context())
+    assert stored(returned) == returned
+
+
+def test_what_a_job_says_of_its_datasets_can_be_sent() -> None:
+    lineage = operator_lineage(Lineage(inputs=[Dataset(BAD, BAD)], outputs=[Dataset(BAD, "x" * 99_999)]))
+    told = [[one.namespace, one.name] for one in (*lineage.inputs, *lineage.outputs)]
+    assert stored(told) == told
