@@ -10,7 +10,7 @@ from functools import partial
 
 from airflow_provider.kafka.clock import wall_ms
 from airflow_provider.ledger.jobs_view import JobsSnapshot
-from airflow_provider.ledger.presence import all_left, what_was
+from airflow_provider.ledger.presence import nobody
 from airflow_provider.ledger.progress import JobProgress, job_progress
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.reports.standing import SAY_EVERY_S, SoFar, Standing
@@ -72,6 +72,5 @@ def _is_over(job: str, jobs: JobsSnapshot, status: StatusSnapshot) -> bool:
 
 def _nobody(group: str, status: StatusSnapshot) -> SoFar | None:
     """A message if the group has no workers according to its topics; None: it has some."""
-    if status.group is not None and not all_left(status):
-        return None
-    return SoFar(text=f"group {group} has no workers, and the job waits for one to join: {what_was(status)}")
+    why = nobody(status)
+    return SoFar(text=f"group {group} has no workers, and the job waits for one to join: {why}") if why else None

@@ -21,21 +21,21 @@ else:
     try:
         from airflow.sdk.configuration import conf
         from airflow.sdk.exceptions import (
-        AirflowException,
-        AirflowFailException,
-        AirflowNotFoundException,
-        AirflowSensorTimeout,
-        TaskDeferred,
-    )
+            AirflowException,
+            AirflowFailException,
+            AirflowNotFoundException,
+            AirflowSensorTimeout,
+            TaskDeferred,
+        )
     except ImportError:  # before Airflow 3.2
         from airflow.configuration import conf
         from airflow.exceptions import (
-        AirflowException,
-        AirflowFailException,
-        AirflowNotFoundException,
-        AirflowSensorTimeout,
-        TaskDeferred,
-    )
+            AirflowException,
+            AirflowFailException,
+            AirflowNotFoundException,
+            AirflowSensorTimeout,
+            TaskDeferred,
+        )
 
 __all__ = [
     "AirflowException",

@@ -21,7 +21,7 @@ class CheckedPartial(OperatorPartial):
 
     @classmethod
     def of(cls, made: OperatorPartial) -> CheckedPartial:
-        made._expand_called = True  # this one is expanded in its place
+        made._expand_called = True  # noqa: SLF001  this one is expanded in its place
         return cls(operator_class=made.operator_class, kwargs=made.kwargs, params=made.params)
 
     def expand(self, **mapped_kwargs: Any) -> MappedOperator:

@@ -6,6 +6,7 @@ Every refusal is a :class:`ValueError` that begins with the parameter's name.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -308,15 +309,33 @@ def text(parameter: str, value: object) -> str:
     return value
 
 
+def json_map(parameter: str, value: object) -> Mapping[Any, Any]:
+    """Check a map, or (from a template) the JSON text of one.
+
+    :raises ValueError: for anything else
+    """
+    given = value
+    if isinstance(value, str):
+        try:
+            given = json.loads(value)
+        except ValueError:
+            raise ValueError(
+                f"{parameter}: is a text, and not the JSON of an object. A template makes text of what it is given, as"
+                " Python writes it: end it with | tojson, or give the whole output of another task, as in"
+                f" {parameter}=prepare.output"
+            ) from None
+    if not isinstance(given, Mapping):
+        raise ValueError(f"{parameter}: must be an object of names and values, not {type(given).__name__}")
+    return given
+
+
 def text_mapping(parameter: str, value: object) -> dict[str, str]:
     """Check settings by name; numbers and booleans are converted to texts as Spark reads them.
 
     :raises ValueError: for anything else
     """
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{parameter}: must be an object of names and values, not {type(value).__name__}")
     settings: dict[str, str] = {}
-    for name, setting in value.items():
+    for name, setting in json_map(parameter, value).items():
         if not isinstance(name, str) or not isinstance(setting, (str, int, float)):
             raise ValueError(f"{parameter}: {name!r}: {setting!r} must be a text, a number or a boolean under a name")
         settings[name] = str(setting).lower() if isinstance(setting, bool) else str(setting)
@@ -328,10 +347,9 @@ def text_changes(parameter: str, value: object) -> dict[str, str | None]:
 
     :raises ValueError: for anything else
     """
-    if not isinstance(value, Mapping):
-        return {**text_mapping(parameter, value)}
-    given = text_mapping(parameter, {name: setting for name, setting in value.items() if setting is not None})
-    return {**given, **{name: None for name in value if name not in given}}
+    changes = json_map(parameter, value)
+    given = text_mapping(parameter, {name: setting for name, setting in changes.items() if setting is not None})
+    return {**given, **{name: None for name in changes if name not in given}}
 
 
 def task_indexes(name: str, tasks: object) -> list[int] | None:

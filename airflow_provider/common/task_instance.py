@@ -14,8 +14,8 @@ from airflow_provider.common.storable import storable
 OVER: Final = frozenset({None, "success", "failed", "skipped", "removed", "upstream_failed"})
 """The states of a task instance that has ended; None: there is none."""
 
-ENDED_BY_USER: Final = "its task was ended by a user"
-"""Why a worker leaves if a user has marked its task instance, or cleared it."""
+TOLD_TO_END: Final = "its process was told to end, and no user has ended its task"
+"""By a shutdown, an eviction, or a time limit."""
 
 _PAGE: Final = re.compile(
     r"(?P<airflow>https?://.+)/dags/(?P<dag_id>[^/?]+)/runs/(?P<run_id>[^/?]+)/tasks/(?P<task_id>[^/?]+)"
@@ -60,6 +60,21 @@ def who_acts(context: Any) -> str:
     """Who acts, for a group's events: the DAG's task, and the run."""
     ti = context["ti"]
     return f"{ti.dag_id}.{ti.task_id} ({context['run_id']})"
+
+
+def why_ended(state: str | None) -> str:
+    """Why Airflow ends a task, as far as the state of its task instance tells: only a user is called one."""
+    match state:
+        case "running" | "queued" | "deferred":
+            return TOLD_TO_END
+        case "skipped":
+            return "its task was skipped, by a user or by the dagrun_timeout of its DAG"
+        case "success" | "failed":
+            return f"its task was marked {state}"
+        case None | "removed":
+            return "its task was deleted"
+        case _:
+            return "its task was cleared by a user"
 
 
 async def state_of(task_instance: Any) -> str | None:

@@ -186,6 +186,11 @@ class KafkaSettings:
             refuse_unsupported_tls(self._set, self._refuse)
         if self._uses_sasl:
             self._check_sasl()
+        elif self._get("sasl.mechanism", "sasl.mechanisms") and self._get("security.protocol") is None:
+            raise self._refuse(
+                "security.protocol",
+                "is missing, so sasl.mechanism would be ignored: set SASL_SSL, or SASL_PLAINTEXT without encryption",
+            )
 
     def _refuse_harm(self) -> None:
         """Refuse settings that could do harm, whatever the other settings are. Groups need none of them."""

@@ -74,6 +74,11 @@ def all_left(status: StatusSnapshot) -> bool:
     return status.group is not None and bool(status.group.members) and not present(status)
 
 
+def nobody(status: StatusSnapshot) -> str:
+    """Why the group has no workers, according to its topics; empty: it has some."""
+    return what_was(status) if status.group is None or all_left(status) else ""
+
+
 def what_was(status: StatusSnapshot) -> str:
     """The last workers of a group that has no members now, and how they ended.
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider.common.airflow_names import AirflowFailException
+from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.parameters import group_name, is_template
 from airflow_provider.common.patience import waited_out
-from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operations.operations import OperationError

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
 from airflow_provider.common.failure_reports import RESUMED_TO_FAIL, leave_present_report, leave_report
+from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import TimeSpan, group_name, is_template, milliseconds, scale_goal
 from airflow_provider.common.patience import waited_out
-from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.storable import storable_state
 from airflow_provider.common.task_instance import who_acts
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -123,6 +123,8 @@ class ScaleSparkGroupOperator(GroupTask):
             self.log.info("  %s", leaver.in_words)
         self.log.info("In group %s %s", group, plan.what_follows)
         if not self.wait_for_completion:
+            if self.timeout is not None:
+                self.log.warning("timeout: only limits a wait, so it does nothing without wait_for_completion=True")
             return plan.to_json()
         leave_report(self, context, plan.to_json())
         carried = {"plan": plan.to_json(), "asked_at_ms": wall_ms()}

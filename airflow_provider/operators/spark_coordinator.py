@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow_provider.common.airflow_names import AirflowException
-from airflow_provider.common.parameters import TimeSpan, milliseconds
 from airflow_provider.common.group_task import GroupTask
+from airflow_provider.common.parameters import TimeSpan, milliseconds
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.protocol.saved import check_saved
 from airflow_provider.triggers.coordinator import CoordinatorTrigger

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
 from airflow_provider.common.asset_events import tell_assets
 from airflow_provider.common.failure_reports import RESUMED_TO_FAIL, leave_present_report, leave_report
+from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import (
     TimeSpan,
@@ -17,18 +19,20 @@ from airflow_provider.common.parameters import (
     group_name,
     is_template,
     job_name,
+    json_map,
     milliseconds,
     text_mapping,
     whole_number,
 )
 from airflow_provider.common.patience import waited_out
-from airflow_provider.common.group_task import GroupTask
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms
+from airflow_provider.ledger.presence import nobody
 from airflow_provider.ledger.retrying import retried_in_words
 from airflow_provider.operators.one_job import OneJobOperator
 from airflow_provider.records import JobDefinition, JobError, TaskKind
 from airflow_provider.reports.report import JobReport
+from airflow_provider.reports.standing import Pace
 from airflow_provider.spark.config_schema import ConfigError, SchemaError, check_config_here
 from airflow_provider.spark.entry_point import JobCodeError
 from airflow_provider.topics.errors import PassingError
@@ -40,6 +44,8 @@ if TYPE_CHECKING:
 
     from airflow_provider.ledger.jobs_view import JobsSnapshot
     from airflow_provider.ledger.status_view import StatusSnapshot
+
+_BESIDE: Final = "If its workers come after this task in the DAG, they never start: let them start beside it"
 
 _PARAMETERS = {
     "name": "job",
@@ -60,9 +66,9 @@ class SparkJobOperator(GroupTask):
     :param job: the job's name: letters, digits, ``.``, ``_`` and ``-``
     :param entry_point: ``package.module:Class``, or a decorated function; the workers must be able and allowed to
         import it
-    :param config: a JSON object for the job's ``plan``. If it does not match what the job declares (``config_schema``),
-        it is refused without retries: by this task if ``entry_point`` is no template and can be imported here,
-        otherwise by the worker that plans the job
+    :param config: a JSON object for the job's ``plan``, or its text, as a template makes it with ``tojson``. If it does
+        not match what the job declares (``config_schema``), it is refused without retries: by this task if
+        ``entry_point`` is no template and can be imported here, otherwise by the worker that plans the job
     :param max_tasks: the most tasks a plan may have
     :param run_key: names one run of the job; under a new key it runs again. By default the DAG run's id for a job that
         ends by itself, and none for one that does not (``streaming``, or with a ``replan_interval``)
@@ -111,14 +117,14 @@ class SparkJobOperator(GroupTask):
         group: str,
         job: str,
         entry_point: str,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | str | None = None,
         max_tasks: int | str = 1,
         run_key: str | None = None,
         kind: str = TaskKind.BATCH.value,
         task_retries: int | None = None,
         task_retry_delay: TimeSpan = timedelta(seconds=10),
         task_timeout: TimeSpan | None = None,
-        session_conf: Mapping[str, Any] | None = None,
+        session_conf: Mapping[str, Any] | str | None = None,
         replan_interval: TimeSpan | None = None,
         kafka_conn_id: str = SparkGroupHook.default_conn_name,
         wait_for_completion: bool = False,
@@ -169,10 +175,10 @@ class SparkJobOperator(GroupTask):
         *,
         job: str,
         entry_point: str,
-        config: Mapping[str, Any],
+        config: object,
         max_tasks: int | str,
         run_key: str,
-        session_conf: Mapping[str, Any],
+        session_conf: object,
         submitted_by: str = "",
     ) -> JobDefinition:
         replan, limit = self.replan_interval, self.task_timeout
@@ -180,7 +186,7 @@ class SparkJobOperator(GroupTask):
             return JobDefinition(
                 name=job,
                 entry_point=entry_point,
-                config=config,
+                config=json_map("config", config),
                 max_tasks=whole_number("max_tasks", max_tasks, least=1),
                 run_key=run_key,
                 kind=choice("kind", self.kind, TaskKind),
@@ -223,6 +229,8 @@ class SparkJobOperator(GroupTask):
         if submission.retried:
             self.log.info("%s", retried_in_words(definition.name, submission.retried))
         if not self.wait_for_completion:
+            if self.timeout is not None:
+                self.log.warning("timeout: only limits a wait, so it does nothing without wait_for_completion=True")
             return self._summary(hook, group, definition.name, changed=submission.changed)
         condition = JobCondition(
             job=definition.name,
@@ -259,9 +267,15 @@ class SparkJobOperator(GroupTask):
         self, context: Context, hook: SparkGroupHook, group: str, condition: JobCondition, *, changed: bool
     ) -> Answer:
         """:raises PassingError: if its time has ended"""
+        pace = Pace()
 
         def look(jobs: JobsSnapshot, status: StatusSnapshot) -> Answer | None:
             show_link(self, context, group_link(status))
+            alone = nobody(status)
+            if alone and pace.is_due(alone, time.monotonic()):
+                self.log.warning(
+                    "Group %s has no workers, so job %s waits: %s. %s", group, condition.job, alone, _BESIDE
+                )
             return condition.answer(jobs, status)
 
         timeout_ms = None if self.timeout is None else milliseconds("timeout", self.timeout, least_ms=1)

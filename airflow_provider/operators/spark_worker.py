@@ -11,6 +11,7 @@ from airflow_provider.assignors.policy import Policy, PolicyName
 from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, conf
 from airflow_provider.common.claims import is_of
 from airflow_provider.common.group_protocols import Coordinators, GroupProtocolName, check_goes_together
+from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.lineage import UNTOLD, facets_of, lineage_teller, with_lineage
 from airflow_provider.common.linking import FollowedLink
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
@@ -34,8 +35,7 @@ from airflow_provider.common.parameters import (
     worker_name,
 )
 from airflow_provider.common.patience import waited_out
-from airflow_provider.common.group_task import GroupTask
-from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, TaskPage
+from airflow_provider.common.task_instance import OVER, TOLD_TO_END, TaskPage
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory, default_worker_name, watching
 from airflow_provider.hooks.spark_connect import SparkAddress, SparkConnectHook
 from airflow_provider.hooks.spark_group import SparkGroupHook
@@ -189,7 +189,7 @@ class SparkWorkerOperator(GroupTask):
         spark_conn_id: str | None = None,
         allowed_spark_servers: str | Sequence[str] = (),
         detach: bool = True,
-        spark_conf: Mapping[str, Any] | None = None,
+        spark_conf: Mapping[str, Any] | str | None = None,
         checkpoint_root: str | None = None,
         max_spark_deaths: int = DEFAULT_MAX_SPARK_DEATHS,
         progress_interval: TimeSpan = timedelta(seconds=DEFAULT_PROGRESS_S),
@@ -393,7 +393,7 @@ class SparkWorkerOperator(GroupTask):
         """Ask the worker to leave; :meth:`execute` then ends. It runs inside a signal handler, so takes no locks."""
         self._killed = True
         if self._run is not None:
-            self._run.leave(ENDED_BY_USER)
+            self._run.leave()
 
     def _work(
         self, context: Context, spec: WorkerSpec, story: WorkerStory, tries: Tries, saved: Mapping[str, Any] | None
@@ -405,8 +405,8 @@ class SparkWorkerOperator(GroupTask):
         self._run = self._make_run(spec, equipment, kafka, story, saved, tries, link, self._lineage)
         if self._killed:  # before there was a run to tell
             if saved is None:
-                raise AirflowException(f"worker {spec.member.worker}: {ENDED_BY_USER} before it joined the group")
-            self._run.leave(ENDED_BY_USER)
+                raise AirflowException(f"worker {spec.member.worker}: {TOLD_TO_END}, before it joined the group")
+            self._run.leave()
         result: RunResult = self._run.run()
         self.group_link = group_link(result.status) or self.group_link  # the last leader's, if all have left
         outcome = result.outcome
@@ -478,8 +478,8 @@ class SparkWorkerOperator(GroupTask):
 
     def _end(self, spec: WorkerSpec, ending: Ending, error: str | None, summary: dict[str, Any]) -> dict[str, Any]:
         self.log.info("Worker %s: %s at epoch %s", spec.member.worker, ending.value, summary["last_epoch"])
-        if self._killed:
-            raise AirflowException(f"worker {spec.member.worker}: {ENDED_BY_USER}; it has left the group")
+        if self._killed and self._run is not None:
+            raise AirflowException(f"worker {spec.member.worker}: {self._run.why_ended}; it has left the group")
         if ending in WORK_IS_OVER:
             return summary
         if ending is Ending.FENCED:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from airflow_provider.common.parameters import TimeSpan, is_template, milliseconds, text_changes, whole_number
+from airflow_provider.common.parameters import (
+    TimeSpan,
+    is_template,
+    json_map,
+    milliseconds,
+    text_changes,
+    whole_number,
+)
 from airflow_provider.operations.operations import AlterJob, HaltJob, JobOperation, RestartJob, ResumeJob, StopTasks
 from airflow_provider.operators.one_job import SomeTasksOperator
 from airflow_provider.operators.steering import SteerSparkJob
@@ -122,8 +129,8 @@ class AlterSparkJobOperator(SteerSparkJob):
     def __init__(
         self,
         *,
-        config: Mapping[str, Any] | None = None,
-        session_conf: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | str | None = None,
+        session_conf: Mapping[str, Any] | str | None = None,
         if_version: int | str | None = None,
         max_tasks: int | str | None = None,
         task_retries: int | None = None,
@@ -146,6 +153,8 @@ class AlterSparkJobOperator(SteerSparkJob):
             whole_number("max_tasks", max_tasks, least=1)
         if not is_template(if_version):
             self._version()
+        if not is_template(config):
+            json_map("config", self.config)
         if not is_template(session_conf):
             self._check_conf()
 
@@ -187,7 +196,7 @@ class AlterSparkJobOperator(SteerSparkJob):
         return AlterJob(
             job=job,
             defined_at=self._version(),
-            config=self.config,
+            config=json_map("config", self.config),
             session_conf=self._changed_conf(),
             settings=settings,
         )

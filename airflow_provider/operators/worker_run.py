@@ -16,7 +16,7 @@ from airflow_provider.common.linking import FollowedLink, following_leader
 from airflow_provider.common.masking import masked
 from airflow_provider.common.metering import observer_of
 from airflow_provider.common.patience import patiently
-from airflow_provider.common.task_instance import TaskPage
+from airflow_provider.common.task_instance import TOLD_TO_END, TaskPage, why_ended
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.deadlines import wait_at_most
 from airflow_provider.hooks.spark_connect import token_of_handle
@@ -59,6 +59,7 @@ class WorkerRun:
     :param tries: whether and when the worker returns after this process
     :param link: the task's link to its group
     :param lineage: sends OpenLineage events of its Spark tasks
+    :ivar why_ended: why Airflow ends the task, if it does
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class WorkerRun:
         self._story = story
         self._saved = saved
         self._exit_requests = ExitRequests()
+        self.why_ended = TOLD_TO_END
         self._leaving: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._asking: asyncio.Task[None] | None = None
         self._thread: LoopThread[RunResult] = LoopThread(self._work)
@@ -100,11 +102,11 @@ class WorkerRun:
             raise
         return self._thread.result()
 
-    def leave(self, reason: str) -> None:
+    def leave(self) -> None:
         """Stop everything and leave the group, because Airflow ends the task. A signal handler may call this, so it
         takes no lock.
         """
-        self._leave_soon(functools.partial(self._ended_by_airflow, reason))
+        self._leave_soon(self._ended_by_airflow)
 
     def _leave_soon(self, leaving: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._leaving = leaving
@@ -117,7 +119,7 @@ class WorkerRun:
     async def _interrupted(self) -> None:
         self._exit_requests.leave("its task was interrupted", self._tries.interrupted())
 
-    async def _ended_by_airflow(self, reason: str) -> None:
+    async def _ended_by_airflow(self) -> None:
         """Leave. Only Airflow knows whether the task will run again, as a user has marked or cleared it."""
         page = TaskPage.of(self._spec.member.url)
         state: str | None = RUNNING
@@ -126,7 +128,8 @@ class WorkerRun:
                 state = await wait_at_most(_ASK_WITHIN_S, asyncio.to_thread(page.state))
             except Exception as failed:  # noqa: BLE001  whatever Airflow's client raises, the worker has to leave
                 log.warning("Can't ask Airflow why it ends the task: %s", str(failed) or type(failed).__name__)
-        self._exit_requests.leave(reason, self._tries.ended_by_airflow(state))
+        self.why_ended = why_ended(state)
+        self._exit_requests.leave(self.why_ended, self._tries.ended_by_airflow(state))
 
     async def _work(self) -> RunResult:
         # Imported here, because they import Kafka's clients and PySpark, and DAG files import this module.

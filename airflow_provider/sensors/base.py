@@ -13,9 +13,9 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow_provider.common.airflow_names import AirflowFailException, AirflowSensorTimeout, conf
 from airflow_provider.common.failure_reports import leave_present_report, leave_report
 from airflow_provider.common.for_good import failing_for_good
+from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.links import SparkGroupLink, group_link, show_link
 from airflow_provider.common.parameters import group_name, is_template, text
-from airflow_provider.common.group_task import GroupTask
 from airflow_provider.common.storable import storable
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.clock import wall_ms

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from airflow_provider.ledger.jobs_view import JobsSnapshot
+from airflow_provider.ledger.presence import nobody
 from airflow_provider.ledger.progress import JobProgress, JobState, converged, job_progress
 from airflow_provider.ledger.scaling import departure, still_there, workers_in_words
 from airflow_provider.ledger.status_view import StatusSnapshot
@@ -150,7 +151,11 @@ class JobCondition:
             return SoFar(text=f"{wanted}: the group has no such job")
         if self._is_of_another_run(definition):
             return SoFar(text=f"{wanted}: the group has that job of run {definition.run_key!r}")
-        return SoFar(text=wanted, standing=Standing.of_job(self.job, jobs, status))
+        standing = Standing.of_job(self.job, jobs, status)
+        alone = "" if standing.running else nobody(status)
+        return SoFar(
+            text=f"{wanted}, for which the group has no workers ({alone})" if alone else wanted, standing=standing
+        )
 
     def _is_of_another_run(self, job: JobDefinition | Removal) -> bool:
         return self.run_key is not None and job.bounded and job.run_key != self.run_key

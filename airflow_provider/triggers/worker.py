@@ -19,9 +19,10 @@ from airflow_provider.common.claims import Claim, claim_of, is_of
 from airflow_provider.common.linking import following_leader, link_of_trigger
 from airflow_provider.common.masking import masked
 from airflow_provider.common.metering import observer_of
+from airflow_provider.common.patience import patiently
 from airflow_provider.common.resuming import pause_left_s
 from airflow_provider.common.storable import storable, storable_state, storing_failures
-from airflow_provider.common.task_instance import ENDED_BY_USER, OVER, push_xcom, state_of
+from airflow_provider.common.task_instance import OVER, push_xcom, state_of, why_ended
 from airflow_provider.common.worker_values import WorkerSpec, WorkerStory
 from airflow_provider.kafka.off_loop import off_loop
 from airflow_provider.protocol.model import Epoch
@@ -29,7 +30,6 @@ from airflow_provider.protocol.saved import SAVED_VERSION, check_saved
 from airflow_provider.records import WorkerPhase, WorkerStatus
 from airflow_provider.reports.standing import group_so_far
 from airflow_provider.triggers.connections import Connection, connection_of
-from airflow_provider.common.patience import patiently
 from airflow_provider.triggers.spark_tokens import tokens_by
 from airflow_provider.triggers.telling import telling_so_far
 from airflow_provider.worker.ending import KILLED, WORK_IS_OVER, Ending
@@ -180,12 +180,13 @@ class WorkerTrigger(BaseTrigger):
         await asyncio.shield(self._killing)
 
     async def _kill(self) -> None:
-        if self.task_instance is None or await state_of(self.task_instance) not in OVER:
+        state = "deferred" if self.task_instance is None else await state_of(self.task_instance)
+        if state not in OVER:
             log.info("Worker %s continues elsewhere", self.spec.member.worker)
             return
         if self._holding is not None and not self._holding.done():
-            log.info("Worker %s leaves the group: %s", self.spec.member.worker, ENDED_BY_USER)
-            self._exit_requests.leave(ENDED_BY_USER, KILLED)
+            log.info("Worker %s leaves the group: %s", self.spec.member.worker, why_ended(state))
+            self._exit_requests.leave(why_ended(state), KILLED)
             await asyncio.wait([self._holding])
 
     async def _end(self) -> None:

@@ -56,7 +56,7 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def database() -> Iterator[Server]:
     folder = Path(tempfile.mkdtemp(prefix="cospark-pg"))  # short, for the socket's path
     if os.getuid() == 0:
         shutil.chown(folder, _OWNER, _OWNER)
@@ -76,8 +76,8 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def test_two_thousand_values_of_job_code_are_taken(server: Server) -> None:
-    assert not server.errors(["CREATE TABLE stored (seed int, xcom jsonb, extra json, text text)"])
+def test_two_thousand_values_of_job_code_are_taken(database: Server) -> None:
+    assert not database.errors(["CREATE TABLE stored (seed int, xcom jsonb, extra json, text text)"])
 
     def statements() -> Iterator[str]:
         for seed in range(2_000):
@@ -86,11 +86,11 @@ def test_two_thousand_values_of_job_code_are_taken(server: Server) -> None:
             yield f"INSERT INTO stored VALUES ({seed}, {_quoted(value)}, {_quoted(value)}, {_quoted(text)})"
         yield "DO $$ BEGIN IF (SELECT count(*) FROM stored) <> 2000 THEN RAISE 'some are missing'; END IF; END $$"
 
-    assert server.errors(statements()) == []
+    assert database.errors(statements()) == []
 
 
 @pytest.mark.parametrize(
     ("kind", "value"), [("jsonb", json.dumps(BAD)), ("jsonb", "NaN"), ("text", "half of a pair: \ud800")]
 )
-def test_without_the_door_it_refuses_them(server: Server, kind: str, value: str) -> None:
-    assert any("ERROR" in line for line in server.errors([f"SELECT {_quoted(value)}::{kind}"]))
+def test_without_the_door_it_refuses_them(database: Server, kind: str, value: str) -> None:
+    assert any("ERROR" in line for line in database.errors([f"SELECT {_quoted(value)}::{kind}"]))

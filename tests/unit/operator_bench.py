@@ -110,7 +110,8 @@ class FakeRun:
         self.link, self.lineage = link, lineage
         self.spec, self.equipment, self.kafka, self.story, self.saved = spec, equipment, kafka, story, saved
         self.tries = tries
-        self.left: list[str] = []
+        self.left = False
+        self.why_ended = "its task was marked failed"
         self.while_it_runs: Callable[[], None] = lambda: None
         self.made.append(self)
 
@@ -120,8 +121,8 @@ class FakeRun:
             outcome=self.endings.pop(0), story=self.story.in_epochs(1, 3).stopped_more(1), status=self.status
         )
 
-    def leave(self, reason: str) -> None:
-        self.left.append(reason)
+    def leave(self) -> None:
+        self.left = True
 
 
 def outcome(ending: Ending, **more: Any) -> Outcome:

@@ -12,6 +12,7 @@ from waiting import eventually
 
 from airflow_provider.common.airflow_names import AirflowException, TaskDeferred
 from airflow_provider.coordinator.settings import CoordinatorSettings
+from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.operators.spark_coordinator import SparkCoordinatorOperator
 from airflow_provider.shards import candidates
@@ -53,6 +54,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
         finally:
             serving.said.append("closed")
 
+    monkeypatch.setattr(SparkGroupHook, "get_settings", lambda _hook: SETTINGS)
     monkeypatch.setattr(coordinator_module, "connection_of", connection_of)
     monkeypatch.setattr(coordinator_module, "with_its_settings", with_its_settings)
     monkeypatch.setattr(coordinator_module, "_LOOK_S", 0.01)

@@ -11,7 +11,7 @@ from airflow.sdk import DAG
 from airflow_values import URL, context, job, jobs_snapshot, status_snapshot
 from operator_bench import FakeGroup, job_operator
 
-from airflow_provider.common.airflow_names import AirflowException, TaskDeferred
+from airflow_provider.common.airflow_names import AirflowException, AirflowFailException, TaskDeferred
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operators.retry_spark_job import RetrySparkJobOperator
 from airflow_provider.operators.spark_job import RemoveSparkJobOperator
@@ -161,7 +161,7 @@ class TestJobOperator:
             operator = job_operator(job="{{ name }}", max_tasks="{{ number }}", config={"x": "{{ number }}"})
         rendered: Any = {"name": "a b", "number": 3}
         operator.render_template_fields(rendered)
-        with pytest.raises(ValueError, match=r"^job: "):
+        with pytest.raises(AirflowFailException, match=r"^job: "):
             operator.execute(context())
         operator.job = "good"
         operator.execute(context())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +27,7 @@ from airflow_provider.protocol.model import Epoch, TaskId, WorkerId
 from airflow_provider.records import ActionEvent, JobDefinition, PlanRecord, TaskState, TaskStatus
 from airflow_provider.spark.job import SparkJob
 from airflow_provider.topics import group_topics
-from airflow_provider.topics.errors import BrokerAwayError
+from airflow_provider.topics.errors import BrokerAwayError, UnsureError
 
 JOB = JobDefinition(name="job", entry_point="m:f", max_tasks=9, config={"table": "a"})
 BY = "dag.task (r1)"
@@ -155,8 +156,14 @@ def test_what_is_refused_fails_for_good(
     assert topics.jobs is before
 
 
-def test_a_broker_that_is_away_is_a_case_for_retries(topics: MemoryTopics) -> None:
-    with topics.out_of_order(BrokerAwayError("broker:9092", "reading", "refused")), pytest.raises(BrokerAwayError):
+def test_a_broker_that_is_away_is_waited_for(topics: MemoryTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics.failing = BrokerAwayError("broker:9092", "reading", "refused")
+    monkeypatch.setattr(time, "sleep", lambda _seconds: setattr(topics, "failing", None))
+    assert run(PauseSparkJobOperator)["changed"]
+
+
+def test_what_may_be_done_already_is_a_case_for_retries(topics: MemoryTopics) -> None:
+    with topics.out_of_order(UnsureError("broker:9092", "writing", "no answer")), pytest.raises(UnsureError):
         run(PauseSparkJobOperator)
 
 

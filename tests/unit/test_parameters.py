@@ -8,6 +8,7 @@ from enum import Enum
 
 import pytest
 from airflow.sdk import DAG, task
+from markupsafe import Markup
 
 from airflow_provider.common.parameters import (
     allowed_conf,
@@ -15,6 +16,7 @@ from airflow_provider.common.parameters import (
     group_name,
     is_template,
     job_name,
+    json_map,
     milliseconds,
     prefixes,
     text_changes,
@@ -120,3 +122,25 @@ def test_templates_and_other_tasks_outputs_are_known_later() -> None:
         assert is_template(template)
     for plain in ("run", "", 1, None, {"a": [1, "b"]}, ["b"], ("b",), str):
         assert not is_template(plain)
+
+
+class TestMaps:
+    """A map, or the JSON text that a template makes of one."""
+
+    @pytest.mark.parametrize("given", [{"a": [1, None]}, '{"a": [1, null]}', Markup('{"a": [1, null]}')])
+    def test_a_map_and_its_json_text_are_the_same(self, given: object) -> None:
+        assert json_map("config", given) == {"a": [1, None]}
+
+    @pytest.mark.parametrize("written", ["{'a': 1}", "None", ""])
+    def test_pythons_own_spelling_is_refused_with_a_hint(self, written: str) -> None:
+        with pytest.raises(ValueError, match=r"^config: is a text, .*\| tojson.*config=prepare\.output$"):
+            json_map("config", written)
+
+    @pytest.mark.parametrize(("given", "kind"), [("[1]", "list"), (7, "int")])
+    def test_anything_else_is_refused(self, given: object, kind: str) -> None:
+        with pytest.raises(ValueError, match=f"^config: must be an object of names and values, not {kind}$"):
+            json_map("config", given)
+
+    def test_settings_may_be_json_text_too(self) -> None:
+        assert text_mapping("spark_conf", '{"spark.a": true, "spark.b": 8}') == {"spark.a": "true", "spark.b": "8"}
+        assert text_changes("session_conf", '{"spark.a": null}') == {"spark.a": None}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from airflow_provider.common import patience
+from airflow_provider.common.patience import patiently, waited_out
 from airflow_provider.shards.errors import ShardError
 from airflow_provider.topics.errors import (
     BrokerAwayError,
@@ -14,8 +16,6 @@ from airflow_provider.topics.errors import (
     TopicTimeoutError,
     UnsureError,
 )
-from airflow_provider.common import patience
-from airflow_provider.common.patience import patiently, waited_out
 
 
 async def tries_with(wrong: TopicError, monkeypatch: pytest.MonkeyPatch) -> int:

@@ -25,6 +25,7 @@ from airflow_provider.kafka.settings import SettingsError
 from airflow_provider.ledger.jobs_view import JobsSnapshot
 from airflow_provider.ledger.status_view import StatusSnapshot
 from airflow_provider.records import Removal, TaskState
+from airflow_provider.reports import standing
 from airflow_provider.sensors.assignment_epoch import AssignmentEpochSensor
 from airflow_provider.sensors.base import SparkGroupSensor
 from airflow_provider.sensors.job import JobSensor
@@ -217,6 +218,7 @@ class TestPatience:
     def test_a_connection_that_is_deleted_while_it_waits_is_waited_for(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
+        monkeypatch.setattr(standing, "SAY_EVERY_S", 0)
         Looks(monkeypatch, None, NOT_DEFINED)
         assert jobs(poke_interval=0).execute(context())["state"] == "finished"
         assert "Waiting until connection 'kafka_default' can be used" in capsys.readouterr().out
@@ -347,7 +349,7 @@ def test_what_is_wrong_is_refused_when_the_dag_is_parsed(make: Any, parameter: s
 def test_what_a_template_made_wrong_is_refused_when_the_task_runs(topics: list[Any]) -> None:
     sensor = epochs(after="{{ ti.xcom_pull(task_ids='x') }}", deferrable=True)
     sensor.after = "None"
-    with pytest.raises(ValueError, match=r"^after: 'None' must be a whole number"):
+    with pytest.raises(AirflowFailException, match=r"^after: 'None' must be a whole number"):
         sensor.execute(context())
 
 

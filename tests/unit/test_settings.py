@@ -135,6 +135,11 @@ def test_librdkafka_accepts_what_it_is_given() -> None:
         (PLAIN | {"socket.timeout.ms": "soon"}, "socket.timeout.ms", "a number of milliseconds"),
         (PLAIN | {"socket.timeout.ms": 0}, "socket.timeout.ms", "positive"),
         (SASL | {"sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism", "OAUTHBEARER is not supported for groups"),
+        (
+            {"bootstrap.servers": "b:1", "sasl.mechanism": "PLAIN"},
+            "security.protocol",
+            "is missing, so sasl.mechanism would be ignored",
+        ),
         (SASL | {"sasl.mechanism": ""}, "sasl.mechanism", "GSSAPI is not supported for groups"),
         (SASL | {"sasl.password": ""}, "sasl.password", "is missing"),
         (SASL | {"sasl.username": 7}, "sasl.username", "must be a string"),

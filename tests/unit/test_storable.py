@@ -27,8 +27,8 @@ from sqlalchemy import Column, Integer, MetaData, Table, create_engine
 from trigger_bench import SPEC, STORY, Triggerer, events_of, worker_trigger
 
 from airflow_provider.common.airflow_names import AirflowException
-from airflow_provider.common.storable import DEEPEST, LARGEST, LONGEST_TEXT, storable, storable_state, storing_failures
 from airflow_provider.common.openlineage_runs import operator_lineage
+from airflow_provider.common.storable import DEEPEST, LARGEST, LONGEST_TEXT, storable, storable_state, storing_failures
 from airflow_provider.hooks.spark_group import SparkGroupHook
 from airflow_provider.operations.operations import Outcome
 from airflow_provider.operators import steering
@@ -205,9 +205,9 @@ def test_results_and_assets_of_a_finished_job_can_be_stored(monkeypatch: pytest.
 @pytest.mark.parametrize("operator", [PauseSparkJobOperator, RestartSparkJobOperator, RetrySparkJobOperator])
 def test_what_an_operator_returns_can_be_stored(monkeypatch: pytest.MonkeyPatch, operator: Any) -> None:
     outcome = Outcome(subject=BAD, changed=True)
-    monkeypatch.setattr(SparkGroupHook, "operate", lambda *_, **__: outcome)
-    monkeypatch.setattr(SparkGroupHook, "retry_failed", lambda *_, **__: [BAD])
-    monkeypatch.setattr(steering, "outcome_in_words", lambda *_: "done")
+    monkeypatch.setattr(SparkGroupHook, "operate", lambda _hook, _group, _operation, *, by=None: outcome)
+    monkeypatch.setattr(SparkGroupHook, "retry_failed", lambda _hook, _group, _job, _tasks, *, by=None: [BAD])
+    monkeypatch.setattr(steering, "outcome_in_words", lambda _operation, _outcome: "done")
     returned = operator(task_id="t", group="g", job="j").execute(context())
     assert stored(returned) == returned
 

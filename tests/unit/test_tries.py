@@ -17,7 +17,7 @@ from trigger_bench import SPEC, STORY
 from waiting import DEADLINE_S, eventually
 
 from airflow_provider.assignors.model import Absence, LeaveReason
-from airflow_provider.common.task_instance import TaskPage
+from airflow_provider.common.task_instance import TOLD_TO_END, TaskPage
 from airflow_provider.operators import worker_run
 from airflow_provider.operators.tries import Tries, tries_of
 from airflow_provider.operators.worker_run import WorkerRun
@@ -144,17 +144,27 @@ def a_run(*, url: str = URL, again: bool = True) -> tuple[WorkerRun, Recorder]:
     return run, worker
 
 
-@pytest.mark.parametrize(("state", "says"), [("failed", KILLED), ("restarting", RESTARTING), ("running", RESTARTING)])
+@pytest.mark.parametrize(
+    ("state", "says", "reason"),
+    [
+        ("failed", KILLED, "its task was marked failed"),
+        ("skipped", KILLED, "its task was skipped, by a user or by the dagrun_timeout of its DAG"),
+        ("restarting", RESTARTING, "its task was cleared by a user"),
+        ("running", RESTARTING, "its process was told to end, and no user has ended its task"),
+    ],
+    ids=["marked", "skipped", "cleared", "evicted"],
+)
 async def test_when_airflow_ends_it_the_worker_asks_why(
-    state: str, says: Absence, monkeypatch: pytest.MonkeyPatch
+    state: str, says: Absence, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TaskPage, "state", lambda _page: state)
     run, worker = a_run()
-    run.leave("its task was ended by a user")
+    run.leave()
     run._leave()
     run._leave()
     await eventually(lambda: worker.told)
-    assert worker.told == [("its task was ended by a user", says)]
+    assert worker.told == [(reason, says)]
+    assert run.why_ended == reason
 
 
 async def test_without_an_answer_it_leaves_as_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,10 +174,10 @@ async def test_without_an_answer_it_leaves_as_one_that_failed(monkeypatch: pytes
     monkeypatch.setattr(TaskPage, "state", no_answer)
     for again, says in ((True, RESTARTING), (False, KILLED)):
         run, worker = a_run(again=again)
-        run.leave("ended")
+        run.leave()
         run._leave()
         await eventually(worker.has_been_told)
-        assert worker.told == [("ended", says)]
+        assert worker.told == [(TOLD_TO_END, says)]
 
 
 async def test_nor_does_it_wait_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,11 +185,11 @@ async def test_nor_does_it_wait_for_one(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(worker_run, "_ASK_WITHIN_S", 0.05)
     monkeypatch.setattr(TaskPage, "state", lambda _page: str(answered.wait(DEADLINE_S)))
     run, worker = a_run()
-    run.leave("ended")
+    run.leave()
     run._leave()
     await eventually(lambda: worker.told)
     answered.set()
-    assert worker.told == [("ended", RESTARTING)]
+    assert worker.told == [(TOLD_TO_END, RESTARTING)]
 
 
 def test_the_operator_gives_its_worker_what_it_knows(runs: type[FakeRun]) -> None:

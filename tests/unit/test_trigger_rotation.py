@@ -10,7 +10,6 @@ from trigger_bench import HANDED_OVER, SAVED, SETTINGS, Triggerer, events_of, wo
 from turned_clock import time_passes
 from waiting import DEADLINE_S, eventually
 
-from airflow_provider.common.task_instance import ENDED_BY_USER
 from airflow_provider.kafka.settings import KafkaSettings
 from airflow_provider.triggers import connections
 from airflow_provider.triggers.conditions import EpochCondition
@@ -81,7 +80,7 @@ async def test_a_user_who_ends_the_task_as_its_worker_is_handed_over_ends_the_me
     first = triggerer.worker
     assert first
     first.end(Ending.HANDED_OVER, saved=HANDED_OVER)
-    trigger._exit_requests.leave(ENDED_BY_USER, KILLED)
+    trigger._exit_requests.leave("its task was marked failed", KILLED)
     await asyncio.wait_for(running, DEADLINE_S)
     assert triggerer.saved == [SAVED, HANDED_OVER]
     assert triggerer.worker

@@ -169,7 +169,6 @@ class TestGroupTrigger:
         assert len(await asyncio.wait_for(events_of(trigger), DEADLINE_S)) == 1
         assert caplog.text.count("no broker answered") == 1, "told once, not at each try"
 
-
     async def test_what_lasts_is_told_to_the_task_which_then_fails_without_retries(
         self, triggerer: Triggerer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
